@@ -223,7 +223,9 @@ class SamplesOtherTokens(RecordedEngine):
 
     def sample(self, asked: Generation, count: int, tell: bool) -> None:
         super().sample(asked, count, True)
-        asked.sampled = [Sampled(one.token + 1, one.logprob, one.version) for one in asked.sampled]
+        asked.sampled = [
+            Sampled(sample.token + 1, sample.logprob, sample.version) for sample in asked.sampled
+        ]
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ class TrainsTwice(Publishes):
             logprobs=made.logprobs + made.logprobs[cut],
             loss_mask=made.loss_mask + made.loss_mask[last.start : last.start + last.length],
             nodes=(*made.nodes, again),
-            spans=(*made.spans, *(replace(one, start=one.start + last.length) for one in spans)),
+            spans=(*made.spans, *(replace(span, start=span.start + last.length) for span in spans)),
         )
 
 

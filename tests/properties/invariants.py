@@ -44,9 +44,9 @@ def check(simulation: Simulation) -> int:
     made = _made(simulation, sessions)
     check_answers(simulation.gateway, sessions)
     record = trajectories.Record(simulation.generations)
-    for session_id, one in sessions.items():
-        _check_turns(simulation, one, requests)
-        trajectories.check(made[session_id], one, requests, record, simulation.policy)
+    for session_id, logged in sessions.items():
+        _check_turns(simulation, logged, requests)
+        trajectories.check(made[session_id], logged, requests, record, simulation.policy)
     _check_readings(simulation, made)
     return len(sessions)
 
@@ -57,44 +57,50 @@ def _requests(simulation: Simulation) -> Requests:
         for partition in range(simulation.partitions)
         for received in simulation.topics.records[REQUESTS.name, partition]
     ]
-    return {one.turn_id: one for one in commands if isinstance(one, r.RequestTurn)}
+    return {command.turn_id: command for command in commands if isinstance(command, r.RequestTurn)}
 
 
 def _made(simulation: Simulation, sessions: Mapping[str, LoggedSession]) -> Made:
     """Return the trajectories on the topic; check that each session has one."""
-    found = [received.record for received in simulation.topics.records[TRAJECTORIES.name, 0]]
-    made = {one.session_id: one for one in found if isinstance(one, Trajectory)}
-    assert len(found) == len(made), "a trajectory was committed twice"
+    records = [received.record for received in simulation.topics.records[TRAJECTORIES.name, 0]]
+    made = {record.session_id: record for record in records if isinstance(record, Trajectory)}
+    assert len(records) == len(made), "a trajectory was committed twice"
     assert made.keys() == sessions.keys(), "a session came to no trajectory"
     return made
 
 
-def _check_turns(simulation: Simulation, one: LoggedSession, requests: Requests) -> None:
+def _check_turns(simulation: Simulation, logged: LoggedSession, requests: Requests) -> None:
     decided_at = simulation.group.decided_at
-    for turn in one.session.turns:
+    for turn in logged.session.turns:
         started = turn.started
         read_to = decided_at[started.command_id, started.epoch]
-        check_match(turn, one, read_to, requests, simulation.renderer, simulation.policy.strictness)
-        check_start(turn, one.until(read_to).session, requests)
-    log = simulation.events(one.partition)
-    for joined in one.joins:
+        check_match(
+            turn, logged, read_to, requests, simulation.renderer, simulation.policy.strictness
+        )
+        check_start(turn, logged.until(read_to).session, requests)
+    log = simulation.events(logged.partition)
+    for joined in logged.joins:
         read_to = decided_at[joined.command_id, joined.epoch]
-        check_join(joined, one.until(read_to).session, log[:read_to], requests)
+        check_join(joined, logged.until(read_to).session, log[:read_to], requests)
 
 
 def _check_readings(simulation: Simulation, made: Made) -> None:
     """Check I4 and I7: the same log read again gives the same trajectories."""
-    live = {name: as_bytes(one) for name, one in made.items()}
+    live = {name: as_bytes(trajectory) for name, trajectory in made.items()}
     strictness: Strictness = simulation.policy.strictness  # type: ignore[assignment]
     for partition in range(simulation.partitions):
         events = simulation.events(partition)
         whole = read(events, partition, strictness)
-        assert all(as_bytes(one) == live[name] for name, one in whole.items()), "I7: replayed"
+        assert all(as_bytes(trajectory) == live[name] for name, trajectory in whole.items()), (
+            "I7: replayed"
+        )
         again = read(repeated(events, simulation.choices), partition, strictness)
-        assert {name: without_places(one) for name, one in again.items()} == {
-            name: without_places(one) for name, one in whole.items()
+        assert {name: without_places(trajectory) for name, trajectory in again.items()} == {
+            name: without_places(trajectory) for name, trajectory in whole.items()
         }, "I4: repeats change a trajectory"
         for number, metadata in set(simulation.group.progress):
             if number == partition:
                 late = read(events, partition, strictness, metadata)
-                assert all(as_bytes(one) == live[name] for name, one in late.items()), "I7: rebuilt"
+                assert all(
+                    as_bytes(trajectory) == live[name] for name, trajectory in late.items()
+                ), "I7: rebuilt"

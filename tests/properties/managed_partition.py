@@ -85,7 +85,7 @@ class ManagedPartition:
 
     def events(self, kind: type[Record]) -> list[Any]:
         """Return the events of a kind on the log."""
-        return [one for one in self._records(SESSIONS.name, 0) if isinstance(one, kind)]
+        return [record for record in self._records(SESSIONS.name, 0) if isinstance(record, kind)]
 
     def replies(self) -> list[Record]:
         """Return the replies to gateways."""

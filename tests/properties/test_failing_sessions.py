@@ -33,7 +33,7 @@ class Tripping(OneTokenAMessage):
         self._error = error
 
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
-        if any(one.get("content") == POISON for one in messages):
+        if any(entry.get("content") == POISON for entry in messages):
             raise self._error
         return super().render(messages, tools)
 
@@ -75,7 +75,7 @@ def asked(turn_id: str, text: str = "x", **more: Any) -> r.RequestTurn:
 
 def sampled(partition: ManagedPartition, turn_id: str, **more: Any) -> r.TurnCompleted:
     """Return the completion of a turn that was dispatched."""
-    (turn,) = (one for one in partition.events(r.TurnDispatched) if one.turn_id == turn_id)
+    (turn,) = (event for event in partition.events(r.TurnDispatched) if event.turn_id == turn_id)
     place = {"session_id": turn.session_id, "incarnation": turn.incarnation}
     prompt = {"prompt": ids(1)}
     return sessions.completed(ids(7, 0), turn_id, **{**place, **prompt, **more})
@@ -83,11 +83,13 @@ def sampled(partition: ManagedPartition, turn_id: str, **more: Any) -> r.TurnCom
 
 def end(partition: ManagedPartition, session_id: str) -> r.Trajectory:
     """Reward and close a session; return its trajectory."""
-    of = {"session_id": session_id}
-    partition.ask(assign_reward(r.Reward(value=1.0), command_id=f"reward {session_id}", **of))
-    partition.ask(close_session(command_id=f"close {session_id}", **of))
+    fields = {"session_id": session_id}
+    partition.ask(assign_reward(r.Reward(value=1.0), command_id=f"reward {session_id}", **fields))
+    partition.ask(close_session(command_id=f"close {session_id}", **fields))
     partition.settle()
-    return next(one for one in partition.commit() if one.session_id == session_id)
+    return next(
+        trajectory for trajectory in partition.commit() if trajectory.session_id == session_id
+    )
 
 
 def serve_other(partition: ManagedPartition) -> None:
@@ -99,15 +101,15 @@ def serve_other(partition: ManagedPartition) -> None:
 
 
 def letters(partition: ManagedPartition, topic: str) -> list[Record]:
-    return [one.record for one in partition.topics.records[f"{topic}.dlq", 0]]
+    return [received.record for received in partition.topics.records[f"{topic}.dlq", 0]]
 
 
 def finished(partition: ManagedPartition, turn_id: str) -> tuple[int, str]:
     """Return status and reason of the answer to a turn."""
     (reply,) = (
-        one
-        for one in partition.replies()
-        if isinstance(one, r.ReplyFinished) and one.turn_id == turn_id
+        answer
+        for answer in partition.replies()
+        if isinstance(answer, r.ReplyFinished) and answer.turn_id == turn_id
     )
     return reply.status, reply.reason
 
@@ -206,8 +208,10 @@ def test_calls_behind_the_event_that_fails_their_session_are_answered() -> None:
     partition.ask(asked("c"))
 
     partition.settle()
-    answers = [one for one in partition.replies() if isinstance(one, r.CommandAnswered)]
-    assert [(one.turn_id, one.status, one.reason) for one in answers if one.turn_id] == [
+    answers = [reply for reply in partition.replies() if isinstance(reply, r.CommandAnswered)]
+    assert [
+        (answer.turn_id, answer.status, answer.reason) for answer in answers if answer.turn_id
+    ] == [
         ("b", 500, "internal_error"),
         ("c", 409, "session_closed"),
     ]

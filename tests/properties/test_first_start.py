@@ -55,7 +55,7 @@ def read(manager: SteppedManager, rounds: int, most: int = 3) -> None:
 
 def emitted(partition: ManagedPartition) -> list[str]:
     records = partition.topics.records[TRAJECTORIES.name, 0]
-    return [one.record.session_id for one in records]  # type: ignore[attr-defined]
+    return [received.record.session_id for received in records]  # type: ignore[attr-defined]
 
 
 def test_a_first_start_commits_on_its_way(renderers: Sequence[Renderer]) -> None:

@@ -27,7 +27,7 @@ class PutsOff(OneTokenAMessage):
         self._error = error
 
     def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
-        if any(one.get("content") == LONG for one in messages):
+        if any(entry.get("content") == LONG for entry in messages):
             if not self.tokenised:
                 raise TokensWanted(LONG, self._tokenise)
             if self._error is not None:
@@ -77,7 +77,7 @@ def test_other_sessions_go_on_while_a_long_text_is_tokenised(renderer: PutsOff) 
     renderer.let.set()
     settle_until(partition, ["b", "long", "behind"])
     assert renderer.runs == 1
-    assert [one.turn_id for one in partition.events(r.TurnDispatched)] == begun(partition)
+    assert [event.turn_id for event in partition.events(r.TurnDispatched)] == begun(partition)
 
 
 def test_two_requests_of_one_text_tokenise_it_once(renderer: PutsOff) -> None:
@@ -122,7 +122,7 @@ def test_a_count_of_tokens_waits_for_them_too(renderer: PutsOff) -> None:
     partition.ask(asked("b", "x"))
     partition.settle()
     assert begun(partition) == ["b"]
-    answers = [one for one in partition.replies() if isinstance(one, r.CommandAnswered)]
+    answers = [reply for reply in partition.replies() if isinstance(reply, r.CommandAnswered)]
     assert not answers
 
     renderer.let.set()
@@ -130,5 +130,5 @@ def test_a_count_of_tokens_waits_for_them_too(renderer: PutsOff) -> None:
     while not answers:
         assert time.monotonic() < deadline
         partition.settle()
-        answers = [one for one in partition.replies() if isinstance(one, r.CommandAnswered)]
+        answers = [reply for reply in partition.replies() if isinstance(reply, r.CommandAnswered)]
     assert answers[0].tokens == 1

@@ -40,8 +40,10 @@ def test_a_spilled_session_is_read_back_as_it_was(renderers: Sequence[Renderer])
 
         check(spilling)
         for place in usual.topics.records | spilling.topics.records:
-            one, other = usual.topics.records[place], spilling.topics.records[place]
-            assert [encode(each.record) for each in one] == [encode(each.record) for each in other]
+            records, other = usual.topics.records[place], spilling.topics.records[place]
+            assert [encode(each.record) for each in records] == [
+                encode(each.record) for each in other
+            ]
         assert not any(manager.spilled.reads for manager in usual.managers)
         reads += sum(manager.spilled.reads for manager in spilling.managers)
 

@@ -153,8 +153,10 @@ def test_every_record_or_class_in_a_table_exists(page: Path) -> None:
 @page
 def test_every_field_of_a_record_named_exists(page: Path) -> None:
     schemas = raw_schemas()
-    fields = {name: {field["name"] for field in of["fields"]} for name, of in schemas.items()}
-    named = [found for found in FIELD.findall(page.read_text()) if found[0] in schemas]
+    fields = {
+        name: {field["name"] for field in schema["fields"]} for name, schema in schemas.items()
+    }
+    named = [pair for pair in FIELD.findall(page.read_text()) if pair[0] in schemas]
     assert [(record, field) for record, field in named if field not in fields[record]] == []
 
 
@@ -181,9 +183,9 @@ def test_every_invariant_cited_is_defined() -> None:
     defined = re.findall(r"^## (I\d+) ", (ROOT / "docs" / "invariants.md").read_text(), re.M)
     assert defined == [f"I{number}" for number in range(1, len(defined) + 1)]
     cited = {
-        (found, path.relative_to(ROOT).as_posix())
+        (invariant, path.relative_to(ROOT).as_posix())
         for path in [*PAGES, *(path for path in FILES if path.suffix == ".py")]
-        for found in INVARIANT.findall(path.read_text())
+        for invariant in INVARIANT.findall(path.read_text())
     }
     assert [citation for citation in cited if citation[0] not in defined] == []
 

@@ -192,7 +192,7 @@ def test_a_class_name_stands_for_one_thing() -> None:
 def test_a_module_logs_through_the_same_name() -> None:
     made = re.compile(r"^(\w+)(?:: \w+)? = logging\.getLogger\(", re.MULTILINE)
     names = {name(path): made.findall(path.read_text()) for path in modules(*PRODUCT)}
-    assert {file: found for file, found in names.items() if found not in ([], ["_log"])} == {}
+    assert {file: loggers for file, loggers in names.items() if loggers not in ([], ["_log"])} == {}
 
 
 def test_tests_import_builders_and_no_other_test() -> None:

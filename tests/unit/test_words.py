@@ -34,15 +34,15 @@ def words_of(identifier: str) -> set[str]:
 
 def named_with(word: str, package: str) -> list[str]:
     """Modules, classes and functions of a package whose name has the word."""
-    found = []
+    names = []
     for path in modules(package.replace(".", "/")):
         if word in words_of(path.stem):
-            found.append(name(path))
+            names.append(name(path))
         for node in ast.walk(ast.parse(path.read_text())):
             kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
             if isinstance(node, kinds) and word in words_of(node.name):
-                found.append(f"{name(path)}:{node.lineno} {node.name}")
-    return found
+                names.append(f"{name(path)}:{node.lineno} {node.name}")
+    return names
 
 
 def test_every_term_is_explained_once() -> None:
@@ -53,9 +53,9 @@ def test_every_term_is_explained_once() -> None:
 
 
 def test_every_record_named_exists() -> None:
-    known = raw_schemas()
+    schemas = raw_schemas()
     named = {record.strip() for row in rows() for record in row[2].split(",")} - {""}
-    assert named - set(known) == set()
+    assert named - set(schemas) == set()
 
 
 def test_a_thing_has_no_second_name() -> None:

@@ -11,12 +11,12 @@ from tests.properties.oracle.sessions import LoggedSession
 from tests.properties.simulation.gateway import Call, Gateway
 
 
-def check_answers(gateway: Gateway, told: Mapping[str, LoggedSession]) -> None:
+def check_answers(gateway: Gateway, sessions: Mapping[str, LoggedSession]) -> None:
     """Check that every call has ended, and that every answer is what the log accepted."""
     for call in gateway.calls.values():
         assert call.end is not None, f"I8: nobody answered {call.command}"
         if call.answer is not None:
-            session = told[call.answer.session_id].session
+            session = sessions[call.answer.session_id].session
             turn = session.turn(call.answer.turn_id)
             ended = turn is not None and turn.end
             assert turn is not None and ended == "completed", (
@@ -36,7 +36,7 @@ def _check_answer(answer: r.ReplyFinished, turn: ExpectedTurn) -> None:
         ids = np.frombuffer(answer.token_ids, "<i4").tolist()
         logprobs = np.frombuffer(answer.logprobs, "<f4").tolist()
         assert list(zip(ids, logprobs, strict=True)) == [
-            (one.token, one.logprob) for one in sampled
+            (sample.token, sample.logprob) for sample in sampled
         ], "the agent was told other tokens"
 
 
@@ -65,10 +65,10 @@ def _joined(parts: list[bytes | None]) -> dict[str, object]:
         for name in text:
             text[name] += delta.get(name) or ""
         for call in delta.get("tool_calls") or ():
-            there = calls.setdefault(call["index"], {"name": "", "arguments": "", "id": ""})
-            there["id"] += call.get("id", "")
+            entry = calls.setdefault(call["index"], {"name": "", "arguments": "", "id": ""})
+            entry["id"] += call.get("id", "")
             for name, value in call["function"].items():
-                there[name] += value
+                entry[name] += value
     return {**text, "calls": [calls[index] for index in sorted(calls)]}
 
 

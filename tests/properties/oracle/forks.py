@@ -19,7 +19,7 @@ def answer_of(turn: ExpectedTurn) -> bytes:
 
 
 def check_fork(
-    known: ExpectedSession,
+    past: ExpectedSession,
     started: r.TurnStarted,
     prompt: list[int],
     session: ExpectedSession,
@@ -30,14 +30,14 @@ def check_fork(
     prompt with the same tokens as an earlier one is not taken for an edited one."""
     shared = max(
         (
-            _common(prompt, known.path(node, len(known.node(node))))
-            for node in range(2 * len(known.turns))
+            _common(prompt, past.path(node, len(past.node(node))))
+            for node in range(2 * len(past.turns))
         ),
         default=0,
     )
     forks = shared > 0 if stops is None else any(stop in prompt[:shared] for stop in stops)
     if forks:
-        asked = {turn.started.history_key for turn in known.turns}
+        asked = {turn.started.history_key for turn in past.turns}
         again = shared == len(prompt) and started.history_key in asked
         assert started.match_rule == ("same" if again else "render")
         parent = session.path(started.parent_node, started.parent_end)
@@ -49,7 +49,7 @@ def check_fork(
 def check_raw(
     started: r.TurnStarted,
     prompt: list[int],
-    known: KnownSession,
+    past: KnownSession,
     session: ExpectedSession,
     request: r.RequestTurn,
     requests: Mapping[str, r.RequestTurn],
@@ -59,27 +59,29 @@ def check_raw(
     that ids continue the turn whose tokens they begin with."""
     asked = orjson.loads(request.messages[0])
     text = asked.get("content")
-    before = _texts(known.session, requests) if text is not None else []
-    fitting = [(turn, one) for turn, one in before if text.startswith(one) and text != one]
+    before = _texts(past.session, requests) if text is not None else []
+    fitting = [
+        (turn, prefix) for turn, prefix in before if text.startswith(prefix) and text != prefix
+    ]
     meant = _meant(fitting, text or "", renderer)
     if meant is not None:
         turn, begun, stopped_by = meant
-        equal = [one for _, one in fitting].count(begun)
+        equal = [prefix for _, prefix in fitting].count(begun)
         assert started.match_rule == "extend"
         assert started.parent_turn == turn.started.turn_id, "another turn was meant"
         assert started.ambiguous == (equal > 1), "I5: an ambiguity is not marked, or is none"
-        ids = _without_stop(known.session, turn, renderer)
+        ids = _without_stop(past.session, turn, renderer)
         assert prompt == ids + unpack(renderer.encode((text or "")[len(begun + stopped_by) :]))
     elif text is not None:
         assert prompt == unpack(renderer.encode(text))
-        check_fork(known.session, started, prompt, session, None)
+        check_fork(past.session, started, prompt, session, None)
     else:
         assert prompt == asked["ids"]
-        _check_ids(known.session, started, prompt, session, renderer)
+        _check_ids(past.session, started, prompt, session, renderer)
 
 
 def _check_ids(
-    known: ExpectedSession,
+    past: ExpectedSession,
     started: r.TurnStarted,
     prompt: list[int],
     session: ExpectedSession,
@@ -88,11 +90,11 @@ def _check_ids(
     """Check the label of ids, by the last sampled tokens that they share with the session."""
     node, end = started.parent_node, started.parent_end
     while node >= 0 and node % 2 == 0:
-        node, end = known.fork(node)
-    same = _same_samples(known, node) if node >= 0 else []
-    continued = known.turns[node // 2] if same else None
+        node, end = past.fork(node)
+    same = _same_samples(past, node) if node >= 0 else []
+    continued = past.turns[node // 2] if same else None
     if continued is None or continued not in same or end < _text_length(continued, renderer):
-        check_fork(known, started, prompt, session, None)
+        check_fork(past, started, prompt, session, None)
         assert started.parent_turn is None
         return
     assert started.match_rule == "extend", "I5: ids that continue a turn are labelled otherwise"
@@ -104,15 +106,17 @@ def _check_ids(
     )
 
 
-def _same_samples(known: ExpectedSession, node: int) -> list[ExpectedTurn]:
+def _same_samples(session: ExpectedSession, node: int) -> list[ExpectedTurn]:
     """Return the completed turns that sampled what `node` holds, behind the same prompt."""
-    sampled = known.node(node)
-    places = [2 * number + 1 for number, turn in enumerate(known.turns) if turn.end == "completed"]
-    wanted = known.path(node, len(sampled))
+    sampled = session.node(node)
+    places = [
+        2 * number + 1 for number, turn in enumerate(session.turns) if turn.end == "completed"
+    ]
+    wanted = session.path(node, len(sampled))
     return [
-        known.turns[place // 2]
+        session.turns[place // 2]
         for place in places
-        if known.node(place) == sampled and known.path(place, len(sampled)) == wanted
+        if session.node(place) == sampled and session.path(place, len(sampled)) == wanted
     ]
 
 
@@ -121,9 +125,9 @@ def _meant(
 ) -> tuple[ExpectedTurn, str, str] | None:
     """Return the latest turn that has most of the text, counting the stop string after its answer,
     which was sampled and so must be in the text."""
-    for turn, begun in sorted(reversed(fitting), key=lambda one: -len(one[1])):
+    for turn, begun in sorted(reversed(fitting), key=lambda pair: -len(pair[1])):
         completed = turn.outputs[-1]
-        sampled = [one.token for one in turn.sampled]
+        sampled = [sample.token for sample in turn.sampled]
         stopped_by = ""
         if getattr(completed, "finish_reason", "") == "stop" and not (
             sampled and sampled[-1] in renderer.stop_token_ids
@@ -136,32 +140,34 @@ def _meant(
 
 
 def _texts(
-    known: ExpectedSession, requests: Mapping[str, r.RequestTurn]
+    session: ExpectedSession, requests: Mapping[str, r.RequestTurn]
 ) -> list[tuple[ExpectedTurn, str]]:
     """Return the completed plain turns, each with its text and its answer's."""
-    found = []
-    for turn in known.turns:
+    texts = []
+    for turn in session.turns:
         request = requests[turn.started.turn_id]
         prompt = orjson.loads(request.messages[0])
         if request.raw and turn.end == "completed" and "content" in prompt:
             answer = orjson.loads(answer_of(turn)).get("content") or ""
-            found.append((turn, prompt["content"] + answer))
-    return found
+            texts.append((turn, prompt["content"] + answer))
+    return texts
 
 
-def _without_stop(known: ExpectedSession, turn: ExpectedTurn, renderer: Renderer) -> list[int]:
-    node = 2 * known.turns.index(turn) + 1
-    return known.path(node, _text_length(turn, renderer))
+def _without_stop(session: ExpectedSession, turn: ExpectedTurn, renderer: Renderer) -> list[int]:
+    node = 2 * session.turns.index(turn) + 1
+    return session.path(node, _text_length(turn, renderer))
 
 
 def _text_length(turn: ExpectedTurn, renderer: Renderer) -> int:
     """Return the number of sampled tokens before the stop tokens at the end."""
-    ids = [one.token for one in turn.sampled]
+    ids = [sample.token for sample in turn.sampled]
     while ids and ids[-1] in renderer.stop_token_ids:
         ids = ids[:-1]
     return len(ids)
 
 
-def _common(one: Sequence[int], two: Sequence[int]) -> int:
-    pairs = zip(one, two, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(one), len(two)))
+def _common(prompt: Sequence[int], path: Sequence[int]) -> int:
+    pairs = zip(prompt, path, strict=False)
+    return next(
+        (place for place, (a, b) in enumerate(pairs) if a != b), min(len(prompt), len(path))
+    )

@@ -11,41 +11,47 @@ _WINDOW_MS = 60_000
 
 
 def check_join(
-    event: r.TurnJoined, known: ExpectedSession, log: Sequence[Record], requests: Requests
+    event: r.TurnJoined, session: ExpectedSession, log: Sequence[Record], requests: Requests
 ) -> None:
     """Check that a join is of a turn that its retry can mean, by the log that was read for it."""
-    joined = known.turn(event.turn_id)
+    joined = session.turn(event.turn_id)
     retry, first = requests[event.command_id], requests[event.turn_id]
     assert joined is not None
     assert _question(retry) == _question(first), "joined another question"
     if retry.idempotency_key is not None:
         assert retry.idempotency_key == first.idempotency_key, "joined another key"
         return
-    tried = _tried(known, retry, requests)
+    tried = _tried(session, retry, requests)
     assert joined in tried, "joined what no earlier try began"
-    later = {one.end for one in tried[tried.index(joined) :]}
+    later = {attempt.end for attempt in tried[tried.index(joined) :]}
     assert later <= {"", "completed"}, "joined past a try that failed"
     if joined.end == "completed":
         _check_missed(joined, retry, log)
 
 
-def check_start(turn: ExpectedTurn, known: ExpectedSession, requests: Requests) -> None:
+def check_start(turn: ExpectedTurn, session: ExpectedSession, requests: Requests) -> None:
     """Check that no turn was started by a request that had one to join."""
     request = requests[turn.started.turn_id]
     if request.idempotency_key is None:
-        latest = [one.end for one in _tried(known, request, requests) if one.end != "completed"]
+        latest = [
+            attempt.end
+            for attempt in _tried(session, request, requests)
+            if attempt.end != "completed"
+        ]
         assert "" not in latest[-1:], "a retry began a turn of its own"
         return
-    for earlier in known.turns:
+    for earlier in session.turns:
         first = requests[earlier.started.turn_id]
         named = request.idempotency_key, request.choice
         again = named == (first.idempotency_key, first.choice)
         assert not again or earlier.end not in ("", "completed"), "a key has two turns"
 
 
-def _tried(known: ExpectedSession, retry: r.RequestTurn, requests: Requests) -> list[ExpectedTurn]:
+def _tried(
+    session: ExpectedSession, retry: r.RequestTurn, requests: Requests
+) -> list[ExpectedTurn]:
     """Return the turns that earlier tries of the same call may have started, in log order."""
-    firsts = [(turn, requests[turn.started.turn_id]) for turn in known.turns]
+    firsts = [(turn, requests[turn.started.turn_id]) for turn in session.turns]
     return [
         turn
         for turn, first in firsts

@@ -21,40 +21,42 @@ Requests = Mapping[str, r.RequestTurn]
 
 def check_match(
     turn: ExpectedTurn,
-    told: LoggedSession,
+    logged: LoggedSession,
     read_to: int,
     requests: Requests,
     renderer: Renderer,
     strictness: str,
 ) -> None:
     """Check that a turn extends the turn of its history, or else forks where its tokens differ."""
-    known, started = told.until(read_to), turn.started
+    past, started = logged.until(read_to), turn.started
     request = requests[started.turn_id]
-    prompt = told.session.path(started.parent_node, started.parent_end) + ids_of(started)
+    prompt = logged.session.path(started.parent_node, started.parent_end) + ids_of(started)
     if request.raw:
-        check_raw(started, prompt, known, told.session, request, requests, renderer)
+        check_raw(started, prompt, past, logged.session, request, requests, renderer)
         return
-    sent = _whole(request, known.session)
+    sent = _whole(request, past.session)
     messages = [orjson.loads(message) for message in sent]
     tools = orjson.loads(request.tools) if request.tools else None
-    length, candidates = _longest_known(known, request, messages, requests, strictness)
+    length, candidates = _longest_known(past, request, messages, requests, strictness)
     if candidates:
         meant, ambiguous = _meant(candidates, messages[length - 1], request.previous_turn)
-        before, suffix = _bridged(known.session, meant, messages[length:], tools, renderer)
+        before, suffix = _bridged(past.session, meant, messages[length:], tools, renderer)
         if suffix is not None:
             assert started.match_rule == "extend", f"{started.match_rule} where a turn goes on"
             assert started.parent_turn == meant.started.turn_id, "another turn was meant"
             assert started.ambiguous == ambiguous, "I5: an ambiguity is not marked, or is none"
             assert prompt == before + suffix, "I2: not the bridge behind the stored tokens"
             assert list(started.new_messages) == sent[length:]
-            ends = [place for place, one in enumerate(suffix, 1) if one in renderer.stop_token_ids]
+            ends = [
+                place for place, token in enumerate(suffix, 1) if token in renderer.stop_token_ids
+            ]
             added = suffix if before[-1] in renderer.stop_token_ids else suffix[ends[0] :]
             _check_added(started, added, messages, messages[length:], tools, renderer)
             return
     assert started.match_rule in ("render", "root", "same"), "extends what the history does not say"
     assert prompt == unpack(renderer.render(messages, tools)), "not the rendered messages"
     assert list(started.new_messages) == sent
-    check_fork(known.session, started, prompt, told.session, renderer.stop_token_ids)
+    check_fork(past.session, started, prompt, logged.session, renderer.stop_token_ids)
 
 
 def _check_added(
@@ -81,9 +83,9 @@ def _whole(request: r.RequestTurn, session: ExpectedSession) -> list[bytes]:
     previous = session.turn(request.previous_turn or "")
     if previous is None:
         return list(request.messages)
-    own, inherited = request.own_messages, _history(previous, session)
+    count, inherited = request.own_messages, _history(previous, session)
     inherited = inherited[previous.started.own_messages :]
-    return [*request.messages[:own], *inherited, *request.messages[own:]]
+    return [*request.messages[:count], *inherited, *request.messages[count:]]
 
 
 def _history(turn: ExpectedTurn, session: ExpectedSession) -> list[bytes]:
@@ -94,7 +96,7 @@ def _history(turn: ExpectedTurn, session: ExpectedSession) -> list[bytes]:
 
 
 def _longest_known(
-    known: KnownSession,
+    past: KnownSession,
     request: r.RequestTurn,
     messages: Sequence[dict[str, Any]],
     requests: Requests,
@@ -102,19 +104,19 @@ def _longest_known(
 ) -> tuple[int, list[ExpectedTurn]]:
     """Return the completed turns with the longest prefix of the messages, in log order."""
     shown = [_compared(message, strictness) for message in messages]
-    found: dict[int, list[ExpectedTurn]] = {}
-    for turn in known.completed:
+    by_length: dict[int, list[ExpectedTurn]] = {}
+    for turn in past.completed:
         before = requests[turn.started.turn_id]
-        sent = (*_whole(before, known.session), answer_of(turn))
+        sent = (*_whole(before, past.session), answer_of(turn))
         history = [orjson.loads(message) for message in sent]
         if (
             before.raw == request.raw
             and before.tools == request.tools
             and shown[: len(history)] == [_compared(message, strictness) for message in history]
         ):
-            found.setdefault(len(history), []).append(turn)
-    longest = max(found, default=0)
-    return longest, found.get(longest, [])
+            by_length.setdefault(len(history), []).append(turn)
+    longest = max(by_length, default=0)
+    return longest, by_length.get(longest, [])
 
 
 def _meant(
@@ -123,29 +125,35 @@ def _meant(
     """Return the turn that the request or the ids in its answer name, or else the latest.
 
     The second value is True if that is a guess."""
-    said = [one for one in candidates if one.started.turn_id == previous]
+    said = [candidate for candidate in candidates if candidate.started.turn_id == previous]
     if len(candidates) == 1 or said:
         return (said or candidates)[0], False
     ids = [call.get("id", "") for call in answer.get("tool_calls") or ()]
-    named = [one for one in candidates if one.started.turn_id in map(turn_of_tool_call, ids)]
+    named = [
+        candidate
+        for candidate in candidates
+        if candidate.started.turn_id in map(turn_of_tool_call, ids)
+    ]
     if named:
         return named[-1], False
     text = answer.get("content") or ""
-    read = [(one, orjson.loads(answer_of(one))) for one in candidates]
-    candidates = [one for one, said in read if (said.get("content") or "") == text] or candidates
+    read = [(candidate, orjson.loads(answer_of(candidate))) for candidate in candidates]
+    candidates = [
+        candidate for candidate, said in read if (said.get("content") or "") == text
+    ] or candidates
     return candidates[-1], len(candidates) > 1
 
 
 def _bridged(
-    known: ExpectedSession,
+    session: ExpectedSession,
     meant: ExpectedTurn,
     messages: Sequence[dict[str, Any]],
     tools: Any,
     renderer: Renderer,
 ) -> tuple[list[int], list[int] | None]:
-    node = 2 * known.turns.index(meant) + 1
-    completion = known.node(node)
-    before = known.path(node, len(completion))
+    node = 2 * session.turns.index(meant) + 1
+    completion = session.node(node)
+    before = session.path(node, len(completion))
     prompt = before[: len(before) - len(completion)]
     suffix = renderer.bridge(pack(prompt), pack(completion), messages, tools)
     return before, None if suffix is None else unpack(suffix)

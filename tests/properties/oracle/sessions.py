@@ -29,14 +29,14 @@ class LoggedSession:
 
     def until(self, offset: int) -> KnownSession:
         """Return the session after the events before an offset."""
-        known = KnownSession(ExpectedSession(self.session.opened, self.session.offset))
+        past = KnownSession(ExpectedSession(self.session.opened, self.session.offset))
         for place, event in self.events:
             if place < offset:
-                counts = known.session.take(event, place)
+                counts = past.session.take(event, place)
                 if counts and isinstance(event, r.TurnCompleted):
-                    turn = known.session.turn(event.turn_id)
-                    known.completed += [turn] if turn is not None else []
-        return known
+                    turn = past.session.turn(event.turn_id)
+                    past.completed += [turn] if turn is not None else []
+        return past
 
 
 def logged_sessions(partition: int, events: list[Record]) -> dict[str, LoggedSession]:
@@ -51,14 +51,14 @@ def logged_sessions(partition: int, events: list[Record]) -> dict[str, LoggedSes
         if written is not None and written < epoch:
             continue  # of a manager that had lost the partition
         session_id: str = event.session_id  # type: ignore[attr-defined]
-        known = sessions.get(session_id)
-        if known is None:
+        logged = sessions.get(session_id)
+        if logged is None:
             if isinstance(event, r.SessionOpened):
                 sessions[session_id] = LoggedSession(partition, ExpectedSession(event, offset))
-        elif not known.session.finalized:
-            known.events.append((offset, event))
-            if known.session.take(event, offset):
-                known.joins += [event] if isinstance(event, r.TurnJoined) else []
+        elif not logged.session.finalized:
+            logged.events.append((offset, event))
+            if logged.session.take(event, offset):
+                logged.joins += [event] if isinstance(event, r.TurnJoined) else []
             elif not isinstance(event, r.CommandRefused):
-                known.ignored += 1
+                logged.ignored += 1
     return sessions

@@ -27,9 +27,9 @@ class Record:
 
     def __init__(self, generations: Iterable[Generation]) -> None:
         self._found: dict[float, tuple[Generation, int]] = {
-            one.logprob: (generation, place)
+            sample.logprob: (generation, place)
             for generation in generations
-            for place, one in enumerate(generation.sampled)
+            for place, sample in enumerate(generation.sampled)
         }
 
     def check(self, logprob: float, turn_id: str, version: int, before: list[int]) -> None:
@@ -37,11 +37,11 @@ class Record:
         after the others."""
         assert logprob in self._found, f"I3: no engine sampled the token of {logprob}"
         generation, place = self._found[logprob]
-        one = generation.sampled[place]
+        sample = generation.sampled[place]
         seen = [*generation.prompt, *generation.given]
         seen += [each.token for each in generation.sampled[: place + 1]]
         assert generation.request_id.rpartition("/")[0] == turn_id, "I3: of another turn"
-        assert one.version == version, f"I3: sampled by {one.version}, recorded {version}"
+        assert sample.version == version, f"I3: sampled by {sample.version}, recorded {version}"
         assert seen[-1] == before[-1], "I3: another token"
         assert seen == before, "I2: the engine saw another prefix"
 
@@ -82,7 +82,7 @@ class Drawn:
 
 def check(
     made: Trajectory,
-    told: LoggedSession,
+    logged: LoggedSession,
     requests: Mapping[str, r.RequestTurn],
     record: Record,
     policy: r.PolicyWeights,
@@ -90,12 +90,12 @@ def check(
     """Check that a trajectory holds exactly the sampled and accepted tokens, and the right mask."""
     drawn = Drawn(made)
     sampled = [node for node in made.nodes if node.origin == "policy"]
-    turns = told.session.turns
+    turns = logged.session.turns
     assert [node.turn_id for node in sampled] == [turn.started.turn_id for turn in turns], (
         "I5: a turn is missing, or there twice"
     )
     assert len(made.nodes) == 2 * len(turns), "I5: a turn is a prompt and what was sampled"
-    reasons = _reasons(drawn, sampled, told, requests, policy)
+    reasons = _reasons(drawn, sampled, logged, requests, policy)
     for node, turn in zip(sampled, turns, strict=True):
         _check_node(drawn, node, turn, record)
         assert node.masked_reason == reasons[node.turn_id], (node, reasons[node.turn_id])
@@ -105,21 +105,21 @@ def check(
     for node in made.nodes:
         if node.origin != "policy":
             assert not any(drawn.mask[node.start : node.start + node.length])
-    _check_counts(drawn, sampled, told, reasons)
+    _check_counts(drawn, sampled, logged, reasons)
     _check_chains(made, record)
-    _check_terms(made, told)
+    _check_terms(made, logged)
 
 
 def _check_node(drawn: Drawn, node: TrajectoryNode, turn: ExpectedTurn, record: Record) -> None:
     tokens, before = drawn.node(node.node_id), [token for token, _ in drawn.prompt(node)]
     versions = drawn.versions[node.start : node.start + node.length]
-    accepted = [(one.token, one.logprob, one.versions[0]) for one in turn.sampled]
-    found = [
+    accepted = [(sample.token, sample.logprob, sample.versions[0]) for sample in turn.sampled]
+    recorded = [
         (token, logprob, version)
         for (token, logprob), version in zip(tokens, versions, strict=True)
     ]
-    assert found == accepted, f"I5: {node.turn_id} is not what the log accepted"
-    for token, logprob, version in found:
+    assert recorded == accepted, f"I5: {node.turn_id} is not what the log accepted"
+    for token, logprob, version in recorded:
         before.append(token)
         assert version is not None
         record.check(logprob, node.turn_id, version, before)
@@ -128,15 +128,15 @@ def _check_node(drawn: Drawn, node: TrajectoryNode, turn: ExpectedTurn, record: 
 def _reasons(
     drawn: Drawn,
     sampled: list[TrajectoryNode],
-    told: LoggedSession,
+    logged: LoggedSession,
     requests: Mapping[str, r.RequestTurn],
     policy: r.PolicyWeights,
 ) -> dict[str, str]:
     """Return by turn id the reason why it is not trained, or ""."""
-    unseen = _unseen(drawn, sampled, told)
-    abandoned = set() if policy.siblings == "all" else _abandoned(drawn, sampled, told, unseen)
+    unseen = _unseen(drawn, sampled, logged)
+    abandoned = set() if policy.siblings == "all" else _abandoned(drawn, sampled, logged, unseen)
     reasons = {}
-    for node, turn in zip(sampled, told.session.turns, strict=True):
+    for node, turn in zip(sampled, logged.session.turns, strict=True):
         exact = requests[node.turn_id].sampling.top_p in (None, 1.0)
         if turn.end != "completed":
             reasons[node.turn_id] = turn.end
@@ -147,19 +147,19 @@ def _reasons(
         elif node.turn_id in unseen and not policy.train_undelivered:
             reasons[node.turn_id] = "undelivered"
         else:
-            reasons[node.turn_id] = "eval" if told.session.opened.purpose == "eval" else ""
+            reasons[node.turn_id] = "eval" if logged.session.opened.purpose == "eval" else ""
     return reasons
 
 
 def _abandoned(
-    drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession, unseen: set[str]
+    drawn: Drawn, sampled: list[TrajectoryNode], logged: LoggedSession, unseen: set[str]
 ) -> set[str]:
     """Return the samples of a prompt that the agent abandoned for others, or for the last.
 
     One that no client saw is abandoned for any other.
     """
     siblings: dict[tuple[Any, ...], list[TrajectoryNode]] = {}
-    for node, turn in zip(sampled, told.session.turns, strict=True):
+    for node, turn in zip(sampled, logged.session.turns, strict=True):
         if turn.end == "completed":
             siblings.setdefault((node.policy, *drawn.prompt(node)), []).append(node)
     gone_on = {node.parent for node in drawn.made.nodes if node.parent_end > 0}
@@ -171,13 +171,13 @@ def _abandoned(
     return left
 
 
-def _unseen(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession) -> set[str]:
+def _unseen(drawn: Drawn, sampled: list[TrajectoryNode], logged: LoggedSession) -> set[str]:
     """Return the turns whose client left without the answer; checks that they are so marked."""
     unseen: set[str] = set()
-    for node, turn in zip(sampled, told.session.turns, strict=True):
+    for node, turn in zip(sampled, logged.session.turns, strict=True):
         # The stop token, the last of a turn that was not cut, may be another in a rendered history.
         least = max(node.length - (node.finish_reason != "length"), 1)
-        kept = [one.parent_end for one in drawn.made.nodes if one.parent == node.node_id]
+        kept = [child.parent_end for child in drawn.made.nodes if child.parent == node.node_id]
         lost = turn.left and max(kept, default=0) < least
         assert node.delivered == (turn.end == "completed" and not lost)
         unseen |= {node.turn_id} if lost else set()
@@ -185,14 +185,14 @@ def _unseen(drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession) ->
 
 
 def _check_counts(
-    drawn: Drawn, sampled: list[TrajectoryNode], told: LoggedSession, reasons: Mapping[str, str]
+    drawn: Drawn, sampled: list[TrajectoryNode], logged: LoggedSession, reasons: Mapping[str, str]
 ) -> None:
     made, masked = drawn.made, Counter[str]()
     for node in sampled:
         if reasons[node.turn_id] and node.length:
             masked[reasons[node.turn_id]] += node.length
     assert dict(made.masked_tokens) == dict(masked), "I5: a token is masked without being counted"
-    assert sum(made.ignored_events.values()) == told.ignored, "I5: an event is ignored uncounted"
+    assert sum(made.ignored_events.values()) == logged.ignored, "I5: an event is ignored uncounted"
     assert sum(made.match_rules.values()) == made.turns == len(sampled)
     trained = [
         version
@@ -220,19 +220,19 @@ def _check_chains(made: Trajectory, record: Record) -> None:
     assert len(seen) == sum(made.loss_mask), "I6: a trained token is in no chain"
 
 
-def _check_terms(made: Trajectory, told: LoggedSession) -> None:
-    session = told.session
+def _check_terms(made: Trajectory, logged: LoggedSession) -> None:
+    session = logged.session
     assert session.finalized is not None and session.closed is not None
     rewards = {
-        (one.reward.name, one.reward.scope, one.reward.turn_id): one.reward
-        for one in session.rewards
+        (event.reward.name, event.reward.scope, event.reward.turn_id): event.reward
+        for event in session.rewards
     }
     assert set(made.rewards) == set(rewards.values()), "I5: a reward is missing"
     judged = any(reward.scope == "session" for reward in rewards.values())
     status = session.closed.status
     assert made.status == ("unrewarded" if status == "complete" and not judged else status)
     assert (made.partition, made.first_offset, made.last_offset) == (
-        told.partition,
+        logged.partition,
         session.offset,
         session.finalized[0],
     )

@@ -43,8 +43,8 @@ class Watch:
 
     def _replied(self, reply: r.Record) -> None:
         if isinstance(reply, r.ReplyDelta | r.ReplyFinished) and reply.logprobs is not None:
-            told = set(np.frombuffer(reply.logprobs, "<f4").tolist())
-            assert told <= self._sampled, f"I1: {reply.turn_id} was told before the log"
+            logprobs = set(np.frombuffer(reply.logprobs, "<f4").tolist())
+            assert logprobs <= self._sampled, f"I1: {reply.turn_id} was told before the log"
         if isinstance(reply, r.ReplyFinished) and reply.message is not None:
             logged = (reply.turn_id, reply.message) in self._messages
             assert logged, f"I1: the answer of {reply.turn_id} was told before the log"

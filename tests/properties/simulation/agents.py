@@ -111,17 +111,17 @@ class Agent(Caller):
         ]
         if answered:
             asked, answer = choices.pick(answered)
-            own = choices.pick(INSTRUCTIONS)
+            instructions = choices.pick(INSTRUCTIONS)
             message = orjson.loads(answer.message or b"{}")
             _, *new = gone_on([], message, choices)
             inherited = [*asked.history[asked.request.own_messages :], message]
             self._ask(
-                [*own, *inherited, *new],
+                [*instructions, *inherited, *new],
                 asked.request.tools,
                 choices,
-                messages=tuple(map(canonical, [*own, *new])),
+                messages=tuple(map(canonical, [*instructions, *new])),
                 previous_turn=answer.turn_id,
-                own_messages=len(own),
+                own_messages=len(instructions),
             )
 
     def complete(self, choices: Choices) -> None:

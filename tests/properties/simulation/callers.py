@@ -78,8 +78,8 @@ class Caller:
 
     def _key(self, choices: Choices) -> str:
         """Return a new idempotency key, or seldom one of another call."""
-        known = [asked.request.idempotency_key for asked in self.asked]
-        named = choices.pick([*filter(None, known), ""]) if choices.one_in(12) else ""
+        keys = [asked.request.idempotency_key for asked in self.asked]
+        named = choices.pick([*filter(None, keys), ""]) if choices.one_in(12) else ""
         return named or f"k{next(self.numbers)}"
 
     def _turn(self, request: r.RequestTurn, **changes: Any) -> r.RequestTurn:

@@ -139,7 +139,7 @@ class Cluster:
 
     def _expel(self, manager: SteppedManager) -> None:
         """Give its partitions to other managers without asking it."""
-        others = [one for one in self.managers if one is not manager and one.awake]
+        others = [other for other in self.managers if other is not manager and other.awake]
         for partition, owner in list(self.group.owners.items()):
             if owner is manager and others:
                 self._moving.pop(partition, None)

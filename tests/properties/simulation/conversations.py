@@ -138,7 +138,7 @@ def _carried_along(history: History, choices: Choices) -> History:
 
 def _answer_last(history: History, choices: Choices) -> History:
     """Leave out what follows the last answer."""
-    answers = [place for place, one in enumerate(history, 1) if one["role"] == "assistant"]
+    answers = [place for place, message in enumerate(history, 1) if message["role"] == "assistant"]
     return history[: answers[-1]] if answers else history
 
 

@@ -58,7 +58,7 @@ class Generation:
     @property
     def finish(self) -> FinishReason | None:
         """Return the finish reason, or None if there is more to sample."""
-        last = [*self.given[-1:], *(one.token for one in self.sampled[-1:])][-1:]
+        last = [*self.given[-1:], *(sample.token for sample in self.sampled[-1:])][-1:]
         if last and last[0] in self.sampling.stop_token_ids:
             return "stop"
         return "length" if self.length >= self.sampling.max_tokens else None
@@ -119,11 +119,11 @@ class RecordedEngine:
         new, start = asked.sampled[asked.told :], len(asked.given) + asked.told
         asked.told = len(asked.sampled)
         spans: list[ChunkSpan] = []
-        for place, one in enumerate(new, start):
-            if not spans or spans[-1].version != one.version:
-                spans.append(ChunkSpan(place, one.version))
-        logprobs = np.array([one.logprob for one in new], "<f4").tobytes()
-        ids = pack([one.token for one in new])
+        for place, token in enumerate(new, start):
+            if not spans or spans[-1].version != token.version:
+                spans.append(ChunkSpan(place, token.version))
+        logprobs = np.array([sample.logprob for sample in new], "<f4").tobytes()
+        ids = pack([sample.token for sample in new])
         if new or reason is not None:
             asked.on_chunk(TokenChunk(start, ids, logprobs, tuple(spans), reason))
 

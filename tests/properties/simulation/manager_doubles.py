@@ -35,16 +35,16 @@ class SteppedReaders:
 
         self._told.append(add)
 
-    def read_ended(self, numbers: Sequence[int], found: Callable[[Found], None]) -> None:
+    def read_ended(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
         """Report what these partitions of `ended_sessions` hold when it is carried out."""
 
         def read() -> None:
             ended = {number: EndedRead() for number in numbers}
             for number in numbers:
-                for one in self._topics.records[ENDED_SESSIONS.name, number]:
-                    if isinstance(one.record, EndedSession):
-                        ended[number].apply(one.record)
-            found(ended)
+                for received in self._topics.records[ENDED_SESSIONS.name, number]:
+                    if isinstance(received.record, EndedSession):
+                        ended[number].apply(received.record)
+            deliver(ended)
 
         self._asked.append(read)
 
@@ -77,15 +77,15 @@ class SteppedReaders:
         for number, start in self.positions.items():
             if number in self.paused:
                 continue
-            found = self._topics.read((SESSIONS.name, number), start, most)
-            self.positions[number] = start + len(found)
-            batch += map(self._read, found)
+            records = self._topics.read((SESSIONS.name, number), start, most)
+            self.positions[number] = start + len(records)
+            batch += map(self._read, records)
         return batch
 
     def obey(self) -> None:
         """Carry out the requests to the thread of `sessions`."""
-        told, self._told = self._told, []
-        for action in told:
+        actions, self._told = self._told, []
+        for action in actions:
             action()
 
     def answer(self) -> None:

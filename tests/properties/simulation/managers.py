@@ -106,8 +106,8 @@ class SteppedManager(Manager):
         """Assign a partition, as the broker does."""
         offset, metadata = self.group.committed.get(partition, (0, ""))
         self.requests[partition] = offset
-        given = {partition: (offset, PartitionProgress.decode(metadata))}
-        self._inbox.post(partial(self._ownership.assigned, given))
+        partitions = {partition: (offset, PartitionProgress.decode(metadata))}
+        self._inbox.post(partial(self._ownership.assigned, partitions))
 
     def has_left(self, partition: int) -> bool:
         """Return True if the manager has given up a partition that was revoked."""
@@ -124,9 +124,9 @@ class SteppedManager(Manager):
         """Poll `requests`, as its thread does; return True if there was anything."""
         batch: list[Received] = []
         for partition, start in self.requests.items():
-            found = self.topics.read((REQUESTS.name, partition), start, most)
-            self.requests[partition] = start + len(found)
-            batch += found
+            records = self.topics.read((REQUESTS.name, partition), start, most)
+            self.requests[partition] = start + len(records)
+            batch += records
         if batch:
             self._inbox.post(batch)
         self.readers.answer()
@@ -199,9 +199,9 @@ class SteppedManager(Manager):
         took = took and all(number in self.requests for number in job.offsets)
         if took:
             for number, emissions in job.emissions.items():
-                for one in emissions:
-                    self.publish(one.trajectory)
-                    self.topics.append(ENDED_SESSIONS.name, number, one.ended)
+                for emission in emissions:
+                    self.publish(emission.trajectory)
+                    self.topics.append(ENDED_SESSIONS.name, number, emission.ended)
             for partition, (offset, progress) in job.offsets.items():
                 self.group.committed[partition] = (offset, progress.encode())
                 self.group.progress.append((partition, progress.encode()))

@@ -189,9 +189,9 @@ class Simulation(Cluster):
 
     def _prompt_comes_twice(self) -> None:
         slot = self.choices.below(len(self.workers))
-        there = self.topics.records[PROMPTS.name, slot]
-        if there:
-            self.topics.append(PROMPTS.name, slot, self.choices.pick(there[-8:]).record)
+        prompts = self.topics.records[PROMPTS.name, slot]
+        if prompts:
+            self.topics.append(PROMPTS.name, slot, self.choices.pick(prompts[-8:]).record)
 
     def _worker_is_given_up(self) -> None:
         worker = self.choices.pick(self.workers)

@@ -28,10 +28,10 @@ class Topics:
 
     def append(self, topic: str, partition: int, record: Record) -> int:
         """Append the record, encoded and decoded again; return its offset."""
-        there = self.records[topic, partition]
+        log = self.records[topic, partition]
         read = decode(encode(record))
-        received = Received(topic, partition, len(there), 0, None, (), read)
-        there.append(received)
+        received = Received(topic, partition, len(log), 0, None, (), read)
+        log.append(received)
         for listener in self.listeners:
             listener(received)
         return received.offset

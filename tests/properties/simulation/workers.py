@@ -126,12 +126,12 @@ class Worker:
 
     def read(self, most: int) -> bool:
         """Handle records of the slot; return True if there were any."""
-        found = self._topics.read((PROMPTS.name, self.slot), self._position, most)
-        self._position += len(found)
-        for received in found:
+        records = self._topics.read((PROMPTS.name, self.slot), self._position, most)
+        self._position += len(records)
+        for received in records:
             self.serving.receive(received, self._clock())
         self._look_after_woken()
-        return bool(found)
+        return bool(records)
 
     def sample(self, choices: Choices, count: int, tell: bool) -> bool:
         """Sample tokens of one turn; return True if there is one."""

@@ -36,13 +36,13 @@ def of_returns(advantage: Compared) -> Formula:
     """Return the formula of an estimator that sees the returns of a group alone."""
 
     def formula(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
-        found: Of = {}
+        advantages: Of = {}
         for group in groups:
-            returns = [one.r for one in group]
-            for place, one in enumerate(group):
+            returns = [member.r for member in group]
+            for place, session in enumerate(group):
                 value = advantage(place, returns, settings)
-                found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
-        return found, {}
+                advantages |= session.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+        return advantages, {}
 
     return formula
 
@@ -52,29 +52,33 @@ def leave_one_out(place: int, returns: Sequence[float], _: TrainerSection) -> fl
     return returns[place] - fmean(others) if others else 0.0
 
 
-grpo = of_returns(lambda place, returns, of: normal(returns[place], returns, of))
+grpo = of_returns(lambda place, returns, settings: normal(returns[place], returns, settings))
 
 
 def by_turn(groups: Sequence[Group], settings: TrainerSection, with_outcome: bool) -> Of:
-    found: Of = {}
+    advantages: Of = {}
 
-    def total(one: Told, turn: str) -> float:
-        later = [total(one, other) for other in one.turns_after(turn)]
-        end = one.r if with_outcome else 0.0
-        return one.turn_reward(turn) + (settings.returns.discount * fmean(later) if later else end)
+    def total(member: Told, turn: str) -> float:
+        later = [total(member, other) for other in member.turns_after(turn)]
+        end = member.r if with_outcome else 0.0
+        return member.turn_reward(turn) + (
+            settings.returns.discount * fmean(later) if later else end
+        )
 
     for group in groups:
-        for one in group:
-            for token in one.previous:
-                depth = one.depth(token[0])
+        for session in group:
+            for token in session.previous:
+                depth = session.depth(token[0])
                 like = [
                     total(other, turn)
                     for other in group
                     for turn in other.first
                     if other.depth(turn) == depth
                 ]
-                found[one.made.name, token] = normal(total(one, token[0]), like, settings)
-    return found
+                advantages[session.made.name, token] = normal(
+                    total(session, token[0]), like, settings
+                )
+    return advantages
 
 
 def over_mean(place: int, returns: Sequence[float], settings: TrainerSection) -> float:
@@ -85,30 +89,31 @@ def over_mean(place: int, returns: Sequence[float], settings: TrainerSection) ->
 
 
 def grpo_batch(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
-    everywhere = [one.r for group in groups for one in group]
-    found: Of = {}
+    everywhere = [member.r for group in groups for member in group]
+    advantages: Of = {}
     for group in groups:
-        mean = fmean(one.r for one in group)
-        for one in group:
+        mean = fmean(member.r for member in group)
+        for session in group:
             # That much from a value in the middle.
-            value = normal(fmean(everywhere) + one.r - mean, everywhere, settings)
-            found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
-    return found, {}
+            value = normal(fmean(everywhere) + session.r - mean, everywhere, settings)
+            advantages |= session.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+    return advantages, {}
 
 
 def gdpo(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
     sums: dict[str, float] = {}
     for group in groups:
-        for one in group:
-            sums[one.made.name] = sum(
-                weight * normal(one.given(name), [other.given(name) for other in group], settings)
+        for session in group:
+            sums[session.made.name] = sum(
+                weight
+                * normal(session.given(name), [other.given(name) for other in group], settings)
                 for name, weight in settings.rewards.items()
             )
-    found: Of = {}
-    for one in (one for group in groups for one in group):
-        value = normal(sums[one.made.name], list(sums.values()), settings)
-        found |= one.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
-    return found, {}
+    advantages: Of = {}
+    for session in (member for group in groups for member in group):
+        value = normal(sums[session.made.name], list(sums.values()), settings)
+        advantages |= session.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
+    return advantages, {}
 
 
 def turn(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
@@ -124,31 +129,31 @@ def session_and_turn(groups: Sequence[Group], settings: TrainerSection) -> tuple
     }, {}
 
 
-def token_reward(one: Told, token: TokenName, end: float, settings: TrainerSection) -> float:
-    found = 0.0
-    if not one.after(token):
-        found += end
-    if all(other[0] != token[0] for other in one.after(token)):
-        found += one.turn_reward(token[0])
+def token_reward(session: Told, token: TokenName, end: float, settings: TrainerSection) -> float:
+    reward = 0.0
+    if not session.after(token):
+        reward += end
+    if all(other[0] != token[0] for other in session.after(token)):
+        reward += session.turn_reward(token[0])
     if settings.kl_penalty:
-        distance = one.column(Column.PROXIMAL, token) - one.column(Column.REFERENCE, token)
-        found -= settings.kl_penalty * distance
-    return found
+        distance = session.column(Column.PROXIMAL, token) - session.column(Column.REFERENCE, token)
+        reward -= settings.kl_penalty * distance
+    return reward
 
 
 def reinforce(groups: Sequence[Group], settings: TrainerSection, baseline: bool) -> Of:
-    found: Of = {}
+    advantages: Of = {}
     for group in groups:
         mean = fmean(other.r for other in group) if baseline else 0.0
-        for one in group:
+        for session in group:
 
-            def total(token: TokenName, one: Told = one, mean: float = mean) -> float:
-                later = [total(other) for other in one.after(token)]
-                own = token_reward(one, token, one.r - mean, settings)
-                return own + (settings.returns.token_discount * fmean(later) if later else 0.0)
+            def total(token: TokenName, session: Told = session, mean: float = mean) -> float:
+                later = [total(other) for other in session.after(token)]
+                reward = token_reward(session, token, session.r - mean, settings)
+                return reward + (settings.returns.token_discount * fmean(later) if later else 0.0)
 
-            found |= {} if one.left_out else one.all_tokens(total)
-    return found
+            advantages |= {} if session.left_out else session.all_tokens(total)
+    return advantages
 
 
 def reinforce_pp(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
@@ -161,65 +166,70 @@ def reinforce_pp_baseline(groups: Sequence[Group], settings: TrainerSection) -> 
 
 def gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
     discount, trace = settings.returns.token_discount, settings.returns.trace
-    found, learned = dict(Of()), dict(Of())
-    for one in (one for group in groups for one in group if not one.left_out):
+    advantages, learned = dict(Of()), dict(Of())
+    for session in (member for group in groups for member in group if not member.left_out):
 
-        def value(token: TokenName, one: Told = one) -> float:
-            return one.column(Column.VALUE, token)
+        def value(token: TokenName, session: Told = session) -> float:
+            return session.column(Column.VALUE, token)
 
-        def advantage(token: TokenName, one: Told = one) -> float:
-            after = one.after(token)
-            delta = token_reward(one, token, one.r, settings) - value(token, one)
+        def advantage(token: TokenName, session: Told = session) -> float:
+            after = session.after(token)
+            delta = token_reward(session, token, session.r, settings) - value(token, session)
             if not after:
                 return delta
-            delta += discount * fmean(value(other, one) for other in after)
-            return delta + discount * trace * fmean(advantage(other, one) for other in after)
+            delta += discount * fmean(value(other, session) for other in after)
+            return delta + discount * trace * fmean(advantage(other, session) for other in after)
 
-        found |= one.all_tokens(advantage)
-        learned |= one.all_tokens(lambda token: advantage(token) + value(token))
-    return whitened(found, settings), learned
+        advantages |= session.all_tokens(advantage)
+        learned |= session.all_tokens(lambda token: advantage(token) + value(token))
+    return whitened(advantages, settings), learned
 
 
 def turn_gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
     discount, trace = settings.returns.discount, settings.returns.trace
-    found, learned = dict(Of()), dict(Of())
-    for one in (one for group in groups for one in group if not one.left_out):
+    advantages, learned = dict(Of()), dict(Of())
+    for session in (member for group in groups for member in group if not member.left_out):
 
-        def value(turn: str, one: Told = one) -> float:
-            return one.column(Column.VALUE, one.first[turn])
+        def value(turn: str, session: Told = session) -> float:
+            return session.column(Column.VALUE, session.first[turn])
 
-        def advantage(turn: str, one: Told = one) -> float:
-            after = one.turns_after(turn)
-            own = (token for token in one.previous if token[0] == turn)
-            delta = sum(token_reward(one, token, 0.0, settings) for token in own) - value(turn, one)
+        def advantage(turn: str, session: Told = session) -> float:
+            after = session.turns_after(turn)
+            tokens = (token for token in session.previous if token[0] == turn)
+            delta = sum(token_reward(session, token, 0.0, settings) for token in tokens) - value(
+                turn, session
+            )
             if not after:
-                return delta + one.r
-            delta += discount * fmean(value(other, one) for other in after)
-            return delta + discount * trace * fmean(advantage(other, one) for other in after)
+                return delta + session.r
+            delta += discount * fmean(value(other, session) for other in after)
+            return delta + discount * trace * fmean(advantage(other, session) for other in after)
 
-        found |= one.all_tokens(lambda token: advantage(token[0]))
+        advantages |= session.all_tokens(lambda token: advantage(token[0]))
         learned |= {
-            (one.made.name, token): advantage(turn) + value(turn)
-            for turn, token in one.first.items()
+            (session.made.name, token): advantage(turn) + value(turn)
+            for turn, token in session.first.items()
         }
-    return whitened(found, settings), learned
+    return whitened(advantages, settings), learned
 
 
 def distill(groups: Sequence[Group], _: TrainerSection) -> tuple[Of, Of]:
-    found: Of = {}
-    for one in (one for group in groups for one in group if not one.left_out):
-        for token in one.previous:
-            distance = one.column(Column.TEACHER, token) - one.column(Column.PROXIMAL, token)
-            found[one.made.name, token] = distance
-    return found, {}
+    advantages: Of = {}
+    for session in (member for group in groups for member in group if not member.left_out):
+        for token in session.previous:
+            distance = session.column(Column.TEACHER, token) - session.column(
+                Column.PROXIMAL, token
+            )
+            advantages[session.made.name, token] = distance
+    return advantages, {}
 
 
-def whitened(found: Of, settings: TrainerSection) -> Of:
+def whitened(advantages: Of, settings: TrainerSection) -> Of:
     """Return values in standard deviations from their mean over the batch."""
-    values = list(found.values())
+    values = list(advantages.values())
     equal = not values or pstdev(values) <= EQUAL
     return {
-        name: 0.0 if equal else normal(value, values, settings) for name, value in found.items()
+        name: 0.0 if equal else normal(value, values, settings)
+        for name, value in advantages.items()
     }
 
 
@@ -243,23 +253,23 @@ FORMULAS: Mapping[str, Formula] = {
 def by_formula(batch: Sequence[Sequence[MadeSession]], settings: TrainerSection) -> tuple[Of, Of]:
     """Return the advantages of all tokens that enter the loss, and the returns of a critic."""
     groups = [[Told(made, settings) for made in group] for group in batch]
-    found, learned = FORMULAS[settings.advantage](groups, settings)
-    trained = [one for group in groups for one in group if not one.left_out]
-    names = {(one.made.name, token) for one in trained for token in one.previous}
-    found = {name: value for name, value in found.items() if name in names}
-    return entropy_scaled(found, trained, settings.returns.entropy_scale), learned
+    advantages, learned = FORMULAS[settings.advantage](groups, settings)
+    trained = [session for group in groups for session in group if not session.left_out]
+    names = {(session.made.name, token) for session in trained for token in session.previous}
+    advantages = {name: value for name, value in advantages.items() if name in names}
+    return entropy_scaled(advantages, trained, settings.returns.entropy_scale), learned
 
 
-def entropy_scaled(found: Of, trained: Sequence[Told], scale: float) -> Of:
-    def entropies(one: Told) -> list[float]:
-        return [one.column(Column.ENTROPY, token) for token in one.previous]
+def entropy_scaled(advantages: Of, trained: Sequence[Told], scale: float) -> Of:
+    def entropies(session: Told) -> list[float]:
+        return [session.column(Column.ENTROPY, token) for token in session.previous]
 
-    everywhere = [value for one in trained for value in entropies(one)]
+    everywhere = [value for session in trained for value in entropies(session)]
     if not scale or not any(everywhere):
-        return found
+        return advantages
     factors = {
-        one.made.name: 1 + scale * (fmean(entropies(one)) / fmean(everywhere) - 1)
-        for one in trained
-        if one.previous
+        session.made.name: 1 + scale * (fmean(entropies(session)) / fmean(everywhere) - 1)
+        for session in trained
+        if session.previous
     }
-    return {name: value * factors[name[0]] for name, value in found.items()}
+    return {name: value * factors[name[0]] for name, value in advantages.items()}

@@ -23,34 +23,34 @@ COMPUTED = (Column.PROXIMAL, Column.REFERENCE, Column.TEACHER, Column.VALUE, Col
 def section(advantage: str, **more: Any) -> TrainerSection:
     """Return settings of an estimator, with the teacher that one of them needs and no filter."""
     teacher = {"teacher": "model"} if advantage == "distill" else {}
-    given = {"advantage": advantage, "filters": {}, **teacher, **more}
-    return TrainerSection.model_validate(given)
+    options = {"advantage": advantage, "filters": {}, **teacher, **more}
+    return TrainerSection.model_validate(options)
 
 
 def by_trainer(batch: Sequence[Sequence[MadeSession]], settings: TrainerSection) -> tuple[Of, Of]:
     """Return the advantages of all tokens that enter the loss, and what a critic learns."""
     rules = batch_rules(TrainerSettings(trainer=settings))
-    made = {one.name: one for group in batch for one in group}
+    made = {session.name: session for group in batch for session in group}
     prepared = [
         prepare(_group(number, group), StepClock({}, now=0), rules)
         for number, group in enumerate(batch)
     ]
-    given = [
+    groups = [
         replace(
-            one, chains=tuple(_annotated(chain, made[chain.session_id]) for chain in one.chains)
+            group, chains=tuple(_annotated(chain, made[chain.session_id]) for chain in group.chains)
         )
-        for one in prepared
+        for group in prepared
     ]
     advantages, learned = Of(), Of()
     weights = list[float]()
-    for chain in estimated(settings, Batch(0, tuple(given))).chains():
-        names = [(chain.session_id, one) for one in tokens_of(chain)]
+    for chain in estimated(settings, Batch(0, tuple(groups))).chains():
+        names = [(chain.session_id, token) for token in tokens_of(chain)]
         found_N = chain.tokens.advantages_T[chain.tokens.trained_T].tolist()
         advantages |= dict(zip(names, found_N, strict=True))
         if (weights_N := chain.columns.get(Column.TARGET_WEIGHT)) is not None:
             known_N = (weights_N > 0).tolist()
             targets = zip(names, chain.columns[Column.TARGET].tolist(), known_N, strict=True)
-            learned |= {name: value for name, value, known in targets if known}
+            learned |= {name: value for name, value, weighted in targets if weighted}
             weights += weights_N[weights_N > 0].tolist()
     assert np.allclose(weights, 1 / max(len(weights), 1)), "each place counts as much"
     return advantages, learned
@@ -64,13 +64,17 @@ def tokens_of(chain: Chain) -> list[TokenName]:
 
 
 def _group(number: int, sessions: Sequence[MadeSession]) -> Group:
-    read_ones = [read(one.trajectory, "tiny", 0, place) for place, one in enumerate(sessions)]
-    return Group(f"g{number}", tuple(one for one in read_ones if isinstance(one, ValidSession)))
+    read_ones = [
+        read(session.trajectory, "tiny", 0, place) for place, session in enumerate(sessions)
+    ]
+    return Group(
+        f"g{number}", tuple(session for session in read_ones if isinstance(session, ValidSession))
+    )
 
 
 def _annotated(chain: Chain, made: MadeSession) -> Chain:
     columns = {
-        kind: np.array([made.value(kind, one) for one in tokens_of(chain)], np.float32)
+        kind: np.array([made.value(kind, token) for token in tokens_of(chain)], np.float32)
         for kind in COMPUTED
     }
     return replace(chain, columns=columns)

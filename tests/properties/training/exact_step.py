@@ -21,33 +21,35 @@ class ExactStep:
         self._parameters = dict(model.named_parameters())
         self._chains = chains
         scored = [_scored(model, chain) for chain in chains]
-        self.logprobs_N, self.entropies_N = (torch.cat(of) for of in zip(*scored, strict=True))
+        self.logprobs_N, self.entropies_N = (
+            torch.cat(column) for column in zip(*scored, strict=True)
+        )
 
     def loss(self, settings: LossSection, several: bool) -> tuple[float, Gradient]:
         """Return the value and the gradient of the formula; see `Frozen`."""
         frozen = Frozen(self._tokens(several), self.logprobs_N.tolist(), settings)
         entropies = self.entropies_N.tolist()
-        found = torch.autograd.grad(
+        gradients = torch.autograd.grad(
             (self.logprobs_N, self.entropies_N),
             tuple(self._parameters.values()),
             slopes(frozen, entropies),
             retain_graph=True,
         )
         value = float(objective(frozen, frozen.frozen, entropies).real)
-        return value, dict(zip(self._parameters, found, strict=True))
+        return value, dict(zip(self._parameters, gradients, strict=True))
 
     def _tokens(self, several: bool) -> list[FormulaToken]:
         sessions: dict[str, int] = {}
         turns: dict[tuple[str, int], int] = {}
-        found = []
+        formula_tokens = []
         for chain in self._chains:
             tokens, name = chain.tokens, chain.session_id
             columns = chain.columns[Column.REFERENCE], chain.columns[Column.PROXIMAL]
             places = np.flatnonzero(tokens.trained_T).tolist()
-            told = zip(places, *(one.tolist() for one in columns), strict=True)
-            for place, reference, before in told:
+            rows = zip(places, *(column.tolist() for column in columns), strict=True)
+            for place, reference, before in rows:
                 turn = name, int(tokens.turns_T[place])
-                found.append(
+                formula_tokens.append(
                     FormulaToken(
                         sessions.setdefault(name, len(sessions)),
                         turns.setdefault(turn, len(turns)),
@@ -57,7 +59,7 @@ class ExactStep:
                         before if several else None,
                     )
                 )
-        return found
+        return formula_tokens
 
 
 def _scored(model: PreTrainedModel, chain: Chain) -> tuple[Tensor, Tensor]:
@@ -72,9 +74,11 @@ def _scored(model: PreTrainedModel, chain: Chain) -> tuple[Tensor, Tensor]:
     return logprobs_N, -(table_NV.exp() * table_NV).sum(-1)
 
 
-def distance(one: Gradient, other: Gradient) -> float:
+def distance(gradient: Gradient, other: Gradient) -> float:
     """Return how far one gradient is from another, as a share of the other's length."""
-    assert one.keys() == other.keys()
-    squares = sum(float((one[name].double() - other[name].double()).square().sum()) for name in one)
+    assert gradient.keys() == other.keys()
+    squares = sum(
+        float((gradient[name].double() - other[name].double()).square().sum()) for name in gradient
+    )
     length = sum(float(value.double().square().sum()) for value in other.values())
     return float(np.sqrt(squares / length))

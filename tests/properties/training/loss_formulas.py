@@ -61,11 +61,11 @@ class Frozen:
         """Return the places of all tokens of the token's turn or session; at `token` its own."""
         if level == "token":
             return [place]
-        one = self.tokens[place]
+        anchor = self.tokens[place]
         return [
             other
             for other, token in enumerate(self.tokens)
-            if (token.turn == one.turn if level == "turn" else token.session == one.session)
+            if (token.turn == anchor.turn if level == "turn" else token.session == anchor.session)
         ]
 
 
@@ -79,9 +79,9 @@ def exp(value: Number) -> Number:
     return cmath.exp(value) if isinstance(value, complex) else math.exp(value)
 
 
-def less(one: Number, other: Number) -> bool:
+def less(value: Number, other: Number) -> bool:
     """Return whether a value is less, that of a complex number being its real part."""
-    return bool(one.real < other.real)
+    return bool(value.real < other.real)
 
 
 def clipped(ratio: Number, advantage: float, settings: LossSection) -> Term:
@@ -93,53 +93,53 @@ def clipped(ratio: Number, advantage: float, settings: LossSection) -> Term:
     return -kept, cut
 
 
-def ppo_clip(of: Frozen, place: int, logprob: Number) -> Term:
-    advantage = of.tokens[place].advantage
-    loss, cut = clipped(exp(logprob - of.old(place)), advantage, of.settings)
-    dual = 3.0 if of.settings.dual_clip is None else of.settings.dual_clip
+def ppo_clip(step: Frozen, place: int, logprob: Number) -> Term:
+    advantage = step.tokens[place].advantage
+    loss, cut = clipped(exp(logprob - step.old(place)), advantage, step.settings)
+    dual = 3.0 if step.settings.dual_clip is None else step.settings.dual_clip
     if advantage < 0 and dual and less(-dual * advantage, loss):
         loss, cut = -dual * advantage, True
     return loss, cut
 
 
-def gspo(of: Frozen, place: int, logprob: Number) -> Term:
-    unit = of.unit(place, of.settings.ratio_level or "session")
-    mean = sum(of.frozen[one] - of.old(one) for one in unit) / len(unit)
-    ratio = math.exp(mean) * exp(logprob - of.frozen[place])
-    return clipped(ratio, of.tokens[place].advantage, of.settings)
+def gspo(step: Frozen, place: int, logprob: Number) -> Term:
+    unit = step.unit(place, step.settings.ratio_level or "session")
+    mean = sum(step.frozen[member] - step.old(member) for member in unit) / len(unit)
+    ratio = math.exp(mean) * exp(logprob - step.frozen[place])
+    return clipped(ratio, step.tokens[place].advantage, step.settings)
 
 
-def cispo(of: Frozen, place: int, logprob: Number) -> Term:
-    ratio, cap = math.exp(of.frozen[place] - of.old(place)), of.settings.cap
-    factor = min(ratio, cap) * of.tokens[place].advantage
-    return -factor * (logprob - of.old(place)), ratio > cap
+def cispo(step: Frozen, place: int, logprob: Number) -> Term:
+    ratio, cap = math.exp(step.frozen[place] - step.old(place)), step.settings.cap
+    factor = min(ratio, cap) * step.tokens[place].advantage
+    return -factor * (logprob - step.old(place)), ratio > cap
 
 
-def sapo(of: Frozen, place: int, logprob: Number) -> Term:
-    advantage, settings = of.tokens[place].advantage, of.settings
+def sapo(step: Frozen, place: int, logprob: Number) -> Term:
+    advantage, settings = step.tokens[place].advantage, step.settings
     heat = settings.gate_positive if advantage > 0 else settings.gate_negative
-    gate = 4 / heat / (1 + exp(-heat * (exp(logprob - of.old(place)) - 1)))
+    gate = 4 / heat / (1 + exp(-heat * (exp(logprob - step.old(place)) - 1)))
     return -advantage * gate, False
 
 
-def dppo(of: Frozen, place: int, logprob: Number) -> Term:
-    advantage = of.tokens[place].advantage
-    before, now = math.exp(of.old(place)), math.exp(of.frozen[place])
+def dppo(step: Frozen, place: int, logprob: Number) -> Term:
+    advantage = step.tokens[place].advantage
+    before, now = math.exp(step.old(place)), math.exp(step.frozen[place])
     apart = abs(now - before)
-    if of.settings.divergence == "kl":
+    if step.settings.divergence == "kl":
         rest = (1 - before) * math.log((1 - before) / (1 - now)) if before < 1 else 0.0
         apart = before * math.log(before / now) + rest
     away = (now - before) * advantage > 0
-    if away and apart > of.settings.divergence_bound:
+    if away and apart > step.settings.divergence_bound:
         return 0.0 * logprob, True
-    return -advantage * exp(logprob - of.old(place)), False
+    return -advantage * exp(logprob - step.old(place)), False
 
 
-def policy_gradient(of: Frozen, place: int, logprob: Number) -> Term:
-    return -of.tokens[place].advantage * exp(logprob - of.frozen[place]), False
+def policy_gradient(step: Frozen, place: int, logprob: Number) -> Term:
+    return -step.tokens[place].advantage * exp(logprob - step.frozen[place]), False
 
 
-def cloning(of: Frozen, place: int, logprob: Number) -> Term:
+def cloning(step: Frozen, place: int, logprob: Number) -> Term:
     return -logprob, False
 
 
@@ -154,44 +154,44 @@ SURROGATES: Mapping[str, Callable[[Frozen, int, Number], Term]] = {
 }
 
 
-def tis(of: Frozen, place: int) -> tuple[float, bool]:
-    unit = of.unit(place, of.settings.correction_level)
-    ratio = math.exp(sum(of.old(one) - of.tokens[one].engine for one in unit))
-    return min(ratio, of.settings.cap), ratio > of.settings.cap
+def tis(step: Frozen, place: int) -> tuple[float, bool]:
+    unit = step.unit(place, step.settings.correction_level)
+    ratio = math.exp(sum(step.old(member) - step.tokens[member].engine for member in unit))
+    return min(ratio, step.settings.cap), ratio > step.settings.cap
 
 
-def icepop(of: Frozen, place: int) -> tuple[float, bool]:
-    ratio, cap = math.exp(of.old(place) - of.tokens[place].engine), of.settings.cap
-    floor = 1 / cap if of.settings.floor is None else of.settings.floor
+def icepop(step: Frozen, place: int) -> tuple[float, bool]:
+    ratio, cap = math.exp(step.old(place) - step.tokens[place].engine), step.settings.cap
+    floor = 1 / cap if step.settings.floor is None else step.settings.floor
     inside = floor <= ratio <= cap
     return ratio if inside else 0.0, not inside
 
 
 CORRECTIONS: Mapping[str, Callable[[Frozen, int], tuple[float, bool]]] = {
-    "none": lambda of, place: (1.0, False),
+    "none": lambda step, place: (1.0, False),
     "tis": tis,
     "icepop": icepop,
 }
 
 
-def geometric_mean(of: Frozen, place: int) -> bool:
-    own = of.settings.masks.geometric_mean
-    unit = of.unit(place, own.level)
-    mean = math.prod(of.to_engine(one) for one in unit) ** (1 / len(unit))
-    return not (own.low or 0) <= mean <= (own.high or math.inf)
+def geometric_mean(step: Frozen, place: int) -> bool:
+    mask = step.settings.masks.geometric_mean
+    unit = step.unit(place, mask.level)
+    mean = math.prod(step.to_engine(member) for member in unit) ** (1 / len(unit))
+    return not (mask.low or 0) <= mean <= (mask.high or math.inf)
 
 
-def outlier(of: Frozen, place: int) -> bool:
-    own = of.settings.masks.outlier
-    ratios = [of.to_engine(one) for one in of.unit(place, own.level)]
-    return not all((own.low or 0) <= ratio <= (own.high or math.inf) for ratio in ratios)
+def outlier(step: Frozen, place: int) -> bool:
+    mask = step.settings.masks.outlier
+    ratios = [step.to_engine(member) for member in step.unit(place, mask.level)]
+    return not all((mask.low or 0) <= ratio <= (mask.high or math.inf) for ratio in ratios)
 
 
-def off_policy(of: Frozen, place: int) -> bool:
-    own = of.settings.masks.off_policy
-    unit = of.unit(place, own.level)
-    drift = -sum(math.log(of.to_engine(one)) for one in unit) / len(unit)
-    return own.most is not None and of.tokens[place].advantage < 0 and drift > own.most
+def off_policy(step: Frozen, place: int) -> bool:
+    mask = step.settings.masks.off_policy
+    unit = step.unit(place, mask.level)
+    drift = -sum(math.log(step.to_engine(member)) for member in unit) / len(unit)
+    return mask.most is not None and step.tokens[place].advantage < 0 and drift > mask.most
 
 
 MASKS: Mapping[str, Callable[[Frozen, int], bool]] = {
@@ -202,19 +202,19 @@ MASKS: Mapping[str, Callable[[Frozen, int], bool]] = {
 """Each says if a token leaves the loss."""
 
 
-def sequence_mean(of: Frozen, place: int) -> float:
-    return 1 / len(sessions(of)) / len(of.unit(place, "session"))
+def sequence_mean(step: Frozen, place: int) -> float:
+    return 1 / len(sessions(step)) / len(step.unit(place, "session"))
 
 
 AGGREGATIONS: Mapping[str, Callable[[Frozen, int], float]] = {
-    "token_mean": lambda of, place: 1 / len(of.tokens),
+    "token_mean": lambda step, place: 1 / len(step.tokens),
     "sequence_mean": sequence_mean,
-    "constant": lambda of, place: 1 / len(sessions(of)) / (of.settings.constant_length or 0),
+    "constant": lambda step, place: 1 / len(sessions(step)) / (step.settings.constant_length or 0),
 }
 
 
-def sessions(of: Frozen) -> set[int]:
-    return {token.session for token in of.tokens}
+def sessions(step: Frozen) -> set[int]:
+    return {token.session for token in step.tokens}
 
 
 ESTIMATORS: Mapping[str, Callable[[Number], Number]] = {
@@ -224,28 +224,28 @@ ESTIMATORS: Mapping[str, Callable[[Number], Number]] = {
 """Of x = log reference - log policy."""
 
 
-def token_loss(of: Frozen, place: int, logprob: Number, entropy: Number) -> Term:
+def token_loss(step: Frozen, place: int, logprob: Number, entropy: Number) -> Term:
     """Return the loss of a token, and whether it is bounded."""
-    settings, (surrogate, correction) = of.settings, of.names
-    weight, bounded = CORRECTIONS[correction](of, place)
-    value, cut = SURROGATES[surrogate](of, place, logprob)
-    gone = any(mask(of, place) for mask in MASKS.values())
+    settings, (surrogate, correction) = step.settings, step.names
+    weight, bounded = CORRECTIONS[correction](step, place)
+    value, cut = SURROGATES[surrogate](step, place, logprob)
+    gone = any(mask(step, place) for mask in MASKS.values())
     loss = 0.0 * value if gone else weight * value
     if settings.entropy:
         loss = loss - settings.entropy * entropy
     if settings.kl:
-        x = of.tokens[place].reference - logprob
-        ratio = exp(logprob - of.tokens[place].engine) if settings.kl_weighted else 1.0
+        x = step.tokens[place].reference - logprob
+        ratio = exp(logprob - step.tokens[place].engine) if settings.kl_weighted else 1.0
         loss = loss + settings.kl * ratio * ESTIMATORS[settings.kl_estimator](x)
     return loss, bounded or cut or gone
 
 
-def objective(of: Frozen, logprobs: Sequence[Number], entropies: Sequence[Number]) -> Number:
+def objective(step: Frozen, logprobs: Sequence[Number], entropies: Sequence[Number]) -> Number:
     """Return the loss of the step."""
     total: Number = 0.0
     for place, values in enumerate(zip(logprobs, entropies, strict=True)):
-        weight = AGGREGATIONS[of.settings.aggregation](of, place)
-        total = total + weight * token_loss(of, place, *values)[0]
+        weight = AGGREGATIONS[step.settings.aggregation](step, place)
+        total = total + weight * token_loss(step, place, *values)[0]
     return total
 
 
@@ -253,7 +253,7 @@ Slopes = tuple[Tensor, Tensor]
 """Of the objective by log-prob and by entropy, in float64."""
 
 
-def slopes(of: Frozen, entropies: Sequence[float], reach: complex = 1e-30j) -> Slopes:
+def slopes(step: Frozen, entropies: Sequence[float], reach: complex = 1e-30j) -> Slopes:
     """Return the slopes by complex steps, which are exact but for rounding.
 
     f(x + ih) is f(x) + ih f'(x) without a difference of near numbers; see Squire and Trapp, 1998. A
@@ -262,44 +262,44 @@ def slopes(of: Frozen, entropies: Sequence[float], reach: complex = 1e-30j) -> S
 
     def slope(place: int, by_logprob: complex, by_entropy: complex) -> float:
         entropy = entropies[place] + by_entropy
-        moved, _ = token_loss(of, place, of.frozen[place] + by_logprob, entropy)
-        weight = AGGREGATIONS[of.settings.aggregation](of, place)
+        moved, _ = token_loss(step, place, step.frozen[place] + by_logprob, entropy)
+        weight = AGGREGATIONS[step.settings.aggregation](step, place)
         return weight * float(complex(moved).imag / reach.imag)
 
-    count = range(len(of.tokens))
+    count = range(len(step.tokens))
     by_logprob = [slope(place, reach, 0j) for place in count]
     by_entropy = [slope(place, 0j, reach) for place in count]
     return _tensor(by_logprob), _tensor(by_entropy)
 
 
-def by_autograd(of: Frozen, entropies: Sequence[float]) -> Slopes:
+def by_autograd(step: Frozen, entropies: Sequence[float]) -> Slopes:
     """Return the same slopes by torch."""
-    logprobs_N = _tensor(of.frozen).requires_grad_()
+    logprobs_N = _tensor(step.frozen).requires_grad_()
     entropies_N = _tensor(entropies).requires_grad_()
     # One that takes part in nothing has the slope 0.
     tied = 0 * (logprobs_N.sum() + entropies_N.sum())
-    value = tied + objective(of, logprobs_N.unbind(), entropies_N.unbind())
+    value = tied + objective(step, logprobs_N.unbind(), entropies_N.unbind())
     by_logprob, by_entropy = torch.autograd.grad(value, (logprobs_N, entropies_N))
     return by_logprob, by_entropy
 
 
-def by_differences(of: Frozen, entropies: Sequence[float], reach: float = 1e-5) -> Slopes:
+def by_differences(step: Frozen, entropies: Sequence[float], reach: float = 1e-5) -> Slopes:
     """Return the same slopes by central differences of the whole objective."""
 
     def moved(values: Sequence[float], place: int, by: float) -> list[float]:
         return [value + by * (other == place) for other, value in enumerate(values)]
 
     def by_logprob(place: int, by: float) -> float:
-        return float(objective(of, moved(of.frozen, place, by), entropies).real)
+        return float(objective(step, moved(step.frozen, place, by), entropies).real)
 
     def by_entropy(place: int, by: float) -> float:
-        return float(objective(of, of.frozen, moved(entropies, place, by)).real)
+        return float(objective(step, step.frozen, moved(entropies, place, by)).real)
 
-    found = [
-        [(at(place, reach) - at(place, -reach)) / (2 * reach) for place in range(len(of.tokens))]
+    differences = [
+        [(at(place, reach) - at(place, -reach)) / (2 * reach) for place in range(len(step.tokens))]
         for at in (by_logprob, by_entropy)
     ]
-    return _tensor(found[0]), _tensor(found[1])
+    return _tensor(differences[0]), _tensor(differences[1])
 
 
 def _tensor(values: Sequence[float]) -> Tensor:

@@ -29,7 +29,9 @@ class MadeSession:
     @cached_property
     def trajectory(self) -> Trajectory:
         """Its record; it is complete if it has a reward, and truncated if it has none."""
-        judged = any(one.scope == "session" and one.name == "reward" for one in self.rewards)
+        judged = any(
+            reward.scope == "session" and reward.name == "reward" for reward in self.rewards
+        )
         runs = [self._told(number) for number in range(len(self.runs))]
         made = trajectory(runs, self.name, status="complete" if judged else "truncated")
         return replace(made, rewards=self.rewards, limit=self.limit)
@@ -37,13 +39,13 @@ class MadeSession:
     @cached_property
     def places(self) -> list[list[TokenName]]:
         """The names of the sampled tokens of each node, none for other nodes."""
-        found, counts = [], dict[str, int]()
+        places, counts = [], dict[str, int]()
         for run in self.runs:
             count = counts.get(run.turn, 0)
             names = [(run.turn, count + place) for place in range(len(run.ids))]
-            found.append(names if run.sampled else [])
-            counts[run.turn] = count + len(found[-1])
-        return found
+            places.append(names if run.sampled else [])
+            counts[run.turn] = count + len(places[-1])
+        return places
 
     def value(self, kind: Column | str, token: TokenName) -> float:
         """Return a number of a token: a column, or its `logprob` by the engine."""
@@ -56,7 +58,7 @@ class MadeSession:
         run, names = self.runs[number], self.places[number]
         return replace(
             run,
-            logprobs=[self.value("logprob", one) for one in names] or [0.0] * len(run.ids),
+            logprobs=[self.value("logprob", token) for token in names] or [0.0] * len(run.ids),
             versions=[0] * len(run.ids),
         )
 
@@ -68,14 +70,16 @@ def sessions(draw: st.DrawFn, name: str) -> MadeSession:
     for number in range(draw(st.integers(0, 7))):
         runs.append(_node(draw, runs, number))
     turns = sorted({run.turn for run in runs if run.sampled})
-    given = [
+    rewards = [
         Reward(value=draw(numbers), scope="turn", turn_id=turn)
         for turn in turns
         for _ in range(draw(st.integers(0, 2)))
     ]
-    given += [Reward(value=draw(numbers)) for _ in range(draw(st.integers(0, 2)))]
-    given += [Reward(value=draw(numbers), name="style", turn_id=turn) for turn in turns[:1]]
-    return MadeSession(name, tuple(runs), tuple(given), draw(st.sampled_from(["", "", "context"])))
+    rewards += [Reward(value=draw(numbers)) for _ in range(draw(st.integers(0, 2)))]
+    rewards += [Reward(value=draw(numbers), name="style", turn_id=turn) for turn in turns[:1]]
+    return MadeSession(
+        name, tuple(runs), tuple(rewards), draw(st.sampled_from(["", "", "context"]))
+    )
 
 
 numbers = st.integers(-8, 8).map(lambda number: number / 8)

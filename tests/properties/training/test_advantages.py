@@ -49,27 +49,29 @@ def test_every_estimator_and_option_has_a_formula() -> None:
 @st.composite
 def options(draw: st.DrawFn, name: str) -> dict[str, Any]:
     """Draw settings of an estimator, with each of its options or none."""
-    found: dict[str, Any] = {"returns": draw(st.fixed_dictionaries(RETURNS))}
+    choices: dict[str, Any] = {"returns": draw(st.fixed_dictionaries(RETURNS))}
     if name == "session_and_turn":  # both 0 are refused
-        assume(found["returns"]["session_weight"] or found["returns"]["turn_weight"])
+        assume(choices["returns"]["session_weight"] or choices["returns"]["turn_weight"])
     if name in TOKEN_REWARDS:
-        found["kl_penalty"] = draw(st.sampled_from([0.0, 0.5]))
+        choices["kl_penalty"] = draw(st.sampled_from([0.0, 0.5]))
     punished = name not in ("distill", "gdpo", "maxrl")
     rules = dict(OVERLONG) if punished else {"masked": OVERLONG["masked"]}
     if name == "gdpo":
-        found["rewards"] = {"reward": draw(st.sampled_from([1.0, -2.0]))}
-    found["overlong"] = draw(st.just({}) | st.fixed_dictionaries(rules))
-    return found
+        choices["rewards"] = {"reward": draw(st.sampled_from([1.0, -2.0]))}
+    choices["overlong"] = draw(st.just({}) | st.fixed_dictionaries(rules))
+    return choices
 
 
 def _rewarded(made: MadeSession) -> MadeSession:
     """Return the session with no reward below 0."""
-    return replace(made, rewards=tuple(replace(one, value=abs(one.value)) for one in made.rewards))
+    return replace(
+        made, rewards=tuple(replace(reward, value=abs(reward.value)) for reward in made.rewards)
+    )
 
 
-def assert_equal(found: Of, wanted: Of) -> None:
-    assert found.keys() == wanted.keys()
-    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+def assert_equal(numbers: Of, wanted: Of) -> None:
+    assert numbers.keys() == wanted.keys()
+    assert numbers == pytest.approx(wanted, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,7 +82,7 @@ def test_advantages_are_those_of_the_formula(
 ) -> None:
     chosen = section(name, **data.draw(options(name)))
     if name == "maxrl":
-        batch = [[_rewarded(one) for one in group] for group in batch]
+        batch = [[_rewarded(session) for session in group] for group in batch]
     advantages, learned = by_trainer(batch, chosen)
     expected, returns = by_formula(batch, chosen)
     assert_equal(advantages, expected)

@@ -33,7 +33,7 @@ def session(
     if len(tokens) == 3:
         runs += [Run([4], "tool", "x", 1, 2), Run([5], "policy", "b", 2, 1)]
     numbers = {Column.PROXIMAL: [-1.0] * len(tokens), **said}
-    of_tokens = {kind: dict(zip(tokens, of, strict=True)) for kind, of in numbers.items()}
+    of_tokens = {kind: dict(zip(tokens, column, strict=True)) for kind, column in numbers.items()}
     return MadeSession(name, tuple(runs), tuple(rewards), limit, of_tokens)
 
 
@@ -158,7 +158,9 @@ def test_every_estimator_and_option_has_a_case_by_hand() -> None:
 
 
 def of_batch(values: Sequence[float | None]) -> Of:
-    tokens = [(one.name, token) for one in (A, B, D, C) for token in (BOTH if one is A else FIRST)]
+    tokens = [
+        (made.name, token) for made in (A, B, D, C) for token in (BOTH if made is A else FIRST)
+    ]
     pairs = zip(tokens, values, strict=True)
     return {token: value for token, value in pairs if value is not None}
 
@@ -166,6 +168,8 @@ def of_batch(values: Sequence[float | None]) -> Of:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_advantages_are_those_worked_out_by_hand(case: Case) -> None:
     returns = {"epsilon": 0.0, **case.options.get("returns", {})}
-    found, learned = by_trainer(BATCH, section(case.name, **{**case.options, "returns": returns}))
-    assert found == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
+    advantages, learned = by_trainer(
+        BATCH, section(case.name, **{**case.options, "returns": returns})
+    )
+    assert advantages == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
     assert learned == pytest.approx(of_batch(case.learned), rel=1e-6, abs=1e-7)

@@ -25,7 +25,7 @@ class Told:
     @cached_property
     def previous(self) -> dict[TokenName, TokenName | None]:
         """The trained token before each trained one on its branch."""
-        runs, found = self.made.runs, dict[TokenName, TokenName | None]()
+        runs, previous = self.made.runs, dict[TokenName, TokenName | None]()
         for number, run in enumerate(runs):
             for place in range(len(run.ids)):
                 if not (run.sampled and run.trained):
@@ -34,24 +34,30 @@ class Told:
                 while node >= 0 and (before < 0 or not (runs[node].sampled and runs[node].trained)):
                     node, before = runs[node].parent, runs[node].parent_end - 1
                 name = self.made.places[number][place]
-                found[name] = self.made.places[node][before] if node >= 0 else None
-        return found
+                previous[name] = self.made.places[node][before] if node >= 0 else None
+        return previous
 
     @cached_property
     def r(self) -> float:
         """The session's last reward, or 0; less the punishment for its length."""
-        own, length = self.given("reward"), self.settings.overlong.length
+        reward, length = self.given("reward"), self.settings.overlong.length
         cache, weight = self.settings.overlong.cache, self.settings.overlong.weight
         if length is None or cache is None:
-            return own
+            return reward
         sampled = sum(len(run.ids) for run in self.made.runs if run.sampled)
         if sampled <= length - cache:
-            return own
-        return own - (weight if sampled >= length else weight * (sampled - length + cache) / cache)
+            return reward
+        return reward - (
+            weight if sampled >= length else weight * (sampled - length + cache) / cache
+        )
 
     def given(self, name: str) -> float:
         """Return the session's last reward of a name, or 0."""
-        rewards = [one for one in self.made.rewards if one.scope == "session" and one.name == name]
+        rewards = [
+            reward
+            for reward in self.made.rewards
+            if reward.scope == "session" and reward.name == name
+        ]
         return rewards[-1].value if rewards else 0.0
 
     @property
@@ -59,28 +65,28 @@ class Told:
         return self.made.limit in self.settings.overlong.masked
 
     def turn_reward(self, turn: str) -> float:
-        given = [
-            one.value
-            for one in self.made.rewards
-            if one.name == "reward" and one.scope == "turn" and one.turn_id == turn
+        values = [
+            reward.value
+            for reward in self.made.rewards
+            if reward.name == "reward" and reward.scope == "turn" and reward.turn_id == turn
         ]
-        return (given or [0.0])[-1]
+        return (values or [0.0])[-1]
 
     def after(self, token: TokenName) -> list[TokenName]:
-        return [one for one, before in self.previous.items() if before == token]
+        return [later for later, before in self.previous.items() if before == token]
 
     @cached_property
     def first(self) -> dict[str, TokenName]:
         """The first trained token of each turn."""
         turns = {turn for turn, _ in self.previous}
-        return {turn: min(one for one in self.previous if one[0] == turn) for turn in turns}
+        return {turn: min(token for token in self.previous if token[0] == turn) for turn in turns}
 
     def turn_before(self, turn: str) -> str | None:
         before = self.previous[self.first[turn]]
         return None if before is None else before[0]
 
     def turns_after(self, turn: str) -> list[str]:
-        return [one for one in self.first if self.turn_before(one) == turn]
+        return [later for later in self.first if self.turn_before(later) == turn]
 
     def depth(self, turn: str) -> int:
         before = self.turn_before(turn)
@@ -90,4 +96,4 @@ class Told:
         return self.made.value(kind, token)
 
     def all_tokens(self, value: Callable[[TokenName], float]) -> Of:
-        return {(self.made.name, one): value(one) for one in self.previous}
+        return {(self.made.name, token): value(token) for token in self.previous}

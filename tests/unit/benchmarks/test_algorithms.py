@@ -53,8 +53,8 @@ def test_three_steps_are_equal_for_equal_seeds(method: str, data: Path) -> None:
 @pytest.mark.slow
 def test_engine_and_trainer_agree_on_the_tokens_of_a_batch(data: Path) -> None:
     metrics, _ = trained("grpo", data)
-    assert [one["mismatch_max"] < 1e-4 for one in metrics] == [True] * STEPS
-    assert [one["grad_norm"] > 0 for one in metrics] == [True] * STEPS
+    assert [step["mismatch_max"] < 1e-4 for step in metrics] == [True] * STEPS
+    assert [step["grad_norm"] > 0 for step in metrics] == [True] * STEPS
 
 
 def test_a_session_is_read_by_the_trainer_as_it_was_played() -> None:
@@ -103,9 +103,9 @@ def test_the_metric_is_the_mean_of_the_last_quarter() -> None:
 
 
 def test_an_interval_is_that_of_students_t() -> None:
-    found = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
-    assert found.mean == 3.0
-    assert found.half == pytest.approx(1.9634, abs=1e-3)
+    interval = estimate([1.0, 2.0, 3.0, 4.0, 5.0])
+    assert interval.mean == 3.0
+    assert interval.half == pytest.approx(1.9634, abs=1e-3)
     assert math.isnan(estimate([1.0]).half)
 
 
@@ -125,10 +125,10 @@ def test_a_sweep_makes_only_what_is_missing(
 ) -> None:
     (tmp_path / "data-seed0").symlink_to(data)
     assert prepared(0, tmp_path) == tmp_path / "data-seed0"
-    told: list[str] = []
-    made = curve("grpo", 0, STEPS, tmp_path, lambda name, _: told.append(name))
-    assert curve("grpo", 0, STEPS, tmp_path, lambda name, _: told.append("again")) == made
-    assert told == ["grpo-seed0-steps3"]
+    names: list[str] = []
+    made = curve("grpo", 0, STEPS, tmp_path, lambda name, _: names.append(name))
+    assert curve("grpo", 0, STEPS, tmp_path, lambda name, _: names.append("again")) == made
+    assert names == ["grpo-seed0-steps3"]
     (file,) = (tmp_path / "curves").iterdir()
     assert read(file) == made
     main(["--quick", "--methods", "grpo,rloo", "--out", str(tmp_path)])

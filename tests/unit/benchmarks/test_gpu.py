@@ -27,18 +27,18 @@ def figures(part: str, directory: Path) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("part", ON_A_CPU)
 def test_a_part_runs_on_a_cpu_and_its_figures_are_json(part: str, tmp_path: Path) -> None:
-    found = figures(part, tmp_path)
-    assert found and json.loads(json.dumps(found)) == found
+    measurement = figures(part, tmp_path)
+    assert measurement and json.loads(json.dumps(measurement)) == measurement
 
 
 def test_parts_are_the_modules_that_can_run() -> None:
     folder = Path(steps.__file__).parent
-    own = {
+    parts = {
         ".".join(path.relative_to(folder).with_suffix("").parts)
         for path in folder.rglob("*.py")
         if "\ndef run(" in path.read_text()
     }
-    assert own == set(PARTS.values())
+    assert parts == set(PARTS.values())
 
 
 def test_a_figure_that_is_not_as_it_must_be_is_told_with_the_others() -> None:
@@ -56,9 +56,9 @@ def test_a_part_that_lacks_something_is_skipped_and_says_what(part: str, tmp_pat
         command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["part"], found["status"]) == (part, "skipped")
-    assert found["reason"] == f"lacks vLLM: there is no {missing}"
+    report = json.loads(done.stdout)
+    assert (report["part"], report["status"]) == (part, "skipped")
+    assert report["reason"] == f"lacks vLLM: there is no {missing}"
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")

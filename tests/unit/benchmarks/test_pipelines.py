@@ -28,28 +28,28 @@ from seamlessflow.rehearsal.rehearsal import rehearsal_of
 
 
 def test_benchmarks_are_found_in_both_folders() -> None:
-    known = modules()
+    names = modules()
 
-    assert known["gateway"] == "benchmarks.gateway"
-    assert known["pipelines"] == "benchmarks.scheduling.pipelines"
-    assert "cells" not in known
+    assert names["gateway"] == "benchmarks.gateway"
+    assert names["pipelines"] == "benchmarks.scheduling.pipelines"
+    assert "cells" not in names
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    found = tmp_path_factory.mktemp("rehearsals")
-    make_model(found / "model", seed=0)
-    (found / "tasks.jsonl").write_text('{"id": "1"}\n')
-    return found
+    directory = tmp_path_factory.mktemp("rehearsals")
+    make_model(directory / "model", seed=0)
+    (directory / "tasks.jsonl").write_text('{"id": "1"}\n')
+    return directory
 
 
 @pytest.mark.parametrize("devices", [8, 32])
-@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda one: one.name)
+@pytest.mark.parametrize("pipeline", PIPELINES, ids=lambda pipeline: pipeline.name)
 def test_each_rehearsal_has_a_configuration_of_a_run(
     devices: int, pipeline: Pipeline, folder: Path
 ) -> None:
     written = configuration(folder / f"{devices}-devices", pipeline)
-    config = parse(written, check=lambda one: before_training(rehearsal_of(one)))
+    config = parse(written, check=lambda settings: before_training(rehearsal_of(settings)))
 
     assert sum(len(worker.devices) for worker in config.workers) == devices
 
@@ -77,10 +77,10 @@ def test_a_drift_begins_without_a_dropped_group_and_ends_with_half_of_them() -> 
 
 def test_a_cell_is_simulated() -> None:
     load = replace(LOADS[0], groups=1, rows=4)
-    found = measured(Cell(MULTIPLEXED, load, nodes=2, train=1, steps=4))
+    measurement = measured(Cell(MULTIPLEXED, load, nodes=2, train=1, steps=4))
 
-    assert found.step_s >= 0.99 * found.ideal_s > 0
-    assert 0 < found.idle < 1
+    assert measurement.step_s >= 0.99 * measurement.ideal_s > 0
+    assert 0 < measurement.idle < 1
 
 
 def figures(pipeline: Pipeline, step_s: float, train: int) -> Measured:
@@ -90,17 +90,17 @@ def figures(pipeline: Pipeline, step_s: float, train: int) -> Measured:
 
 def test_goals_compare_each_pipeline_at_its_split() -> None:
     half = figures(MULTIPLEXED, 100.0, 4)
-    found = [
+    comparisons = [
         Compared(figures(SYNCHRONOUS, 175.0, 4), figures(SYNCHRONOUS, 160.0, 3)),
         Compared(figures(ONE_STEP_OFF, 150.0, 4), figures(ONE_STEP_OFF, 98.0, 2)),
         Compared(half, half),
     ]
-    ideal, beside, synchronous = verdicts(found, 64)
+    ideal, beside, synchronous = verdicts(comparisons, 64)
 
     assert (round(ideal.measured, 3), ideal.met) == (1.042, True)
     assert (round(beside.measured, 3), beside.met) == (1.02, True)
     assert (synchronous.measured, synchronous.met) == (1.75, False)
     assert "| at least 1.80 | 1.75 | not met |" in judged([synchronous])
-    rows = table(found, "math").splitlines()
+    rows = table(comparisons, "math").splitlines()
     assert len(rows) == 4 + 5
     assert len({row.count("|") for row in rows[2:]}) == 1

@@ -62,16 +62,20 @@ def test_a_thousand_tasks_are_a_thousand_different_games_and_repeatable() -> Non
     assert len(games) == 1_000
     assert tasks == make_tasks(1_000, 7, "train")
     held_out = make_tasks(1_000, 7, "eval")
-    assert not games & {json.dumps([of["key"], of["turns"], of["table"]]) for of in held_out}
+    assert not games & {
+        json.dumps([task["key"], task["turns"], task["table"]]) for task in held_out
+    }
 
 
 def test_each_level_is_harder_than_the_one_before_and_has_as_many_tasks() -> None:
     tasks = make_tasks(1_000, 7, "train")
-    levels = [[one for one in tasks if one["level"] == level + 1] for level in range(len(LEVELS))]
-    assert [len(of) for of in levels] == [200] * 5
-    assert all(one["turns"] >= 4 for one in tasks)
-    turns = [fmean(one["turns"] for one in of) for of in levels]
-    steps = [len({step for one in of for _, step in one["table"]}) for of in levels]
+    levels = [
+        [task for task in tasks if task["level"] == level + 1] for level in range(len(LEVELS))
+    ]
+    assert [len(level) for level in levels] == [200] * 5
+    assert all(task["turns"] >= 4 for task in tasks)
+    turns = [fmean(task["turns"] for task in level) for level in levels]
+    steps = [len({step for task in level for _, step in task["table"]}) for level in levels]
     assert all(
         easy_turns <= turns and easy_steps < steps
         for (easy_turns, easy_steps), (turns, steps) in pairwise(zip(turns, steps, strict=True))

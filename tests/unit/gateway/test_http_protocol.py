@@ -125,9 +125,9 @@ def test_any_optional_headers_leave_the_body_as_it_is(rng: random.Random) -> Non
 
 
 def test_each_request_of_a_connection_may_offer_another_protocol(rng: random.Random) -> None:
-    one = head(*H2C, b"content-length: %d" % len(BODY)) + BODY
+    request = head(*H2C, b"content-length: %d" % len(BODY)) + BODY
     other = b"GET /x HTTP/1.1\r\nhost: x\r\n" + b"\r\n".join(H2C) + b"\r\n\r\n"
-    for data in (one + other + one, one + one + other + other):
+    for data in (request + other + request, request + request + other + other):
         transport = asyncio.run(exchanged(*cut(data, rng), answers=data.count(b"HTTP/1.1")))
         assert transport.written.count(b"HTTP/1.1 200") == data.count(b"HTTP/1.1")
         assert transport.written.count(b"POST " + BODY) == data.count(b"POST ")

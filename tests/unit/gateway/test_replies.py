@@ -16,10 +16,10 @@ class Waiter:
 
 def test_a_reply_goes_to_the_call_that_waits_for_it() -> None:
     pending: PendingReplies[Waiter] = PendingReplies()
-    one, other = Waiter("a"), Waiter("b")
-    pending.add(one)
+    waiter, other = Waiter("a"), Waiter("b")
+    pending.add(waiter)
     pending.add(other)
-    assert list(pending.route(finished(turn_id="a"))) == [one]
+    assert list(pending.route(finished(turn_id="a"))) == [waiter]
     assert list(pending.route(finished(turn_id="c"))) == []
 
 

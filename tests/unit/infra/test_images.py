@@ -19,13 +19,15 @@ IMAGES = sorted((ROOT / "infra/images").glob("*.Dockerfile"))
 def lines(image: Path, instruction: str) -> list[list[str]]:
     """Return the words of each instruction of a kind, but those that copy between stages."""
     joined = image.read_text().replace("\\\n", " ")
-    found = [line.split()[1:] for line in joined.splitlines() if line.startswith(instruction)]
-    return [words for words in found if not words[0].startswith("--from")]
+    instructions = [
+        line.split()[1:] for line in joined.splitlines() if line.startswith(instruction)
+    ]
+    return [words for words in instructions if not words[0].startswith("--from")]
 
 
 def services() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
-    return found
+    by_name: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())["services"]
+    return by_name
 
 
 @pytest.mark.parametrize("image", IMAGES, ids=lambda path: path.name)
@@ -71,5 +73,7 @@ def test_a_run_of_compose_has_the_kafka_that_is_tested() -> None:
 
 
 def test_compose_builds_the_images_that_exist() -> None:
-    built = [one["build"]["dockerfile"] for one in services().values() if "build" in one]
+    built = [
+        service["build"]["dockerfile"] for service in services().values() if "build" in service
+    ]
     assert sorted(built) == [str(image.relative_to(ROOT)) for image in IMAGES]

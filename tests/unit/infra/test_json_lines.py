@@ -13,8 +13,8 @@ every_form = pytest.mark.parametrize("written", LINE_FORMS.values(), ids=LINE_FO
 
 @every_form
 def test_the_contents_are_the_same_in_every_form(written: Written) -> None:
-    found = list(json_lines(io.BytesIO(written(LINES))))
-    assert [line.content for line in found] == LINES
+    lines = list(json_lines(io.BytesIO(written(LINES))))
+    assert [line.content for line in lines] == LINES
 
 
 @every_form

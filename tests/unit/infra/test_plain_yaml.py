@@ -101,8 +101,8 @@ def test_all_that_is_a_text_may_be_a_name(text: str, value: object) -> None:
 
 
 def test_a_mapping_may_hold_itself() -> None:
-    found = read_yaml("a: &a {b: *a}")
-    assert found["a"]["b"] is found["a"]
+    mapping = read_yaml("a: &a {b: *a}")
+    assert mapping["a"]["b"] is mapping["a"]
 
 
 def test_json_is_yaml_also_with_escaped_characters_beyond_16_bits() -> None:

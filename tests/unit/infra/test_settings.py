@@ -40,10 +40,10 @@ def refused(settings: type[ProcessSettings], capsys: pytest.CaptureFixture[str])
 
 
 def settings_of(process: str) -> type[BaseModel]:
-    found: type[BaseModel] = getattr(
+    model: type[BaseModel] = getattr(
         importlib.import_module(f"{process}.settings"), PROCESSES[process]
     )
-    return found
+    return model
 
 
 @pytest.mark.parametrize("process", PROCESSES)
@@ -96,7 +96,7 @@ def test_a_number_without_an_end_is_refused(
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "hint"),
     [
         ("SEAMLESSFLOW_GATWAY__PORT", "; did you mean SEAMLESSFLOW_GATEWAY__PORT?"),
         ("seamlessflow_gatway__port", "; did you mean SEAMLESSFLOW_GATEWAY__PORT?"),
@@ -105,13 +105,13 @@ def test_a_number_without_an_end_is_refused(
     ],
 )
 def test_a_misspelt_variable_is_refused_with_the_nearest_name(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, told: str
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, hint: str
 ) -> None:
     monkeypatch.setenv(name, "1")
 
     lines = refused(ProcessSettings, capsys)
 
-    assert lines == [f"  {name}: no process reads it{told}"]
+    assert lines == [f"  {name}: no process reads it{hint}"]
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,9 @@ def test_a_filter_that_does_not_exist_is_refused_by_its_name(
 def test_all_sections_are_known() -> None:
     classes: list[type[BaseModel]] = [RunConfig, *(settings_of(process) for process in PROCESSES)]
 
-    assert sorted({name.upper() for one in classes for name in one.model_fields}) == list(SECTIONS)
+    assert sorted({name.upper() for section in classes for name in section.model_fields}) == list(
+        SECTIONS
+    )
 
 
 @pytest.mark.parametrize("text", ["rollout", "{'a': 1}"])
@@ -202,8 +204,8 @@ def test_credentials_do_not_show() -> None:
     shown = [repr(settings), str(settings.options), str(settings.model_dump()), f"{settings!s}"]
     assert "hidden" not in str(shown) + settings.model_dump_json()
     assert settings.options["sasl.username"] == "me"
-    known = {name: text for name, text in client_options(settings).items() if name in options}
-    assert known == options
+    sent = {name: text for name, text in client_options(settings).items() if name in options}
+    assert sent == options
 
 
 def test_no_secret_of_any_process_is_in_its_settings_as_text(

@@ -24,5 +24,5 @@ def test_ignored_records_are_counted_once_whichever_incarnation_ignored_them() -
     for _ in range(2):
         counts.count_ignored(second.ignored)
 
-    (family,) = (one for one in metrics.families() if one.name == IGNORED)
+    (family,) = (candidate for candidate in metrics.families() if candidate.name == IGNORED)
     assert family.values == [({"reason": "other_worker"}, 5)]

@@ -15,11 +15,11 @@ SETTINGS = RendererSettings("qwen3")
 
 def test_another_tokenizer_than_the_trainers_is_refused_with_both_hashes(tmp_path: Path) -> None:
     make_tokenizer(tmp_path)
-    own = rendering_hash(tmp_path, SETTINGS)
+    digest = rendering_hash(tmp_path, SETTINGS)
     named = {"tokenizer_directory": str(tmp_path), "renderer": SETTINGS.to_json()}
-    assert load_parser(fleet.weights(**named, tokenizer_hash=own))
-    told = f"{tmp_path} has the hash {own}, the trainer's other"
-    with pytest.raises(RendererError, match=told) as wrong:
+    assert load_parser(fleet.weights(**named, tokenizer_hash=digest))
+    reason = f"{tmp_path} has the hash {digest}, the trainer's other"
+    with pytest.raises(RendererError, match=reason) as wrong:
         load_parser(fleet.weights(**named, tokenizer_hash="other"))
     assert wrong.value.process_status(ready=True) is ExitStatus.LASTING
 

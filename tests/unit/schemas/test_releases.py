@@ -119,10 +119,10 @@ def _without_droppable(record: Record) -> Record:
     for field in fields(record):  # type: ignore[arg-type]
         value = getattr(record, field.name)
         if field.name in names:
-            given = field.default_factory
-            changed[field.name] = field.default if given is MISSING else given()
+            factory = field.default_factory
+            changed[field.name] = field.default if factory is MISSING else factory()
         elif isinstance(value, tuple) and value and isinstance(value[0], Record):
-            changed[field.name] = tuple(_without_droppable(one) for one in value)
+            changed[field.name] = tuple(_without_droppable(item) for item in value)
     return replace(record, **changed)  # type: ignore[type-var]
 
 

@@ -41,7 +41,9 @@ from tests.builders.schemas.made_up import decode as decode_any
 from tests.paths import ROOT
 
 RAW = raw_schemas()
-HEADERS = [b"\xc3\x01" + bytes.fromhex(name) for known in VERSIONS.values() for name in known]
+HEADERS = [
+    b"\xc3\x01" + bytes.fromhex(name) for fingerprints in VERSIONS.values() for name in fingerprints
+]
 
 
 def _without_layout(source: str) -> str:
@@ -158,10 +160,10 @@ def test_wrong_fields_are_not_written(wrong: dict[str, Any]) -> None:
 
 
 def test_equal_maps_are_equal_bytes_whatever_their_order() -> None:
-    one = Sampling(logit_bias={"1": 1.0, "2": 2.0})
-    two = Sampling(logit_bias={"2": 2.0, "1": 1.0})
+    sampling = Sampling(logit_bias={"1": 1.0, "2": 2.0})
+    reordered = Sampling(logit_bias={"2": 2.0, "1": 1.0})
 
-    assert encode(one) == encode(two)
+    assert encode(sampling) == encode(reordered)
 
 
 @pytest.mark.parametrize(
@@ -208,8 +210,8 @@ def test_a_record_cut_within_fields_that_recur_is_refused() -> None:
 @given(st.lists(st.tuples(st.sampled_from(["", "w", "w" * 200]), st.integers(-1, 300))))
 def test_fields_that_recur_are_read_as_they_are_written(values: list[tuple[str, int]]) -> None:
     for worker, slot in values:
-        one = replace(DISPATCHED, worker=worker, slot=slot)
-        assert decode(encode(one)) == one
+        record = replace(DISPATCHED, worker=worker, slot=slot)
+        assert decode(encode(record)) == record
 
 
 def test_more_than_a_record_is_refused() -> None:

@@ -19,7 +19,9 @@ def test_a_manager_writes_for_releases_that_fold_by_its_rules() -> None:
 
 
 def test_each_release_that_a_manager_writes_for_can_hold_its_rules() -> None:
-    allowed = [one.version for one in releases() if order(one.version) >= order(FOLDED_SINCE)]
+    allowed = [
+        release.version for release in releases() if order(release.version) >= order(FOLDED_SINCE)
+    ]
 
     assert allowed
     for version in allowed:

@@ -53,7 +53,7 @@ def test_exactly_the_accepted_engine_records_make_the_trajectory(steps: list[Ste
     reading = whole(history)
 
     assert reading.accepted == history.accepted
-    assert reading.made.keys() == {one.opened.session_id for one in history.finalized}
+    assert reading.made.keys() == {ended.opened.session_id for ended in history.finalized}
     for session in history.finalized:
         _assert_exact(reading.made[session.opened.session_id], session)
 
@@ -81,12 +81,14 @@ def _assert_exact(made: Trajectory, session: ExpectedSession) -> None:
             continue
         assert (node.parent, node.parent_end) == (node.node_id - 1, made.nodes[node.parent].length)
         sampled = turn.sampled
-        assert logprobs[node.start : end].tolist() == [one.logprob for one in sampled]
-        assert [versions[at] for at in range(node.start, end)] == [one.versions for one in sampled]
+        assert logprobs[node.start : end].tolist() == [sample.logprob for sample in sampled]
+        assert [versions[at] for at in range(node.start, end)] == [
+            sample.versions for sample in sampled
+        ]
         reason = session.reason(turn)
         assert node.masked_reason == reason
-        trained = [not reason and one.versions[0] == one.versions[1] for one in sampled]
-        assert mask == [int(one) for one in trained]
+        trained = [not reason and sample.versions[0] == sample.versions[1] for sample in sampled]
+        assert mask == [int(flag) for flag in trained]
     assert end == len(tokens)
 
 
@@ -99,11 +101,13 @@ def test_each_sampled_token_has_one_place_and_is_trained_or_counted(steps: list[
     made = whole(history).made
 
     for session in history.finalized:
-        found = made[session.opened.session_id]
-        sampled = [one.token for turn in session.turns for one in turn.sampled]
-        assert all(np.frombuffer(found.tokens, "<i4").tolist().count(one) == 1 for one in sampled)
-        assert found.masked_tokens == expected_masked(session)
-        assert sum(found.loss_mask) + sum(found.masked_tokens.values()) == len(sampled)
+        record = made[session.opened.session_id]
+        sampled = [sample.token for turn in session.turns for sample in turn.sampled]
+        assert all(
+            np.frombuffer(record.tokens, "<i4").tolist().count(token) == 1 for token in sampled
+        )
+        assert record.masked_tokens == expected_masked(session)
+        assert sum(record.loss_mask) + sum(record.masked_tokens.values()) == len(sampled)
 
 
 @settings(deadline=None)

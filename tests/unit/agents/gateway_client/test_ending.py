@@ -28,9 +28,9 @@ def ended(ending: Ending, **rules: Any) -> ClosingCalls:
 
 
 def test_a_number_is_the_terminal_reward_and_completes_the_session() -> None:
-    told = ended(AgentReturned(result_of(0.5)))
-    assert told.rewards == (RewardCall("reward", 0.5, None, final=True),)
-    assert told.close == CloseCall("complete", "", "policy")
+    calls = ended(AgentReturned(result_of(0.5)))
+    assert calls.rewards == (RewardCall("reward", 0.5, None, final=True),)
+    assert calls.close == CloseCall("complete", "", "policy")
 
 
 def test_rewards_of_turns_and_other_judgements_come_before_the_terminal_one() -> None:
@@ -43,48 +43,48 @@ def test_rewards_of_turns_and_other_judgements_come_before_the_terminal_one() ->
 
 
 def test_an_agent_may_say_that_it_was_truncated() -> None:
-    told = ended(AgentReturned({"reward": 0, "status": "truncated"}))
-    assert told.close == CloseCall("truncated", "", "policy")
+    calls = ended(AgentReturned({"reward": 0, "status": "truncated"}))
+    assert calls.close == CloseCall("truncated", "", "policy")
 
 
 def test_without_a_reward_the_session_is_unrewarded() -> None:
-    told = ended(AgentReturned(result_of(None)))
-    assert told.rewards == ()
-    assert told.close.status == "unrewarded"
+    calls = ended(AgentReturned(result_of(None)))
+    assert calls.rewards == ()
+    assert calls.close.status == "unrewarded"
 
 
 def test_without_a_reward_the_session_waits_for_one_where_that_is_asked_for() -> None:
-    told = ended(AgentReturned({"rewards": {"style": 1.0}}), await_reward_s=500)
-    assert told.rewards == (RewardCall("style", 1.0, None, final=False),)
-    assert told.close == CloseCall("complete", "", "policy", await_reward_s=500)
+    calls = ended(AgentReturned({"rewards": {"style": 1.0}}), await_reward_s=500)
+    assert calls.rewards == (RewardCall("style", 1.0, None, final=False),)
+    assert calls.close == CloseCall("complete", "", "policy", await_reward_s=500)
 
 
 BOTH = ("test", "format")
 
 
 def test_the_last_of_the_rewards_that_a_session_needs_is_final() -> None:
-    told = ended(AgentReturned({"rewards": {"format": 0, "other": 1, "test": 1}}), rewards=BOTH)
-    assert [(one.name, one.final) for one in told.rewards] == [
+    calls = ended(AgentReturned({"rewards": {"format": 0, "other": 1, "test": 1}}), rewards=BOTH)
+    assert [(reward.name, reward.final) for reward in calls.rewards] == [
         ("format", False),
         ("other", False),
         ("test", True),
     ]
-    assert told.close == CloseCall("complete", "", "policy")
+    assert calls.close == CloseCall("complete", "", "policy")
 
 
 def test_a_session_without_one_of_them_is_unrewarded_and_both_names_are_told() -> None:
-    told = ended(AgentReturned({"rewards": {"tests": 1, "format": 1}}), rewards=BOTH)
-    assert [one.final for one in told.rewards] == [False, False]
-    assert (told.close.status, told.close.cause) == ("unrewarded", "environment")
-    assert told.close.reason == "the agent gave no reward 'test', but 'tests', 'format'"
+    calls = ended(AgentReturned({"rewards": {"tests": 1, "format": 1}}), rewards=BOTH)
+    assert [reward.final for reward in calls.rewards] == [False, False]
+    assert (calls.close.status, calls.close.cause) == ("unrewarded", "environment")
+    assert calls.close.reason == "the agent gave no reward 'test', but 'tests', 'format'"
     plain = ended(AgentReturned(result_of(1.0)), rewards=BOTH)
     assert plain.close.reason == "the agent gave no reward 'test', 'format', but 'reward'"
 
 
 def test_a_session_waits_for_those_that_come_from_elsewhere() -> None:
-    told = ended(AgentReturned({"rewards": {"format": 1}}), rewards=BOTH, await_reward_s=60)
-    assert [one.final for one in told.rewards] == [False]
-    assert told.close == CloseCall("complete", "", "policy", 60, await_rewards=("test",))
+    calls = ended(AgentReturned({"rewards": {"format": 1}}), rewards=BOTH, await_reward_s=60)
+    assert [reward.final for reward in calls.rewards] == [False]
+    assert calls.close == CloseCall("complete", "", "policy", 60, await_rewards=("test",))
 
 
 def test_a_turn_may_have_several_rewards_and_each_its_source() -> None:
@@ -114,8 +114,8 @@ def test_the_rewards_of_a_judge_take_the_place_of_the_agents(verdict: object) ->
 def test_a_judge_may_judge_turns_and_give_several_rewards() -> None:
     verdict = {"rewards": {"test": 1, "format": 0}, "turn_rewards": {"r": {"test": 0.25}}}
     both = judged({"turn_rewards": {"r": {"own": 1}}}, verdict)
-    told = ended(AgentReturned(both), rewards=BOTH)
-    assert [(one.name, one.response_id, one.source) for one in told.rewards] == [
+    calls = ended(AgentReturned(both), rewards=BOTH)
+    assert [(reward.name, reward.response_id, reward.source) for reward in calls.rewards] == [
         ("own", "r", "agent"),
         ("test", "r", "verifier"),
         ("test", None, "verifier"),
@@ -130,20 +130,20 @@ def test_a_judge_that_gives_no_reward_is_an_error(verdict: object) -> None:
 
 
 def test_a_failing_judge_leaves_its_session_unrewarded() -> None:
-    told = ended(AgentCrashed("the judge gave no reward", unjudged=True), on_limit="zero")
-    assert told.rewards == ()
-    assert (told.close.status, told.close.cause) == ("unrewarded", "environment")
-    assert told.close.on_limit == "retry", "also where the last answer was cut"
+    calls = ended(AgentCrashed("the judge gave no reward", unjudged=True), on_limit="zero")
+    assert calls.rewards == ()
+    assert (calls.close.status, calls.close.cause) == ("unrewarded", "environment")
+    assert calls.close.on_limit == "retry", "also where the last answer was cut"
 
 
 def test_a_timeout_has_no_reward_where_that_of_this_name_does_not_count() -> None:
-    told = ended(AgentTimedOut(2), rewards=BOTH)
-    assert (told.rewards, told.close.status, told.close.cause) == ((), "timeout", "policy")
+    calls = ended(AgentTimedOut(2), rewards=BOTH)
+    assert (calls.rewards, calls.close.status, calls.close.cause) == ((), "timeout", "policy")
 
 
 def test_a_crash_is_the_environments_doing() -> None:
-    told = ended(AgentCrashed("ValueError: no"))
-    assert told == ClosingCalls((), CloseCall("aborted", "ValueError: no", "environment"))
+    calls = ended(AgentCrashed("ValueError: no"))
+    assert calls == ClosingCalls((), CloseCall("aborted", "ValueError: no", "environment"))
 
 
 def test_a_failing_endpoint_is_the_infrastructures_doing() -> None:
@@ -151,23 +151,23 @@ def test_a_failing_endpoint_is_the_infrastructures_doing() -> None:
 
 
 def test_a_timeout_is_the_policys_doing_and_worth_nothing() -> None:
-    told = ended(AgentTimedOut(2))
-    assert told.rewards == (RewardCall("reward", 0, None, final=True),)
-    assert told.close == CloseCall("timeout", "the agent was stopped after 2.0 s", "policy")
+    calls = ended(AgentTimedOut(2))
+    assert calls.rewards == (RewardCall("reward", 0, None, final=True),)
+    assert calls.close == CloseCall("timeout", "the agent was stopped after 2.0 s", "policy")
     (punished,) = ended(AgentTimedOut(2), timeout_reward=-1.0).rewards
     assert punished.value == -1.0
 
 
 @pytest.mark.parametrize(("rule", "cause"), [("retry", "environment"), ("drop", "setting")])
 def test_a_timeout_may_be_tried_again_or_left_out(rule: str, cause: str) -> None:
-    told = ended(AgentTimedOut(2), on_timeout=rule)
-    assert told.rewards == ()
-    assert (told.close.status, told.close.cause) == ("timeout", cause)
+    calls = ended(AgentTimedOut(2), on_timeout=rule)
+    assert calls.rewards == ()
+    assert (calls.close.status, calls.close.cause) == ("timeout", cause)
 
 
 def test_an_agent_that_began_too_late_to_have_its_time_is_tried_again() -> None:
-    told = ended(AgentTimedOut(2, late=True))
-    assert (told.rewards, told.close.cause) == ((), "infrastructure")
+    calls = ended(AgentTimedOut(2, late=True))
+    assert (calls.rewards, calls.close.cause) == ((), "infrastructure")
 
 
 @pytest.mark.parametrize("ending", [AgentCrashed("400"), AgentReturned({})])
@@ -184,8 +184,8 @@ def test_an_agent_that_was_stopped_with_its_process_is_tried_again() -> None:
 
 
 def test_an_agent_whose_group_is_complete_without_it_is_pruned_and_not_tried_again() -> None:
-    told = ended(AgentPruned())
-    assert (told.rewards, told.close.status, told.close.cause) == ((), "pruned", "setting")
+    calls = ended(AgentPruned())
+    assert (calls.rewards, calls.close.status, calls.close.cause) == ((), "pruned", "setting")
 
 
 def test_a_result_that_cannot_be_read_counts_as_a_crash() -> None:
@@ -196,9 +196,9 @@ def test_a_result_that_cannot_be_read_counts_as_a_crash() -> None:
         {"turn_rewards": [1.0]},
     ]
     for result in bad:
-        told = ended(AgentReturned(result))
-        assert (told.close.status, told.close.cause) == ("aborted", "environment")
-        assert told.rewards == ()
+        calls = ended(AgentReturned(result))
+        assert (calls.close.status, calls.close.cause) == ("aborted", "environment")
+        assert calls.rewards == ()
 
 
 @pytest.mark.parametrize("rule", ["zero", "drop", "retry"])

@@ -80,39 +80,39 @@ def events(data: bytes) -> Iterator[dict[str, Any]]:
 
 def kinds(event: dict[str, Any]) -> list[str]:
     """Return the kinds that an event of any dialect brings, a call as its id."""
-    found: list[str] = []
+    names: list[str] = []
     for choice in event.get("choices", ()):
         added = choice["delta"]
-        found += [name for name in TEXTS if added.get(name)]
-        found += [call["id"] for call in added.get("tool_calls", ())]
+        names += [name for name in TEXTS if added.get(name)]
+        names += [call["id"] for call in added.get("tool_calls", ())]
     for candidate in event.get("candidates", ()):
         for part in candidate["content"]["parts"]:
             if part.get("text"):
-                found.append(TEXTS[0] if part.get("thought") else TEXTS[1])
+                names.append(TEXTS[0] if part.get("thought") else TEXTS[1])
             elif "functionCall" in part:
-                found.append(part["functionCall"]["id"])
+                names.append(part["functionCall"]["id"])
     match event.get("type"):
         case "response.reasoning_text.delta":
-            found.append(TEXTS[0])
+            names.append(TEXTS[0])
         case "response.output_text.delta":
-            found.append(TEXTS[1])
+            names.append(TEXTS[1])
         case "response.output_item.added" if "call_id" in event["item"]:
-            found.append(event["item"]["call_id"])
+            names.append(event["item"]["call_id"])
     match event.get("delta"):
         case {"type": "thinking_delta"}:
-            found.append(TEXTS[0])
+            names.append(TEXTS[0])
         case {"type": "text_delta"}:
-            found.append(TEXTS[1])
+            names.append(TEXTS[1])
     if event.get("content_block", {}).get("type") == "tool_use":
-        found.append(event["content_block"]["id"])
-    return found
+        names.append(event["content_block"]["id"])
+    return names
 
 
 def merged(sent: list[Record]) -> list[Record]:
     """Return the replies as a manager sends them that stood still before it read their events."""
     held = HeldReplies()
-    out = [one for reply in sent for one in held.add(Addressed(0, reply, ()))]
-    return [one.reply for one in [*out, *held.release()]]
+    out = [addressed for reply in sent for addressed in held.add(Addressed(0, reply, ()))]
+    return [addressed.reply for addressed in [*out, *held.release()]]
 
 
 def answer_in(steps: list[dict[str, Any]]) -> list[Record]:
@@ -145,8 +145,8 @@ def fast(rng: random.Random) -> list[dict[str, Any]]:
     together: list[dict[str, Any]] = []
     for start, end in pairwise(cuts):
         step: dict[str, Any] = {}
-        for one in STEPS[start:end]:
-            for name, value in one.items():
+        for part in STEPS[start:end]:
+            for name, value in part.items():
                 step[name] = step[name] + value if name in step else value
         together.append(step)
     return together
@@ -169,8 +169,8 @@ def test_no_event_of_any_dialect_has_two_kinds_or_two_calls(path: str, rng: rand
             for reply in (merged(sent) if stood_still else sent)
         )
         brought = [kinds(event) for event in events(data)]
-        assert all(len(one) <= 1 for one in brought)
-        order = [kind for one in brought for kind in one]
+        assert all(len(names) <= 1 for names in brought)
+        order = [kind for names in brought for kind in names]
         assert list(dict.fromkeys(order)) == [*TEXTS, *(str(call["id"]) for call in CALLS)]
 
 

@@ -25,8 +25,8 @@ class Hours:
         return timer
 
     def until(self, then: float) -> None:
-        while ready := [one for one in self._due if one[0].when() <= then]:
-            timer, callback = min(ready, key=lambda one: one[0].when())
+        while ready := [pair for pair in self._due if pair[0].when() <= then]:
+            timer, callback = min(ready, key=lambda pair: pair[0].when())
             self._due.remove((timer, callback))
             if not timer.cancelled():
                 self.now = timer.when()

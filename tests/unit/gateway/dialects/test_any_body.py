@@ -37,17 +37,17 @@ def read(path: str, body: bytes) -> CanonicalRequest | ApiError:
 
 
 def _assert_told(path: str, body: bytes, error: ApiError) -> None:
-    told = orjson.loads(body)
+    answer = orjson.loads(body)
     assert 400 <= error.status < 500 and error.message
     if path == "/v1/messages":
-        assert told["type"] == "error"
-        assert set(told["error"]) >= {"type", "message"}
+        assert answer["type"] == "error"
+        assert set(answer["error"]) >= {"type", "message"}
     elif path.startswith("/v1beta/"):
-        assert set(told["error"]) == {"code", "message", "status", "details"}
-        assert told["error"]["code"] == error.status
+        assert set(answer["error"]) == {"code", "message", "status", "details"}
+        assert answer["error"]["code"] == error.status
     else:
-        assert set(told["error"]) == {"message", "type", "param", "code"}
-    assert isinstance(told["error"]["message"], str)
+        assert set(answer["error"]) == {"message", "type", "param", "code"}
+    assert isinstance(answer["error"]["message"], str)
     assert len(body) < 10_000
 
 

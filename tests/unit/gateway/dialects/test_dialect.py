@@ -47,7 +47,7 @@ def test_an_event_is_a_line_to_each_reader(path: str) -> None:
     lines = data.splitlines()
     assert lines == data.removesuffix("\n").split("\n")
     events = [line.removeprefix("data: ") for line in lines if line.startswith("data: {")]
-    assert all(isinstance(orjson.loads(one), dict) for one in events)
+    assert all(isinstance(orjson.loads(content), dict) for content in events)
     shown = {name for name in ENDS if orjson.dumps(name).decode()[1:-1] in data}
     escaped = {name for name in "\x85\u2028\u2029" if f"\\u{ord(name):04x}" in data}
     assert shown | escaped == set(ENDS)

@@ -18,12 +18,15 @@ Sent = Callable[[Sequence[str], Sequence[str]], dict[str, Any]]
 
 def chat(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
     function = {"name": "f", "arguments": "{}"}
-    called = [{"id": one, "type": "function", "function": function} for one in calls]
+    called = [{"id": call_id, "type": "function", "function": function} for call_id in calls]
     return {
         "messages": [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "tool_calls": called},
-            *({"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in results),
+            *(
+                {"role": "tool", "tool_call_id": call_id, "content": f"of {call_id}"}
+                for call_id in results
+            ),
             {"role": "user", "content": "so"},
         ]
     }
@@ -35,37 +38,40 @@ def responses(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
     return {
         "input": [
             {"role": "user", "content": "hi"},
-            *({**call, "call_id": one} for one in calls),
-            *({**output, "call_id": one, "output": f"of {one}"} for one in results),
+            *({**call, "call_id": call_id} for call_id in calls),
+            *({**output, "call_id": call_id, "output": f"of {call_id}"} for call_id in results),
             {"role": "user", "content": "so"},
         ]
     }
 
 
 def anthropic(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
-    used = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in calls]
-    told = [{"type": "tool_result", "tool_use_id": one, "content": f"of {one}"} for one in results]
+    used = [{"type": "tool_use", "id": call_id, "name": "f", "input": {}} for call_id in calls]
+    blocks = [
+        {"type": "tool_result", "tool_use_id": call_id, "content": f"of {call_id}"}
+        for call_id in results
+    ]
     return {
         "max_tokens": 9,
         "messages": [
             {"role": "user", "content": "hi"},
             {"role": "assistant", "content": used},
-            {"role": "user", "content": [*told, {"type": "text", "text": "so"}]},
+            {"role": "user", "content": [*blocks, {"type": "text", "text": "so"}]},
         ],
     }
 
 
 def google(calls: Sequence[str], results: Sequence[str]) -> dict[str, Any]:
-    called = [{"functionCall": {"id": one, "name": "f", "args": {}}} for one in calls]
-    told = [
-        {"functionResponse": {"id": one, "name": "f", "response": {"output": f"of {one}"}}}
-        for one in results
+    called = [{"functionCall": {"id": call_id, "name": "f", "args": {}}} for call_id in calls]
+    parts = [
+        {"functionResponse": {"id": call_id, "name": "f", "response": {"output": f"of {call_id}"}}}
+        for call_id in results
     ]
     return {
         "contents": [
             {"role": "user", "parts": [{"text": "hi"}]},
             {"role": "model", "parts": called},
-            {"role": "user", "parts": [*told, {"text": "so"}]},
+            {"role": "user", "parts": [*parts, {"text": "so"}]},
         ]
     }
 
@@ -82,16 +88,18 @@ every_dialect = pytest.mark.parametrize("path", list(SENT))
 
 def rendered(path: str, calls: Sequence[str], results: Sequence[str]) -> list[Any]:
     body = orjson.dumps({"model": "m", **SENT[path](calls, results)})
-    return [orjson.loads(one) for one in DIALECTS[path].parse(body, 1).messages]
+    return [orjson.loads(message) for message in DIALECTS[path].parse(body, 1).messages]
 
 
 @every_dialect
 @pytest.mark.parametrize("order", ["ab", "ba", "bca", "cab", "acb"])
 def test_results_stand_in_the_order_of_the_calls(path: str, order: str) -> None:
     calls = sorted(order)
-    told = [one for one in rendered(path, calls, list(order)) if one["role"] == "tool"]
-    assert [one["content"] for one in told] == [f"of {call}" for call in calls]
-    assert [one["tool_call_id"] for one in told] == calls
+    answers = [
+        message for message in rendered(path, calls, list(order)) if message["role"] == "tool"
+    ]
+    assert [message["content"] for message in answers] == [f"of {call}" for call in calls]
+    assert [message["tool_call_id"] for message in answers] == calls
 
 
 @every_dialect
@@ -153,7 +161,12 @@ def test_ids_that_each_turn_uses_again_name_the_calls_of_their_turn() -> None:
     ]
     body = orjson.dumps({"model": "m", "messages": messages})
     read = map(orjson.loads, DIALECTS["/v1/chat/completions"].parse(body, 1).messages)
-    assert [one["tool_call_id"] for one in read if one["role"] == "tool"] == ["0", "1", "0", "1"]
+    assert [message["tool_call_id"] for message in read if message["role"] == "tool"] == [
+        "0",
+        "1",
+        "0",
+        "1",
+    ]
 
 
 def test_two_calls_of_one_id_get_their_results_in_the_order_in_which_they_came() -> None:
@@ -161,8 +174,8 @@ def test_two_calls_of_one_id_get_their_results_in_the_order_in_which_they_came()
     for number, message in enumerate(body["messages"]):
         message["content"] = str(number)
     read = DIALECTS["/v1/chat/completions"].parse(orjson.dumps({"model": "m", **body}), 1).messages
-    told = [one for one in map(orjson.loads, read) if one["role"] == "tool"]
-    assert [one["content"] for one in told] == ["2", "4", "3"]
+    answers = [entry for entry in map(orjson.loads, read) if entry["role"] == "tool"]
+    assert [entry["content"] for entry in answers] == ["2", "4", "3"]
 
 
 def test_outputs_behind_a_response_stand_in_the_order_of_its_calls() -> None:
@@ -172,7 +185,7 @@ def test_outputs_behind_a_response_stand_in_the_order_of_its_calls() -> None:
     ]
     body = {"model": "m", "previous_response_id": "resp_t", "input": outputs}
     read = DIALECTS["/v1/responses"].parse(orjson.dumps(body), 1).messages
-    assert [orjson.loads(one)["content"] for one in read] == ["1", "2", "10"]
+    assert [orjson.loads(message)["content"] for message in read] == ["1", "2", "10"]
 
 
 def test_outputs_of_calls_that_are_only_named_stand_in_their_order() -> None:
@@ -184,7 +197,7 @@ def test_outputs_of_calls_that_are_only_named_stand_in_their_order() -> None:
     items = [{"role": "user", "content": "hi"}, *named, *outputs]
     body = {"model": "m", "input": [*items, {"role": "user", "content": "so"}]}
     read = DIALECTS["/v1/responses"].parse(orjson.dumps(body), 1).messages
-    assert [orjson.loads(one)["content"] for one in read[2:]] == ["0", "1", "so"]
+    assert [orjson.loads(message)["content"] for message in read[2:]] == ["0", "1", "so"]
 
 
 def test_a_conversation_may_end_with_calls() -> None:
@@ -213,7 +226,10 @@ def told(number: int, turn: str = "t") -> dict[str, Any]:
 
 def read_chat(*messages: dict[str, Any]) -> list[Any]:
     body = orjson.dumps({"model": "m", "messages": messages})
-    return [orjson.loads(one) for one in DIALECTS["/v1/chat/completions"].parse(body, 1).messages]
+    return [
+        orjson.loads(message)
+        for message in DIALECTS["/v1/chat/completions"].parse(body, 1).messages
+    ]
 
 
 @pytest.mark.parametrize(
@@ -258,9 +274,9 @@ def test_calls_of_one_turn_are_one_message_at_anthropics_route() -> None:
 
     messages = [USER, used(0), result(0), used(1), result(1)]
     body = orjson.dumps({"model": "m", "max_tokens": 9, "messages": messages})
-    read = [orjson.loads(one) for one in DIALECTS["/v1/messages"].parse(body, 1).messages]
-    assert [one["role"] for one in read] == ["user", "assistant", "tool", "tool"]
-    assert [one["id"] for one in read[1]["tool_calls"]] == ["call_t_0", "call_t_1"]
+    read = [orjson.loads(message) for message in DIALECTS["/v1/messages"].parse(body, 1).messages]
+    assert [message["role"] for message in read] == ["user", "assistant", "tool", "tool"]
+    assert [entry["id"] for entry in read[1]["tool_calls"]] == ["call_t_0", "call_t_1"]
 
 
 def test_calls_of_one_turn_are_one_message_at_responses_without_ids_of_items() -> None:
@@ -273,8 +289,8 @@ def test_calls_of_one_turn_are_one_message_at_responses_without_ids_of_items() -
 
     items = [USER, called(0), output(0), called(1), output(1)]
     body = orjson.dumps({"model": "m", "input": items})
-    read = [orjson.loads(one) for one in DIALECTS["/v1/responses"].parse(body, 1).messages]
-    assert [one["role"] for one in read] == ["user", "assistant", "tool", "tool"]
+    read = [orjson.loads(message) for message in DIALECTS["/v1/responses"].parse(body, 1).messages]
+    assert [message["role"] for message in read] == ["user", "assistant", "tool", "tool"]
 
 
 def test_calls_of_one_turn_are_one_message_at_googles_route() -> None:
@@ -289,5 +305,5 @@ def test_calls_of_one_turn_are_one_message_at_googles_route() -> None:
     contents = [called(0), response(0), called(1), response(1)]
     body = orjson.dumps({"contents": [{"role": "user", "parts": [{"text": "hi"}]}, *contents]})
     path = "/v1beta/models/*:generateContent"
-    read = [orjson.loads(one) for one in DIALECTS[path].parse(body, 1).messages]
-    assert [one["role"] for one in read] == ["user", "assistant", "tool", "tool"]
+    read = [orjson.loads(message) for message in DIALECTS[path].parse(body, 1).messages]
+    assert [message["role"] for message in read] == ["user", "assistant", "tool", "tool"]

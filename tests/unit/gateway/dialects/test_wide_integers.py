@@ -22,10 +22,10 @@ def read(path: str, body: dict[str, Any]) -> CanonicalRequest:
 def with_schemas(value: Any, number: int) -> Any:
     """Return a body in which each schema of an object has a member with the number."""
     if isinstance(value, list):
-        return [with_schemas(one, number) for one in value]
+        return [with_schemas(member, number) for member in value]
     if not isinstance(value, dict):
         return value
-    read = {name: with_schemas(one, number) for name, one in value.items()}
+    read = {name: with_schemas(member, number) for name, member in value.items()}
     return read | {"x-most": number} if isinstance(read.get("properties"), dict) else read
 
 

@@ -39,35 +39,35 @@ def batch(*turns: ModelledTurn, rows: int = 8) -> ModelledBatch[ModelledTurn]:
 
 def test_a_turn_that_is_given_up_leaves_its_row_to_another() -> None:
     first, second, third = (ModelledTurn(context=0, left=9) for _ in range(3))
-    found = batch(first, second, third, rows=1)
-    found.clock.advance(2)
+    modelled = batch(first, second, third, rows=1)
+    modelled.clock.advance(2)
 
-    found.remove(second)
-    found.remove(first)
+    modelled.remove(second)
+    modelled.remove(first)
 
-    assert found.fill() == [third]
-    assert (found.clock.rows, found.clock.context, found.reserved) == (1, 0, 9)
-    assert found.first_end == pytest.approx(2 + 9)
+    assert modelled.fill() == [third]
+    assert (modelled.clock.rows, modelled.clock.context, modelled.reserved) == (1, 0, 9)
+    assert modelled.first_end == pytest.approx(2 + 9)
 
 
 def test_no_prompt_is_left_when_the_last_turn_is_given_up() -> None:
     turn = ModelledTurn(context=100, left=1)
-    found = batch(turn)
-    found.clock.advance(30)
+    modelled = batch(turn)
+    modelled.clock.advance(30)
 
-    found.remove(turn)
+    modelled.remove(turn)
 
-    assert found.clock.prompt_s == 0
-    assert (found.clock.full_batch_s, found.clock.recomputing_s) == (30, 0)
+    assert modelled.clock.prompt_s == 0
+    assert (modelled.clock.full_batch_s, modelled.clock.recomputing_s) == (30, 0)
 
 
 def test_a_prompt_that_new_weights_interrupt_is_computed_once_more_as_far_as_it_had_come() -> None:
-    found = batch(ModelledTurn(context=100, left=1))
-    found.clock.advance(30)
+    modelled = batch(ModelledTurn(context=100, left=1))
+    modelled.clock.advance(30)
 
-    found.recompute()
-    found.clock.advance(30 + 100)
+    modelled.recompute()
+    modelled.clock.advance(30 + 100)
 
-    assert found.clock.prompt_s == 0
-    assert found.clock.full_batch_s == 100
-    assert found.clock.recomputing_s == 30
+    assert modelled.clock.prompt_s == 0
+    assert modelled.clock.full_batch_s == 100
+    assert modelled.clock.recomputing_s == 30

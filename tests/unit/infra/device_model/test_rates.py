@@ -27,17 +27,17 @@ def test_a_mixture_of_experts_reads_more_weights_for_more_rows() -> None:
 
 
 def test_more_devices_divide_the_work_of_each_pass_and_of_training() -> None:
-    one, eight = (
+    single, eight = (
         rates_of(hardware_named("H800"), model_named("Qwen3-8B"), devices, PERFECT)
         for devices in (1, 8)
     )
 
     for part in ("weights_s", "row_s", "context_s", "prompt_s", "train_s", "load_s"):
-        assert getattr(eight, part) == pytest.approx(getattr(one, part) / 8)
+        assert getattr(eight, part) == pytest.approx(getattr(single, part) / 8)
     assert eight.leave_s == pytest.approx(16 * 8.2e9 / 8 / PERFECT.host_bytes)
     assert eight.wake_s == pytest.approx(2 * 8.2e9 / 8 / PERFECT.host_bytes)
-    assert one.leave_s == pytest.approx(80e9 / PERFECT.host_bytes), "no more than its memory"
-    assert eight.kv_tokens > 8 * one.kv_tokens
+    assert single.leave_s == pytest.approx(80e9 / PERFECT.host_bytes), "no more than its memory"
+    assert eight.kv_tokens > 8 * single.kv_tokens
 
 
 def test_a_gang_divides_what_training_keeps_and_a_worker_the_rest() -> None:

@@ -28,10 +28,13 @@ def test_what_no_device_can_be_is_refused(wrong: dict[str, Any], reason: str) ->
 def test_a_measured_rate_replaces_the_modelled_one() -> None:
     section = DeviceModelSection(hardware="H20", model="Qwen3-8B", rates={"load_s": 7})
 
-    found, modelled = worker_rates(section, 1), worker_rates(DeviceModelSection(hardware="H20"), 1)
+    measured, modelled = (
+        worker_rates(section, 1),
+        worker_rates(DeviceModelSection(hardware="H20"), 1),
+    )
 
-    assert found.load_s == 7
-    assert found.weights_s == modelled.weights_s
+    assert measured.load_s == 7
+    assert measured.weights_s == modelled.weights_s
 
 
 def test_a_worker_may_have_other_devices() -> None:
@@ -43,8 +46,8 @@ def test_a_worker_may_have_other_devices() -> None:
 def test_a_scale_changes_times_alone() -> None:
     rates = worker_rates(DeviceModelSection(), 2, rows=9)
 
-    found = rates.scaled(0.1)
+    scaled = rates.scaled(0.1)
 
-    assert found.batch_s(4) == pytest.approx(rates.batch_s(4) / 10)
-    assert found.prompt(100, 50) == pytest.approx(rates.prompt(100, 50) / 10)
-    assert (found.rows, found.kv_tokens, found.active_share) == (9, rates.kv_tokens, 1)
+    assert scaled.batch_s(4) == pytest.approx(rates.batch_s(4) / 10)
+    assert scaled.prompt(100, 50) == pytest.approx(rates.prompt(100, 50) / 10)
+    assert (scaled.rows, scaled.kv_tokens, scaled.active_share) == (9, rates.kv_tokens, 1)

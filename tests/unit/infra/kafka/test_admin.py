@@ -47,9 +47,9 @@ def test_a_request_without_an_answer_is_waited_for_before_the_next(
 ) -> None:
     pending, first, second = Future[Any](), list[float](), list[float]()
     for ask in (asking(pending, first), asking(answered("newer"), second)):
-        with pytest.raises(KafkaException) as found:
+        with pytest.raises(KafkaException) as error:
             requests.answer(ask, 0.01)
-        assert found.value.args[0].code() == KafkaError._TIMED_OUT
+        assert error.value.args[0].code() == KafkaError._TIMED_OUT
     assert (len(first), second) == (1, [])
     pending.set_result("older")
     assert requests.answer(asking(answered("newer"), second), 1) == "newer"

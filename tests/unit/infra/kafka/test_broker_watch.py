@@ -8,7 +8,7 @@ from seamlessflow.infra.kafka.client import BrokerWatch
 def statistics(*sources: str, state: str = "UP", since_s: float = 60) -> str:
     facts = {"state": state, "stateage": int(1e6 * since_s)}
     return json.dumps(
-        {"brokers": {str(n): {"source": one, **facts} for n, one in enumerate(sources)}}
+        {"brokers": {str(n): {"source": source, **facts} for n, source in enumerate(sources)}}
     )
 
 
@@ -19,8 +19,8 @@ ALONE = statistics("logical", "learned", state="INIT")
 
 def watch(*seen: str) -> bool:
     watch = BrokerWatch()
-    for one in seen:
-        watch.note(one)
+    for text in seen:
+        watch.note(text)
     return watch.stranded
 
 

@@ -38,35 +38,35 @@ HEADERS = st.lists(st.tuples(st.text(), st.none() | st.binary()))
 def test_any_bytes_make_a_record_with_its_place(
     value: bytes, key: bytes | None, headers: list[Header]
 ) -> None:
-    found = received(value, key, headers)
-    assert found is not None
-    assert found[:4] == ("control", 0, 7, 5)
+    message = received(value, key, headers)
+    assert message is not None
+    assert message[:4] == ("control", 0, 7, 5)
 
 
 def test_a_record_is_delivered_with_key_and_headers() -> None:
     headers: list[Header] = [("traceparent", b"\xff"), ("tracestate", None)]
-    found = received(encode(LOST), b"key", headers)
-    assert found is not None
-    assert (found.record, found.key, found.headers) == (LOST, "key", headers)
-    assert found.size == len(encode(LOST))
+    message = received(encode(LOST), b"key", headers)
+    assert message is not None
+    assert (message.record, message.key, message.headers) == (LOST, "key", headers)
+    assert message.size == len(encode(LOST))
 
 
 def test_a_record_whose_key_is_not_utf8_is_garbage() -> None:
-    found = received(encode(LOST), b"\xff")
-    assert found is not None
-    assert found.key is None
-    assert isinstance(found.record, Unreadable)
-    assert found.record.missed is None
-    assert "utf-8" in found.record.error
+    message = received(encode(LOST), b"\xff")
+    assert message is not None
+    assert message.key is None
+    assert isinstance(message.record, Unreadable)
+    assert message.record.missed is None
+    assert "utf-8" in message.record.error
 
 
 def test_a_record_of_a_newer_release_names_its_place_and_fingerprint() -> None:
-    found = received(b"\xc3\x01" + bytes(8) + b"body", b"\xff")
-    assert found is not None
-    assert isinstance(found.record, Unreadable)
-    assert isinstance(found.record.missed, NewerRelease)
+    message = received(b"\xc3\x01" + bytes(8) + b"body", b"\xff")
+    assert message is not None
+    assert isinstance(message.record, Unreadable)
+    assert isinstance(message.record.missed, NewerRelease)
     for fact in ("control[0]@7", "0000000000000000", "upgrade"):
-        assert fact in str(found.record.missed)
+        assert fact in str(message.record.missed)
 
 
 def test_a_tombstone_is_no_record() -> None:

@@ -45,4 +45,4 @@ def test_taking_up_again_what_is_read_begins_at_the_new_offset(reader: Reader) -
     reader.add({FIRST: 0})
     reader.add({FIRST: 5, SECOND: 0})
     assert assignment(reader) == {0, 1}
-    assert {(one.partition, one.offset) for one in reader._consumer.assignment()} >= {(0, 5)}
+    assert {(place.partition, place.offset) for place in reader._consumer.assignment()} >= {(0, 5)}

@@ -29,9 +29,9 @@ def test_a_count_is_that_of_the_topic_that_exists_or_the_one_asked_for() -> None
         topic_counts([PROMPTS], {"prompts": 7}, {"prompts": 5})
 
 
-@pytest.mark.parametrize("there", [("requests", "sessions"), ("sessions",), ("ended_sessions",)])
-def test_topics_that_must_be_equal_follow_those_that_exist(there: tuple[str, ...]) -> None:
-    assert topic_counts(TOGETHER, {}, dict.fromkeys(there, 64)) == together(64)
+@pytest.mark.parametrize("existing", [("requests", "sessions"), ("sessions",), ("ended_sessions",)])
+def test_topics_that_must_be_equal_follow_those_that_exist(existing: tuple[str, ...]) -> None:
+    assert topic_counts(TOGETHER, {}, dict.fromkeys(existing, 64)) == together(64)
 
 
 @pytest.mark.parametrize("asked", [topic.name for topic in TOGETHER])
@@ -40,7 +40,7 @@ def test_topics_that_must_be_equal_follow_the_one_count_asked_for(asked: str) ->
 
 
 @pytest.mark.parametrize(
-    ("asked", "there"),
+    ("asked", "existing"),
     [
         ({"requests": 64, "ended_sessions": 32}, {}),
         ({"ended_sessions": 32}, {"requests": 64}),
@@ -48,16 +48,16 @@ def test_topics_that_must_be_equal_follow_the_one_count_asked_for(asked: str) ->
     ],
 )
 def test_two_counts_where_one_is_needed_are_both_named(
-    asked: dict[str, int], there: dict[str, int]
+    asked: dict[str, int], existing: dict[str, int]
 ) -> None:
     with pytest.raises(PartitionsDiffer, match="requests 64, ended_sessions 32"):
-        topic_counts(TOGETHER, asked, there)
+        topic_counts(TOGETHER, asked, existing)
 
 
 def test_a_topic_with_one_order_has_one_partition() -> None:
-    for asked, there in (({"control": 2}, {}), ({}, {"control": 2})):
+    for asked, existing in (({"control": 2}, {}), ({}, {"control": 2})):
         with pytest.raises(TopicMismatch, match="control has 2 partitions, 1 are needed"):
-            topic_counts([CONTROL], asked, there)
+            topic_counts([CONTROL], asked, existing)
 
 
 @pytest.mark.parametrize(("workers", "slots"), [(0, {}), (51, {}), (64, {"prompts": 80})])
@@ -69,8 +69,8 @@ def test_a_new_topic_has_a_slot_for_each_worker_and_some_to_spare(
 
 
 def test_workers_that_would_get_no_slot_are_refused_with_the_numbers_and_the_remedy() -> None:
-    told = "x.prompts has 64 partitions, and 125 workers .* --topic x.prompts --partitions 156"
-    with pytest.raises(TooFewSlots, match=told):
+    reason = "x.prompts has 64 partitions, and 125 workers .* --topic x.prompts --partitions 156"
+    with pytest.raises(TooFewSlots, match=reason):
         slots_asked(125, {"x.prompts": 64}, "x.")
 
 

@@ -124,8 +124,8 @@ def test_nothing_sampled_is_lost(ids: bytes) -> None:
 def test_plain_content_comes_at_once() -> None:
     renderer = make_renderer()
     stream = renderer.stream(TOOLS)
-    given = [stream.feed(pack([token])).content for token in unpack(renderer.encode("a b"))]
-    assert given == ["a", "", " b"]
+    parts = [stream.feed(pack([token])).content for token in unpack(renderer.encode("a b"))]
+    assert parts == ["a", "", " b"]
 
 
 def test_thinking_comes_at_once_and_apart() -> None:
@@ -264,7 +264,7 @@ def test_a_raw_completion_keeps_white_space_and_markup() -> None:
 def test_a_character_of_a_raw_completion_comes_when_its_bytes_are_there() -> None:
     renderer = make_renderer()
     stream = renderer.raw_stream()
-    given = [stream.feed(pack([token])).content for token in unpack(renderer.encode("漢"))]
-    assert given == ["", "", "漢"]
+    parts = [stream.feed(pack([token])).content for token in unpack(renderer.encode("漢"))]
+    assert parts == ["", "", "漢"]
     stream.feed(renderer.encode("漢")[:-4])
     assert stream.finish() == MessageDelta("\ufffd")

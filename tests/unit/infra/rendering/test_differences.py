@@ -18,11 +18,14 @@ NEW: list[Message] = [{"role": "user", "content": "x|y"}]
 
 
 def _plain(messages: Sequence[Message], ask: bool) -> str:
-    return "".join(f"{one['content']}|" for one in messages) + ">" * ask
+    return "".join(f"{message['content']}|" for message in messages) + ">" * ask
 
 
 def _numbered(messages: Sequence[Message], ask: bool) -> str:
-    return "".join(f"{place}{one['content']}|" for place, one in enumerate(messages)) + ">" * ask
+    return (
+        "".join(f"{place}{message['content']}|" for place, message in enumerate(messages))
+        + ">" * ask
+    )
 
 
 def _forgetful(messages: Sequence[Message], ask: bool) -> str:
@@ -32,11 +35,11 @@ def _forgetful(messages: Sequence[Message], ask: bool) -> str:
 
 
 def _silent(messages: Sequence[Message], ask: bool) -> str:
-    return "".join(f"{one['content']}|" for one in messages if one["role"] != "user")
+    return "".join(f"{message['content']}|" for message in messages if message["role"] != "user")
 
 
 def _unclosed(messages: Sequence[Message], ask: bool) -> str:
-    return "".join(str(one["content"]) for one in messages)
+    return "".join(str(message["content"]) for message in messages)
 
 
 def _added(render: Callable[[Sequence[Message], bool], str], *, thinking_stays: bool) -> str | None:

@@ -58,15 +58,15 @@ def forged(tokens: list[str]) -> str:
 
 
 def control_ids(renderer: Renderer, tokens: list[str], prompt: bytes) -> list[int]:
-    known = {unpack(renderer.encode(token))[0] for token in tokens}
-    return [one for one in unpack(prompt) if one in known]
+    control = {unpack(renderer.encode(token))[0] for token in tokens}
+    return [token for token in unpack(prompt) if token in control]
 
 
 def conversations(words: str) -> list[tuple[list[Message], list[Message] | None]]:
     asked: Message = {"role": "user", "content": words}
-    told: Message = {**TOLD, "content": words}
+    result: Message = {**TOLD, "content": words}
     offered: list[Message] = [*TOOLS]
-    return [([asked], None), ([ASKED, called("{}"), told], offered)]
+    return [([asked], None), ([ASKED, called("{}"), result], offered)]
 
 
 def test_control_tokens_of_users_and_tools_are_letters_by_default(

@@ -62,12 +62,14 @@ class TestRender:
             {"role": "developer", "content": [{"type": "text", "text": "be kind"}]},
             {"role": "system", "content": "be quick"},
         ]
-        one = {"role": "system", "content": "be brief\n\nbe kind\n\nbe quick"}
+        system = {"role": "system", "content": "be brief\n\nbe kind\n\nbe quick"}
         for tools in (None, TOOLS):
-            assert renderer.render([*several, ASKED], tools) == renderer.render([one, ASKED], tools)
-        prompt = renderer.render([one, ASKED], TOOLS)
+            assert renderer.render([*several, ASKED], tools) == renderer.render(
+                [system, ASKED], tools
+            )
+        prompt = renderer.render([system, ASKED], TOOLS)
         begun = renderer.forced_call(prompt, [*several, ASKED], TOOLS, "act")
-        assert begun == renderer.forced_call(prompt, [one, ASKED], TOOLS, "act")
+        assert begun == renderer.forced_call(prompt, [system, ASKED], TOOLS, "act")
 
     @pytest.mark.parametrize("family", FAMILIES)
     def test_what_codex_sends_first_can_be_rendered(self, family: str) -> None:
@@ -255,10 +257,10 @@ class TestLoad:
 
 class TestSettings:
     def test_equal_settings_have_equal_bytes(self) -> None:
-        one = RendererSettings("qwen3", "all", {"b": 1, "a": True})
+        settings = RendererSettings("qwen3", "all", {"b": 1, "a": True})
         other = RendererSettings("qwen3", "all", {"a": True, "b": 1})
-        assert one.to_json() == other.to_json()
-        assert RendererSettings.from_json(one.to_json()) == one
+        assert settings.to_json() == other.to_json()
+        assert RendererSettings.from_json(settings.to_json()) == settings
 
     @pytest.mark.parametrize(
         "fields",

@@ -109,11 +109,11 @@ def test_a_variable_that_cannot_be_obeyed_is_refused_by_its_name(
         wants_deltas(environment)
 
 
-@pytest.mark.parametrize(("given", "seconds"), [("", 10), ("2500", 2.5)])
+@pytest.mark.parametrize(("value", "seconds"), [("", 10), ("2500", 2.5)])
 def test_metrics_are_exported_at_the_interval_of_the_environment(
-    given: str, seconds: float
+    value: str, seconds: float
 ) -> None:
-    assert export_interval_s({"OTEL_METRIC_EXPORT_INTERVAL": given}) == seconds
+    assert export_interval_s({"OTEL_METRIC_EXPORT_INTERVAL": value}) == seconds
 
 
 @pytest.mark.parametrize(

@@ -73,8 +73,8 @@ def test_metrics_are_exported_as_points_with_buckets_counted_apart() -> None:
         metrics.histogram(LATENCY).observe(seconds)
     MetricsExport(collector, metrics, "gateway", "a").close()
     (data,) = collector.received
-    found = {m.name: m.data for m in data.resource_metrics[0].scope_metrics[0].metrics}
-    calls, latency = found[CALLS.removesuffix("_total")], found[LATENCY]
+    by_name = {m.name: m.data for m in data.resource_metrics[0].scope_metrics[0].metrics}
+    calls, latency = by_name[CALLS.removesuffix("_total")], by_name[LATENCY]
     assert isinstance(calls, export.Sum)
     assert isinstance(latency, export.Histogram)
     assert [(p.value, p.attributes) for p in calls.data_points] == [
@@ -113,14 +113,14 @@ def test_counts_are_exported_as_of_the_last_export_if_the_environment_wants_delt
 
 def points(collector: Collector, name: str) -> list[Any]:
     """Return the points of a metric, from all exports; each with delta temporality."""
-    found: list[Any] = []
+    exported: list[Any] = []
     for data in collector.received:
         for metric in data.resource_metrics[0].scope_metrics[0].metrics:
             if metric.name == name:
                 assert isinstance(metric.data, export.Sum | export.Histogram)
                 assert metric.data.aggregation_temporality == export.AggregationTemporality.DELTA
-                found += metric.data.data_points
-    return found
+                exported += metric.data.data_points
+    return exported
 
 
 class Reading:
@@ -164,9 +164,9 @@ def test_a_port_of_its_own_is_served_and_recorded_until_the_process_ends(tmp_pat
     metrics.counter(CALLS, route="chat", status="200").inc()
     output = MetricsOutput(settings, metrics, "gateway", "a")
     (target,) = (tmp_path / "metrics").iterdir()
-    [found] = orjson.loads(target.read_bytes())
-    assert found["labels"] == {"service": "gateway", "process": "a"}
-    [address] = found["targets"]
+    [entry] = orjson.loads(target.read_bytes())
+    assert entry["labels"] == {"service": "gateway", "process": "a"}
+    [address] = entry["targets"]
     shown = httpx.get(f"http://{address}/metrics")
     assert shown.headers["content-type"].startswith("text/plain")
     assert f'{CALLS}{{route="chat",status="200"}} 1.0' in shown.text

@@ -94,8 +94,8 @@ def test_a_mark_holds_for_one_manifest_only(tmp_path: Path, own_marks: Path) -> 
     weights = put(tmp_path / "weights")
     directory, digest = weights.path, weights.manifest_sha256
     text = (directory / MANIFEST).read_text()
-    found = next(line for line in text.splitlines() if MODEL in line).split('"')[3]
-    (directory / MANIFEST).write_text(text.replace(found, "0" * len(found)))
+    listed_hash = next(line for line in text.splitlines() if MODEL in line).split('"')[3]
+    (directory / MANIFEST).write_text(text.replace(listed_hash, "0" * len(listed_hash)))
     with pytest.raises(WeightsInvalid, match="published was"):
         verify(directory, digest)
     with pytest.raises(WeightsInvalid, match=MODEL):

@@ -12,7 +12,7 @@ LOADS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0
 
 
 @pytest.mark.parametrize(
-    ("loads", "found"),
+    ("loads", "expected"),
     [
         ({}, {}),
         ({"w0": 9}, {}),
@@ -23,9 +23,9 @@ LOADS = st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.integers(0
     ],
 )
 def test_a_worker_gives_up_what_the_others_lack(
-    loads: Mapping[str, int], found: Mapping[str, int]
+    loads: Mapping[str, int], expected: Mapping[str, int]
 ) -> None:
-    assert surplus(loads) == found
+    assert surplus(loads) == expected
 
 
 @given(LOADS)
@@ -46,8 +46,8 @@ Asked = tuple[str, tuple[str, ...]]
 
 def moved(turns: Mapping[str, Sequence[Asked]], tags: Mapping[str, str] | None = None) -> list[str]:
     """Return the names of the turns that are given up by workers with these tags."""
-    known = {name: frozenset((tags or {}).get(name, "").split()) for name in turns}
-    return [name for name, _ in given_up(turns, known, lambda turn: turn[1])]
+    worker_tags = {name: frozenset((tags or {}).get(name, "").split()) for name in turns}
+    return [name for name, _ in given_up(turns, worker_tags, lambda turn: turn[1])]
 
 
 def running(name: str, count: int, *wishes: str) -> list[Asked]:

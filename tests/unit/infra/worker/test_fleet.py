@@ -17,10 +17,10 @@ def test_a_worker_reads_its_own_heartbeats_and_no_others() -> None:
     assert wanted(fleet.heartbeat("w1")) and wanted(fleet.heartbeat("w1", process="train"))
     assert not wanted(fleet.heartbeat("w10"))
     assert not wanted(fleet.heartbeat("w"))
-    own = r.WorkerAssignment(
+    assignment = r.WorkerAssignment(
         worker="w1", incarnation="i", role="train", epoch=1, assignment=1, at_ms=0
     )
-    assert wanted(own) and not wanted(replace(own, worker="w10"))
+    assert wanted(assignment) and not wanted(replace(assignment, worker="w10"))
 
 
 def test_it_reads_what_concerns_all_workers() -> None:

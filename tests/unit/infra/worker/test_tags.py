@@ -25,7 +25,7 @@ def test_known_tags_and_others_of_their_form_are_taken(tag: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tag", "told"),
+    ("tag", "reason"),
     [
         ("decod", "is 'decode' meant"),
         ("training", "is 'train' meant"),
@@ -39,8 +39,8 @@ def test_known_tags_and_others_of_their_form_are_taken(tag: str) -> None:
         ("", "is no tag"),
     ],
 )
-def test_another_form_is_refused_and_the_tag_that_was_meant_is_named(tag: str, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_another_form_is_refused_and_the_tag_that_was_meant_is_named(tag: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
         check_tag(tag)
 
 

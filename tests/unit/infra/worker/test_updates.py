@@ -22,19 +22,19 @@ def loaded(version: int, worker: str) -> r.WeightsLoaded:
 
 
 def line(*records: Record) -> UpdateLine:
-    found = UpdateLine("policy")
+    updates = UpdateLine("policy")
     for record in [*map(acquired, WORKERS), *records]:
-        found.apply(record)
-    return found
+        updates.apply(record)
+    return updates
 
 
-def ranks(of: UpdateLine) -> list[int]:
-    return [of.ahead(worker) for worker in WORKERS]
+def ranks(updates: UpdateLine) -> list[int]:
+    return [updates.ahead(worker) for worker in WORKERS]
 
 
 def may(rule: UpdateRule, worker: str = "b", behind: int = 1, **changes: object) -> bool:
-    own = {"version": rule.line.newest, "idle": False, "needed": False, "now_ms": 0, **changes}
-    return rule.may_load(worker, behind=behind, **own)  # type: ignore[arg-type]
+    state = {"version": rule.line.newest, "idle": False, "needed": False, "now_ms": 0, **changes}
+    return rule.may_load(worker, behind=behind, **state)  # type: ignore[arg-type]
 
 
 def test_workers_load_in_the_order_in_which_they_took_their_role() -> None:

@@ -30,7 +30,7 @@ def report(rows: int, begun_ms: int, again_ms: int = 0) -> tuple[WorkerUsage, li
         added=PROMPT,
         sampled=SAMPLED,
     )
-    told = usage(
+    record = usage(
         from_ms=begun_ms,
         at_ms=begun_ms + took_ms,
         decoding_ms=took_ms,
@@ -38,7 +38,7 @@ def report(rows: int, begun_ms: int, again_ms: int = 0) -> tuple[WorkerUsage, li
         recomputing_ms=again_ms,
         tokens=rows * SAMPLED,
     )
-    return told, [turn] * rows
+    return record, [turn] * rows
 
 
 def fitted(counts: Sequence[int], again: float = 0, again_ms: int = 0) -> DecodingTimes | None:
@@ -47,38 +47,40 @@ def fitted(counts: Sequence[int], again: float = 0, again_ms: int = 0) -> Decodi
         report(rows, 10_000 * number, 0 if number else again_ms)
         for number, rows in enumerate(counts)
     ]
-    told = [each for each, _ in reports]
-    return decoding_times(told, [turn for _, of in reports for turn in of], ROWS, 0.0, again)
+    records = [each for each, _ in reports]
+    return decoding_times(
+        records, [turn for _, turns in reports for turn in turns], ROWS, 0.0, again
+    )
 
 
 def test_the_line_of_a_pass_over_its_rows_is_found() -> None:
-    found = fitted([4, 4, 4], again=1000, again_ms=500)
+    times = fitted([4, 4, 4], again=1000, again_ms=500)
 
-    assert found is not None
-    assert found.rows == pytest.approx(4)
-    assert found.prompt_s == pytest.approx(PROMPT_S)
-    assert found.pass_s == pytest.approx(PASS_S, rel=0.01)
-    assert found.row_s == pytest.approx(ROW_S, rel=0.05)
-    assert found.rates()["weights_s"] == 0
+    assert times is not None
+    assert times.rows == pytest.approx(4)
+    assert times.prompt_s == pytest.approx(PROMPT_S)
+    assert times.pass_s == pytest.approx(PASS_S, rel=0.01)
+    assert times.row_s == pytest.approx(ROW_S, rel=0.05)
+    assert times.rates()["weights_s"] == 0
 
 
 def test_a_token_of_a_prompt_takes_as_long_as_a_sampled_one_if_no_time_tells() -> None:
-    found = fitted([4, 4, 4])
+    times = fitted([4, 4, 4])
 
-    assert found is not None
-    assert found.pass_s == pytest.approx(PASS_S, rel=0.01)
-    assert found.prompt_s == found.row_s
+    assert times is not None
+    assert times.pass_s == pytest.approx(PASS_S, rel=0.01)
+    assert times.prompt_s == times.row_s
     whole_s = SAMPLED * ROW_S + PROMPT * PROMPT_S
-    assert found.row_s * (SAMPLED + PROMPT) == pytest.approx(whole_s, rel=0.05)
+    assert times.row_s * (SAMPLED + PROMPT) == pytest.approx(whole_s, rel=0.05)
 
 
 def test_of_more_turns_than_rows_the_others_wait() -> None:
-    told, turns = report(ROWS, 0)
+    record, turns = report(ROWS, 0)
 
-    found = decoding_times([told], turns * 3, ROWS, 0.0)
+    times = decoding_times([record], turns * 3, ROWS, 0.0)
 
-    assert found is not None
-    assert found.rows == ROWS
+    assert times is not None
+    assert times.rows == ROWS
 
 
 def test_without_a_sampled_token_nothing_is_known() -> None:

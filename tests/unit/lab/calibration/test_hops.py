@@ -10,21 +10,21 @@ def test_a_hop_lasts_from_the_request_to_the_start_of_its_turn() -> None:
         commands.close_session(),
         commands.request_turn("b", issued_at_ms=200),
     ]
-    told = [sessions.started("a", at_ms=104), sessions.started("b", at_ms=212)]
-    assert hops(asked, told) == Hops([4, 12])
+    starts = [sessions.started("a", at_ms=104), sessions.started("b", at_ms=212)]
+    assert hops(asked, starts) == Hops([4, 12])
 
 
 def test_a_repeated_request_counts_from_the_first_and_one_without_a_start_not_at_all() -> None:
     asked = [commands.request_turn("a", issued_at_ms=ms) for ms in (100, 150)]
     asked.append(commands.request_turn("refused", issued_at_ms=100))
-    told = [sessions.started("a", at_ms=160), sessions.started("of an older log", at_ms=1)]
-    assert hops(asked, told) == Hops([60])
+    starts = [sessions.started("a", at_ms=160), sessions.started("of an older log", at_ms=1)]
+    assert hops(asked, starts) == Hops([60])
 
 
 def test_mean_and_largest_hops() -> None:
     assert (Hops([]).mean_ms, Hops([]).p95_ms) == (0, 0)
-    found = Hops(list(range(1, 101)))
-    assert (found.mean_ms, found.p95_ms) == (50.5, 96)
+    measured = Hops(list(range(1, 101)))
+    assert (measured.mean_ms, measured.p95_ms) == (50.5, 96)
 
 
 def test_a_hop_between_machines_whose_clocks_differ_is_not_less_than_nothing() -> None:

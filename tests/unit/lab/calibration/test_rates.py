@@ -8,7 +8,7 @@ from tests.builders.records import control as c
 
 def test_a_step_counts_from_when_gang_and_batch_were_there() -> None:
     metrics = {"publish_s": 0.25}
-    found = step_times(
+    times = step_times(
         [
             c.joined("w0", devices=(0, 1)),
             c.batch_ready(0, groups=("a",), at_ms=1_000),
@@ -21,13 +21,13 @@ def test_a_step_counts_from_when_gang_and_batch_were_there() -> None:
         ]
     )
 
-    (step,) = found.steps
+    (step,) = times.steps
     assert (step.groups, step.devices, step.publish_s) == (("a",), 2, 0.25)
     assert step.took_s == pytest.approx(1.45)
 
 
 def test_steps_of_several_policies_with_the_same_number_are_kept_apart() -> None:
-    found = step_times(
+    times = step_times(
         [
             c.joined("w0", devices=(0, 1)),
             c.batch_ready(0, groups=("a",), policy="x", at_ms=1_000),
@@ -39,12 +39,12 @@ def test_steps_of_several_policies_with_the_same_number_are_kept_apart() -> None
         ]
     )
 
-    assert [(step.groups, step.devices) for step in found.steps] == [(("b",), 1), (("a",), 2)]
-    assert [step.took_s for step in found.steps] == pytest.approx([0.5, 2.0])
+    assert [(step.groups, step.devices) for step in times.steps] == [(("b",), 1), (("a",), 2)]
+    assert [step.took_s for step in times.steps] == pytest.approx([0.5, 2.0])
 
 
 def test_changes_of_role_count_from_their_assignment_and_first_roles_do_not() -> None:
-    found = step_times(
+    times = step_times(
         [
             c.assigned("w0", "rollout", 1, at_ms=0),
             c.acquired("w0", "rollout", 1, at_ms=900),
@@ -56,18 +56,18 @@ def test_changes_of_role_count_from_their_assignment_and_first_roles_do_not() ->
         ]
     )
 
-    assert found.load_ms == [40]
-    assert (found.released_ms, found.changed_ms) == ({"rollout": [30]}, {"train": [100]})
-    assert found.held == 5
+    assert times.load_ms == [40]
+    assert (times.released_ms, times.changed_ms) == ({"rollout": [30]}, {"train": [100]})
+    assert times.held == 5
 
 
 def test_nothing_counts_that_ended_before_the_time_that_is_given() -> None:
     records = [c.started(("w0",), at_ms=0), c.completed(0, at_ms=1_000), c.resumed(at_ms=1_000)]
 
-    found = step_times(records, since_ms=1_001)
+    times = step_times(records, since_ms=1_001)
 
-    assert not found.steps
-    assert not found.load_ms
+    assert not times.steps
+    assert not times.load_ms
 
 
 @pytest.mark.parametrize(
@@ -91,8 +91,8 @@ def test_a_step_without_a_fixed_part_has_none_and_not_what_rounding_leaves() -> 
     tokens = {"a": 10, "b": 40}
     for took_s in ((0.1, 0.7), (1.1, 4.9), (0.3, 1.3)):
         steps = [TrainedStep(("a",), 1, took_s[0], 0), TrainedStep(("b",), 1, took_s[1], 0)]
-        found = training_line(steps, tokens)
-        assert found is not None and found[0] == 0
+        fit = training_line(steps, tokens)
+        assert fit is not None and fit[0] == 0
 
 
 def test_steps_of_unknown_groups_have_no_line() -> None:

@@ -68,18 +68,18 @@ def test_times_are_those_between_the_records() -> None:
         )
     ]
 
-    found = measured_workload(
-        [one for one in sessions if one is not None],
+    workload = measured_workload(
+        [session for session in sessions if session is not None],
         turns,
         [c.admitted("g", at_ms=500), c.ready("g", at_ms=4_200)],
     )
 
     assert [turn.sampled for turn in turns] == [3, 7]
     assert mean_hop_s(turns) == pytest.approx(0.02)
-    assert found["tool_s"] == pytest.approx(0.5)
-    assert (found["start_s"], found["end_s"]) == pytest.approx((0.51, 0.2))
-    assert (found["turns"], found["prompt_tokens"], found["tool_tokens"]) == (2, 2, 1)
-    assert (found["most_tokens"], found["success"]) == (3, 1.0)
+    assert workload["tool_s"] == pytest.approx(0.5)
+    assert (workload["start_s"], workload["end_s"]) == pytest.approx((0.51, 0.2))
+    assert (workload["turns"], workload["prompt_tokens"], workload["tool_tokens"]) == (2, 2, 1)
+    assert (workload["most_tokens"], workload["success"]) == (3, 1.0)
 
 
 def test_a_turn_that_moved_is_left_out() -> None:
@@ -110,16 +110,16 @@ def test_success_is_by_the_rewards_that_the_run_weighs() -> None:
 
     named = tuple(r.Reward(name=name, value=1.0) for name in ("test", "format", "reward"))
     turn = r.Reward(value=1.0, scope="turn", turn_id="t0")
-    one = replace(trajectory([Run((1,), "prompt")]), rewards=(*named, turn))
-    found = recorded_session(one, {"test": 0.5})
-    assert found is not None and found.reward == 0.5
+    record = replace(trajectory([Run((1,), "prompt")]), rewards=(*named, turn))
+    session = recorded_session(record, {"test": 0.5})
+    assert session is not None and session.reward == 0.5
 
 
 def test_a_value_that_is_given_counts_over_a_measured_one() -> None:
     measured = {"device_model": {"step_s": 1.0, "rates": {"load_s": 2.0}}, "run": {"lag": 1}}
-    given = {"device_model": {"rates": {"load_s": 3.0}}, "pacing": {}}
+    settings = {"device_model": {"rates": {"load_s": 3.0}}, "pacing": {}}
 
-    assert under(given, measured) == {
+    assert under(settings, measured) == {
         "device_model": {"step_s": 1.0, "rates": {"load_s": 3.0}},
         "run": {"lag": 1},
         "pacing": {},
@@ -127,23 +127,25 @@ def test_a_value_that_is_given_counts_over_a_measured_one() -> None:
 
 
 def test_of_a_rehearsal_the_times_of_devices_are_divided_by_its_scale() -> None:
-    found = {"device_model": {"rates": {"load_s": 0.5}, "step_s": 1.0}, "run": {"group_size": 4}}
+    sections = {"device_model": {"rates": {"load_s": 0.5}, "step_s": 1.0}, "run": {"group_size": 4}}
 
-    assert at_scale(found, 0.2) == {
+    assert at_scale(sections, 0.2) == {
         "device_model": {"rates": {"load_s": 2.5}, "step_s": 5.0},
         "run": {"group_size": 4},
     }
-    assert at_scale(found, 1) == found
+    assert at_scale(sections, 1) == sections
 
 
-def drawn(of: LengthsSection) -> list[tuple[str, int]]:
+def drawn(section: LengthsSection) -> list[tuple[str, int]]:
     """Return turns that the simulator would draw."""
     draws = Random(0)
-    found = []
+    turns = []
     for number in range(GROUPS):
         shared = draws.gauss()
-        found += [(f"g-{number}", drawn_tokens(of, shared, draws.gauss())) for _ in range(SIZE)]
-    return found
+        turns += [
+            (f"g-{number}", drawn_tokens(section, shared, draws.gauss())) for _ in range(SIZE)
+        ]
+    return turns
 
 
 @pytest.mark.parametrize("most", [100_000, 700])
@@ -151,23 +153,23 @@ def test_what_was_drawn_is_measured(most: int) -> None:
     section = LengthsSection(turn_tokens=400, spread=0.6, most_tokens=most, prompt_effect=0.4)
 
     turns = drawn(section)
-    found = LengthsSection(**measured_lengths(turns))
+    measured = LengthsSection(**measured_lengths(turns))
 
-    again = drawn(found)
-    assert found.turn_tokens == pytest.approx(400, rel=0.1)
+    again = drawn(measured)
+    assert measured.turn_tokens == pytest.approx(400, rel=0.1)
     assert sum(tokens for _, tokens in again) == pytest.approx(
         sum(tokens for _, tokens in turns), rel=0.02
     )
     if most == 700:
-        assert found.most_tokens == 700
+        assert measured.most_tokens == 700
     else:
-        assert found.spread == pytest.approx(0.6, rel=0.05)
-        assert found.prompt_effect == pytest.approx(0.4, abs=0.07)
+        assert measured.spread == pytest.approx(0.6, rel=0.05)
+        assert measured.prompt_effect == pytest.approx(0.4, abs=0.07)
 
 
 def test_turns_of_one_length_have_no_spread() -> None:
-    found = measured_lengths([("a", 7), ("a", 7), ("b", 7)])
+    measured = measured_lengths([("a", 7), ("a", 7), ("b", 7)])
 
     expected = {"turn_tokens": 7, "spread": 0, "most_tokens": 7, "prompt_effect": 0}
-    assert found == pytest.approx(expected)
+    assert measured == pytest.approx(expected)
     assert measured_lengths([]) == {}

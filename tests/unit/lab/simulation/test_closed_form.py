@@ -54,10 +54,10 @@ def test_a_step_takes_what_the_device_time_says(
     samples = B * SIZE
     modelled = cluster(workers, 1000 * rollout_s / samples, 1000 * train_s, samples, turns=turns)
 
-    found = figures(simulate(settings, modelled, workload(turns)), settings)
+    result = figures(simulate(settings, modelled, workload(turns)), settings)
 
-    assert found is not None
-    assert found.step_s == pytest.approx(step_s, rel=0.02)
+    assert result is not None
+    assert result.step_s == pytest.approx(step_s, rel=0.02)
     assert predicted(strategy, DEVICES, train, work, lag).step == pytest.approx(step_s)
 
 
@@ -95,11 +95,11 @@ def test_a_drawn_split_and_work_take_what_the_closed_form_says(
     )
     settings = of_strategy(strategy, 8, lag, groups)
 
-    found = figures(simulate_going_on(settings, modelled, workload()), settings)
+    result = figures(simulate_going_on(settings, modelled, workload()), settings)
 
-    assert found is not None
+    assert result is not None
     step_s = predicted(strategy, devices, gang, work, lag).step
-    assert found.step_s == pytest.approx(step_s, rel=0.05)
+    assert result.step_s == pytest.approx(step_s, rel=0.05)
 
 
 def of_strategy(strategy: str, steps: int, lag: int, groups: int = B) -> SchedulerSettings:
@@ -117,9 +117,9 @@ def test_idle_share_and_ideal_step_are_of_the_same_steps_as_the_step_time(steps:
     modelled = cluster(workers, 1000 * 600 / (B * SIZE), 1000 * 100, B * SIZE)
 
     run = simulate_going_on(settings, modelled, workload())
-    found = figures(run, settings)
+    result = figures(run, settings)
 
-    assert found is not None
+    assert result is not None
     assert len(run.tokens) == steps
-    assert found.ideal_s == pytest.approx(700 / DEVICES, rel=0.01), "no work is left out"
-    assert found.spent.idle_share == pytest.approx(1 - 700 / DEVICES / found.step_s, abs=0.01)
+    assert result.ideal_s == pytest.approx(700 / DEVICES, rel=0.01), "no work is left out"
+    assert result.spent.idle_share == pytest.approx(1 - 700 / DEVICES / result.step_s, abs=0.01)

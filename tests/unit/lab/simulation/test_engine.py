@@ -63,10 +63,10 @@ def test_turns_beyond_the_rows_or_the_memory_wait() -> None:
 
 
 def test_a_session_that_stays_computes_only_what_is_new() -> None:
-    bench, one = Bench(), session()
-    bench.turn(one, 1000, 1)
+    bench, staying = Bench(), session()
+    bench.turn(staying, 1000, 1)
     bench.agenda.run_until(10)
-    bench.turn(one, 1201, 1)
+    bench.turn(staying, 1201, 1)
     bench.agenda.run_until(20)
 
     assert bench.ends_s == [2.0, 11.2]
@@ -93,8 +93,8 @@ def test_new_weights_make_running_turns_and_waiting_sessions_compute_again() -> 
 
 
 def test_a_turn_that_moves_keeps_its_tokens_and_is_computed_again() -> None:
-    first, second, one = Bench(), Bench(), session()
-    first.turn(one, 1000, 5)
+    first, second, moving = Bench(), Bench(), session()
+    first.turn(moving, 1000, 5)
     first.agenda.run_until(3)  # a second for its prompt, then two tokens
 
     (moved,) = first.engine.drain()
@@ -105,4 +105,4 @@ def test_a_turn_that_moves_keeps_its_tokens_and_is_computed_again() -> None:
     assert (first.ends_s, first.engine.load) == ([], 0)
     assert second.ends_s == pytest.approx([1.002 + 3])
     assert second.engine.clock.recomputing_s == pytest.approx(1.002)
-    assert one.version == 0
+    assert moving.version == 0

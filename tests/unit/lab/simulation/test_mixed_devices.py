@@ -55,10 +55,10 @@ def run(strategy: str, gang_size: int | None) -> tuple[float, list[set[str]]]:
         PacingSection(tasks=Path("made up")),
     )
     outcome = simulated(SECTION, settings)
-    found = figures(outcome, settings)
-    assert found is not None
+    result = figures(outcome, settings)
+    assert result is not None
     started = [record for record in outcome.control if isinstance(record, r.StepStarted)]
-    return found.tokens_s, [set(record.workers) for record in started]
+    return result.tokens_s, [set(record.workers) for record in started]
 
 
 def test_adaptive_leaves_slow_devices_out_and_is_as_fast_as_the_best_fixed_size() -> None:
@@ -88,9 +88,9 @@ def test_in_a_mixed_gang_only_its_own_part_of_a_step_is_training_of_a_fast_worke
         PacingSection(tasks=Path("made up")),
     )
 
-    found = timeline(simulated(PAIR, settings).control)
+    course = timeline(simulated(PAIR, settings).control)
 
-    spent = spent_by_part(found.intervals, found.training_ms)
+    spent = spent_by_part(course.intervals, course.training_ms)
     fast_ms, slow_ms = (spent[name][TRAINING] for name in ("w0", "w1"))
     fast_s, slow_s = (
         worker_rates(DeviceModelSection(), 8, hardware=hardware).part([1000.0], 8, 16)

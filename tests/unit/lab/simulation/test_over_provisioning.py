@@ -71,7 +71,7 @@ def test_every_group_begun_is_in_one_step_or_still_under_way(longest_s: float) -
     outcome = run(1.0, longest_s)
     steps, ledger = trained(outcome), outcome.view.state.first.ledger
 
-    begun = {one.group_id for one in outcome.control if isinstance(one, r.GroupAdmitted)}
+    begun = {record.group_id for record in outcome.control if isinstance(record, r.GroupAdmitted)}
     assert set(steps.values()) == {1}
     assert begun == steps.keys() | ledger.groups.keys()
     assert steps.keys() & ledger.groups.keys() <= {
@@ -92,7 +92,7 @@ def test_with_one_environment_hung_for_ever_each_batch_completes_from_the_redund
 ):
     assert redundant(0).ended_s > 5 * 1000, "each group waits for its deadline"
     assert redundant(2).ended_s < 100
-    ready = [one for one in redundant(2).control if isinstance(one, r.GroupReady)]
+    ready = [record for record in redundant(2).control if isinstance(record, r.GroupReady)]
     assert len(ready) == 5 * B == len(trained(redundant(2)))
     assert redundant(2).cancelled > 0
 
@@ -121,11 +121,11 @@ def test_a_group_that_goes_on_ends_at_its_own_deadline() -> None:
         cluster(WORKERS, 1000, 1000, B * SIZE, rows=2 * SIZE),
         workload(hangs=lambda group, sample, attempt: group == "run-1"),
     )
-    (dropped,) = (one for one in outcome.control if isinstance(one, r.GroupDropped))
+    (dropped,) = (record for record in outcome.control if isinstance(record, r.GroupDropped))
     (admitted,) = (
-        one
-        for one in outcome.control
-        if isinstance(one, r.GroupAdmitted) and one.group_id == "run-1"
+        record
+        for record in outcome.control
+        if isinstance(record, r.GroupAdmitted) and record.group_id == "run-1"
     )
     stood_ms = sum(end - begin for begin, end in folded(*outcome.control).stands)
     assert stood_ms > 0, "steps train on the devices of the engines"

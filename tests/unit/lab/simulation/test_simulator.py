@@ -57,9 +57,9 @@ def count(outcome: SimulatedRun, kind: type[Record]) -> int:
 
 def idle_share(outcome: SimulatedRun) -> float:
     """Return the idle share between the ends of the second step and of the last."""
-    of = timeline(outcome.control)
-    window = (of.steps[2].at_ms, of.steps[-1].at_ms)
-    return together(of.device_time(window).values()).idle_share
+    course = timeline(outcome.control)
+    window = (course.steps[2].at_ms, course.steps[-1].at_ms)
+    return together(course.device_time(window).values()).idle_share
 
 
 def fleet(trainers: int, others: int, tags: tuple[str, ...] = BOTH) -> dict[str, tuple[str, ...]]:
@@ -213,7 +213,7 @@ def test_rollout_workers_help_a_step_once_one_was_measured(strategy: str) -> Non
     alone = run("multiplexed", 1, fleet(4, 0), train_ms=1600, switch_ms=10, gang_size=1)
     helped = run(strategy, 1, fleet(4, 0), train_ms=1600, switch_ms=10, gang_size=1)
 
-    gangs = [one.workers for one in helped.control if isinstance(one, r.StepStarted)]
+    gangs = [record.workers for record in helped.control if isinstance(record, r.StepStarted)]
     assert len(gangs[0]) == 1
     assert len(gangs[-1]) > 1
     assert helped.ended_s < 0.8 * alone.ended_s
@@ -232,12 +232,12 @@ def test_no_worker_gets_a_role_outside_its_tags() -> None:
     for strategy in STRATEGIES:
         outcome = run(strategy, 1, {**fleet(2, 2), "t9": TRAIN}, switch_ms=10)
 
-        given = {
+        roles = {
             (record.worker[0], record.role)
             for record in outcome.control
             if isinstance(record, r.RoleAcquired)
         }
-        assert given <= {("t", "train"), ("t", "rollout"), ("r", "rollout")}
+        assert roles <= {("t", "train"), ("t", "rollout"), ("r", "rollout")}
         assert ("t9", "rollout") not in {
             (record.worker, record.role)
             for record in outcome.control
@@ -247,7 +247,7 @@ def test_no_worker_gets_a_role_outside_its_tags() -> None:
 
 def batches(outcome: SimulatedRun) -> list[list[str]]:
     """Return the groups of each batch, sorted."""
-    return [sorted(one.groups) for one in outcome.control if isinstance(one, r.BatchReady)]
+    return [sorted(record.groups) for record in outcome.control if isinstance(record, r.BatchReady)]
 
 
 def test_whole_batches_are_trained_as_they_began_and_lag_alone_takes_what_is_ready_first() -> None:
@@ -258,11 +258,11 @@ def test_whole_batches_are_trained_as_they_began_and_lag_alone_takes_what_is_rea
         )
 
     free, whole = uneven(False), uneven(True)
-    admitted = [one.group_id for one in whole.control if isinstance(one, r.GroupAdmitted)]
+    admitted = [record.group_id for record in whole.control if isinstance(record, r.GroupAdmitted)]
     in_order = [sorted(admitted[at : at + B]) for at in range(0, len(admitted), B)]
     assert batches(whole) == in_order[: len(batches(whole))]
     assert batches(free) != in_order[: len(batches(free))]
-    steps = [timeline(of.control).step_ms or 0.0 for of in (free, whole)]
+    steps = [timeline(outcome.control).step_ms or 0.0 for outcome in (free, whole)]
     assert steps[0] < steps[1], "a whole batch waits for its longest session"
     assert whole.staleness and max(whole.staleness) == 1
 

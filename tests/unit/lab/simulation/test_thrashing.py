@@ -42,14 +42,18 @@ def run(
         cluster(workers, SAMPLE_MS, train_ms, B * SIZE, switch_ms=switch_ms, turns=2),
         workload(turns=2, spread=0.3, swing=swing, swing_groups=B),
     )
-    found = figures(outcome, settings)
-    assert found is not None
-    return outcome, found.tokens_s
+    result = figures(outcome, settings)
+    assert result is not None
+    return outcome, result.tokens_s
 
 
 def most_moves_a_minute(outcome: SimulatedRun) -> int:
     """Return the most changes of role of one worker in the minute after any of them."""
-    moves = [(one.worker, one.at_ms) for one in outcome.control if isinstance(one, r.RoleAssigned)]
+    moves = [
+        (record.worker, record.at_ms)
+        for record in outcome.control
+        if isinstance(record, r.RoleAssigned)
+    ]
     return max(
         Counter(name for name, at in moves if since <= at < since + MINUTE_MS).most_common(1)[0][1]
         for _, since in moves

@@ -26,8 +26,8 @@ def run(mode: Literal["together", "rolling", "idle"], lag: int, at_most: int = 1
     # The workers are busy for all of a step: a step is trained twice as fast as it is sampled.
     modelled = cluster(WORKERS, 100, 400, 32, turns=2)
     workers = {
-        name: replace(one, rates=replace(one.rates, load_s=LOAD_S))
-        for name, one in modelled.workers.items()
+        name: replace(worker, rates=replace(worker.rates, load_s=LOAD_S))
+        for name, worker in modelled.workers.items()
     }
     update = UpdateSection(mode=mode, at_most=at_most)
     cluster_of = replace(modelled, workers=workers, update=update)
@@ -69,7 +69,9 @@ def test_almost_no_session_is_older_than_the_lag(
 
 def test_a_worker_that_waits_until_it_is_idle_stops_fewer_turns() -> None:
     def stopped(outcome: SimulatedRun) -> int:
-        return sum(one.running for one in outcome.control if isinstance(one, r.GenerationPaused))
+        return sum(
+            record.running for record in outcome.control if isinstance(record, r.GenerationPaused)
+        )
 
     together = stopped(run("together", 1))
     assert stopped(run("idle", 1)) < together

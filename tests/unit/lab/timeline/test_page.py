@@ -80,7 +80,7 @@ def test_what_a_worker_waits_for_has_a_colour_of_its_own() -> None:
 
 
 def test_steps_and_assignments_of_several_policies_are_marked_with_them() -> None:
-    named = [replace(one, policy="coder") for one in RUN if isinstance(one, OfPolicy)]
+    named = [replace(record, policy="coder") for record in RUN if isinstance(record, OfPolicy)]
     data = page_data(timeline([*RUN, *named]), facts([*RUN, *named]), "a run")
 
     assert [(step, policy) for *_, step, _, _, _, _, policy in data["steps"]] == [

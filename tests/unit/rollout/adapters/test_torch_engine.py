@@ -36,16 +36,16 @@ def engine(base: Path, tmp_path: Path) -> Iterator[TorchEngine]:
 def merged(base: Path, directory: Path) -> PreTrainedModel:
     target = directory.with_name(f"{directory.name}-merged")
     merge(base, directory, target)
-    found: PreTrainedModel = AutoModelForCausalLM.from_pretrained(target)
-    return found
+    merged_model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(target)
+    return merged_model
 
 
 def assert_samples(engine: TorchEngine, source: PreTrainedModel, version: int) -> None:
-    found = Generation(engine, prompt(20), SamplingParams(30, seed=1))
-    found.finish()
-    expected = plain_logprobs(source, found.tokens, 20)
-    np.testing.assert_allclose(found.logprobs, expected, rtol=0, atol=1e-4)
-    assert set(found.versions) == {version}
+    generation = Generation(engine, prompt(20), SamplingParams(30, seed=1))
+    generation.finish()
+    expected = plain_logprobs(source, generation.tokens, 20)
+    np.testing.assert_allclose(generation.logprobs, expected, rtol=0, atol=1e-4)
+    assert set(generation.versions) == {version}
 
 
 def load(engine: TorchEngine, directory: Path, version: int) -> None:
@@ -88,9 +88,9 @@ def test_the_base_is_the_same_to_the_bit_after_many_adapters(
     for number in range(5):
         load(engine, adapter(base, tmp_path / f"{number}", seed=number, size=30.0), number + 2)
     load(engine, tmp_path / "first", 9)
-    found = Generation(engine, prompt(20), SamplingParams(30, seed=1))
-    found.finish()
-    assert found.logprobs == again.logprobs
+    generation = Generation(engine, prompt(20), SamplingParams(30, seed=1))
+    generation.finish()
+    assert generation.logprobs == again.logprobs
 
 
 def test_an_adapter_stays_when_the_engine_sleeps(
@@ -109,7 +109,7 @@ def broken(directory: Path, kind: str) -> None:
     if kind == "half of a layer":
         del tensors[name]
     elif kind == "no layer":
-        tensors = {old.replace("layers.0", "layers.7"): one for old, one in tensors.items()}
+        tensors = {old.replace("layers.0", "layers.7"): tensor for old, tensor in tensors.items()}
     elif kind == "has the shape":
         tensors[name] = torch.zeros(3, 3)
     elif kind == "finite":

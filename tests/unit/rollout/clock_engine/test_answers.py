@@ -36,25 +36,25 @@ def test_it_ends_where_the_first_reason_is(
     asked = request(stops=stops, max_tokens=max_tokens)
     made = answers()
 
-    found = made.to(asked, limit)
+    answer = made.to(asked, limit)
 
-    tokens = list(unpack(made.tokens(found, 0, found.length)))
+    tokens = list(unpack(made.tokens(answer, 0, answer.length)))
     if len(stops) == 3:  # the first token of the text that stops it, wherever the text begins
-        expected = text_from(found.first, 5)
+        expected = text_from(answer.first, 5)
         length = min(expected.index(TEXT[0]), expected.index(TEXT[3])) + 1
-    assert (found.length, found.reason) == (length, reason)
+    assert (answer.length, answer.reason) == (length, reason)
     drawn = reason == "stop" and len(stops) == 1
-    assert tokens == text_from(found.first, length - drawn) + [STOP] * drawn
+    assert tokens == text_from(answer.first, length - drawn) + [STOP] * drawn
 
 
 def test_its_parts_are_the_whole() -> None:
     made = answers(40)
-    found = made.to(request(), LIMIT)
+    answer = made.to(request(), LIMIT)
 
-    whole = made.tokens(found, 0, 40)
+    whole = made.tokens(answer, 0, 40)
 
     cuts = [0, 1, 7, 7, 39, 40]
-    parts = [made.tokens(found, start, end) for start, end in pairwise(cuts)]
+    parts = [made.tokens(answer, start, end) for start, end in pairwise(cuts)]
     assert b"".join(parts) == whole
 
 
@@ -88,9 +88,9 @@ def turn(session: str, prompt: int = 3, completion: int = 0, choice: int = 0) ->
 
 
 def test_lengths_have_the_mean_and_the_limit_that_are_set() -> None:
-    found = AnswerLengths(LengthsSection(turn_tokens=60, spread=0.5, most_tokens=200))
+    lengths = AnswerLengths(LengthsSection(turn_tokens=60, spread=0.5, most_tokens=200))
 
-    ends = [found.of(turn(f"group-{number}.0.0")) for number in range(MANY)]
+    ends = [lengths.of(turn(f"group-{number}.0.0")) for number in range(MANY)]
 
     assert fmean(ends) == pytest.approx(60, rel=0.03)
     assert min(ends) >= 1
@@ -98,9 +98,9 @@ def test_lengths_have_the_mean_and_the_limit_that_are_set() -> None:
 
 
 def test_without_a_spread_all_are_equal() -> None:
-    found = AnswerLengths(LengthsSection(turn_tokens=60, spread=0))
+    lengths = AnswerLengths(LengthsSection(turn_tokens=60, spread=0))
 
-    assert {found.of(turn(f"group-{number}.0.0")) for number in range(50)} == {60}
+    assert {lengths.of(turn(f"group-{number}.0.0")) for number in range(50)} == {60}
 
 
 def test_a_turn_that_is_repeated_or_goes_on_elsewhere_is_as_long() -> None:
@@ -114,10 +114,10 @@ def test_a_turn_that_is_repeated_or_goes_on_elsewhere_is_as_long() -> None:
 
 def test_each_place_in_a_session_and_each_seed_has_a_draw_of_its_own() -> None:
     section = LengthsSection(turn_tokens=1e6, spread=1, most_tokens=10**9)
-    found, other = AnswerLengths(section, seed=7), AnswerLengths(section, seed=8)
+    lengths, other = AnswerLengths(section, seed=7), AnswerLengths(section, seed=8)
 
     turns = [turn("g.0.0"), turn("g.0.0", prompt=4), turn("g.0.0", choice=1), turn("g.0.1")]
-    ends = {found.of(of) for of in turns} | {other.of(of) for of in turns}
+    ends = {lengths.of(asked) for asked in turns} | {other.of(asked) for asked in turns}
 
     assert len(ends) == 8
 
@@ -126,7 +126,7 @@ def test_the_sessions_of_a_group_share_the_part_that_is_set() -> None:
     shared = AnswerLengths(LengthsSection(prompt_effect=1))
     alone = AnswerLengths(LengthsSection(prompt_effect=0))
 
-    def spread_of_a_group(found: AnswerLengths) -> float:
-        return pstdev(found.of(turn(f"g-1.{sample}.0")) for sample in range(50))
+    def spread_of_a_group(lengths: AnswerLengths) -> float:
+        return pstdev(lengths.of(turn(f"g-1.{sample}.0")) for sample in range(50))
 
     assert spread_of_a_group(shared) == 0 < spread_of_a_group(alone)

@@ -61,7 +61,7 @@ def test_new_weights_give_one_answer_two_versions_and_its_keys_and_values_again(
     turns.update(version=2, took_s=10)
     turns.run(100)
 
-    spans = [(span.start, span.version) for _, one in turns.chunks["one"] for span in one.spans]
+    spans = [(span.start, span.version) for _, chunk in turns.chunks["one"] for span in chunk.spans]
     assert spans == [(0, 1), (1, 1), (3, 2)]
     assert turns.ends_s("one") == pytest.approx([14.5 + 1.0035 + 4.5])
     clock = turns.batch.state.clock
@@ -148,7 +148,7 @@ def test_a_lone_row_counts_for_little_and_a_health_in_between_sees_it() -> None:
 
 
 def test_a_tenth_of_the_scale_makes_everything_ten_times_as_fast() -> None:
-    found = []
+    results = []
     for scale in (1.0, 0.1):
         rates = Rates(weights_s=1, row_s=0.2, context_s=1e-4, prompt_s=0.001, rows=4)
         turns = ClockedTurns(rates.scaled(scale))
@@ -159,7 +159,7 @@ def test_a_tenth_of_the_scale_makes_everything_ten_times_as_fast() -> None:
         turns.run(100 * scale)
         clock = turns.batch.state.clock
         figures = [clock.busy_s, clock.full_batch_s, clock.recomputing_s, *turns.ends_s(*"012345")]
-        found.append([figure / scale for figure in figures])
+        results.append([figure / scale for figure in figures])
         assert clock.tokens == pytest.approx(48)
 
-    assert found[1] == pytest.approx(found[0], rel=1e-4)
+    assert results[1] == pytest.approx(results[0], rel=1e-4)

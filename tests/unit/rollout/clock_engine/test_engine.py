@@ -53,11 +53,11 @@ def test_reported_times_are_those_of_the_device_model_at_every_scale() -> None:
     expected_s = 32 * rates.prompt(100) + passes_s
 
     for scale in (1.0, 0.1):
-        found = served(scale)
-        assert found.busy_seconds == pytest.approx(scale * expected_s)
+        health = served(scale)
+        assert health.busy_seconds == pytest.approx(scale * expected_s)
         # A batch of 32 rows is full.
-        assert found.full_batch_seconds == pytest.approx(found.busy_seconds)
-        assert found.sampled_tokens == 32 * 64
+        assert health.full_batch_seconds == pytest.approx(health.busy_seconds)
+        assert health.sampled_tokens == 32 * 64
 
 
 def test_an_engine_that_sleeps_leaves_the_memory_of_its_device_free() -> None:

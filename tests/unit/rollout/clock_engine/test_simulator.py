@@ -40,10 +40,10 @@ def test_turns_updates_and_accounts_agree(seed: int) -> None:
     clocked.run(1000)
 
     assert clocked.ends_s(*map(str, range(len(turns)))) == pytest.approx(ends_s, abs=1e-5)
-    found, expected = clocked.batch.state.clock, engine.clock
-    assert found.tokens == pytest.approx(sum(tokens for _, _, tokens in turns))
+    clock, expected = clocked.batch.state.clock, engine.clock
+    assert clock.tokens == pytest.approx(sum(tokens for _, _, tokens in turns))
     for name in ("tokens", "busy_s", "full_batch_s", "recomputing_s"):
-        assert getattr(found, name) == pytest.approx(getattr(expected, name)), name
+        assert getattr(clock, name) == pytest.approx(getattr(expected, name)), name
 
 
 def simulated(turns: list[tuple[float, int, int]]) -> tuple[SimulatedEngine, list[float]]:

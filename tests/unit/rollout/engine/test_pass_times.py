@@ -8,10 +8,10 @@ FULL = 32
 
 
 def costs(*passes: tuple[int, float]) -> DecodeCosts:
-    found = DecodeCosts(FULL)
+    decode_costs = DecodeCosts(FULL)
     for rows, seconds in passes:
-        found.add(rows, seconds)
-    return found
+        decode_costs.add(rows, seconds)
+    return decode_costs
 
 
 def test_a_row_in_a_full_pass_costs_what_the_line_through_the_passes_says() -> None:
@@ -34,9 +34,9 @@ def test_neither_a_row_nor_a_pass_costs_less_than_nothing(
 
 
 def test_what_passes_cost_long_ago_is_forgotten() -> None:
-    found = costs(*[(FULL, 1.0)] * 50, *[(FULL, 0.1)] * 20_000)
+    decode_costs = costs(*[(FULL, 1.0)] * 50, *[(FULL, 0.1)] * 20_000)
 
-    assert found.row_in_full_pass() == pytest.approx(0.1 / FULL, rel=1e-3)
+    assert decode_costs.row_in_full_pass() == pytest.approx(0.1 / FULL, rel=1e-3)
 
 
 def test_full_passes_are_useful_and_single_rows_are_not() -> None:

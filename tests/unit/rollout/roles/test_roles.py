@@ -36,8 +36,8 @@ def published(version: int, **changes: Any) -> r.WeightsPublished:
 
 def assigned(number: int, role: str = "rollout", **changes: Any) -> r.RoleAssigned:
     incarnation, slot = (MINE, 4) if role == "rollout" else ("trainer-inc", None)
-    own = {"incarnation": incarnation, "slot": slot, **changes}
-    return control.assigned(**{"worker": WORKER, "role": role, "assignment": number, **own})
+    fields = {"incarnation": incarnation, "slot": slot, **changes}
+    return control.assigned(**{"worker": WORKER, "role": role, "assignment": number, **fields})
 
 
 def lost(incarnation: str = MINE, process: str = "rollout", epoch: int = 1) -> r.WorkerLost:
@@ -159,8 +159,8 @@ def test_only_a_newer_assignment_of_the_newest_scheduler_is_obeyed() -> None:
 
 
 def test_a_scheduler_known_from_fleet_outweighs_an_older_one() -> None:
-    known = fleet.assignment(worker=WORKER, role="train", epoch=7)
-    roles = fed(policy(), known, heartbeat(), assigned(2, epoch=6))
+    assignment = fleet.assignment(worker=WORKER, role="train", epoch=7)
+    roles = fed(policy(), assignment, heartbeat(), assigned(2, epoch=6))
     assert roles.next_move() is None
 
 

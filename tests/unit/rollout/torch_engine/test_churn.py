@@ -15,12 +15,12 @@ from tests.builders.rollout.generation import DEADLINE_S, Generation
 VERSIONS = 3
 
 
-def submit_and_abort(engine: TorchEngine, client: int, found: list[Generation]) -> None:
+def submit_and_abort(engine: TorchEngine, client: int, generations: list[Generation]) -> None:
     choose = random.Random(client)
     for number in range(12):
         tokens = prompt(choose.randint(1, 90), seed=choose.randint(0, 3))
         sampling = SamplingParams(choose.randint(1, 60), seed=number, stop_token_ids=(7, 8))
-        found.append(Generation(engine, tokens, sampling, f"{client} {number}"))
+        generations.append(Generation(engine, tokens, sampling, f"{client} {number}"))
         if choose.random() < 0.3:
             engine.abort(f"{client} {choose.randint(0, number)}")
 
@@ -32,9 +32,9 @@ def test_every_request_ends_once_and_every_token_is_of_the_version_it_names(
     directories = [saved(each, tmp_path / str(seed)) for seed, each in enumerate(models)]
     engine = start(model(seed=0), max_running=5, max_rows=8, prefill_tokens=64)
     witness = Generation(engine, prompt(30), SamplingParams(400), "witness", hold_at=10)
-    found = [witness]
+    generations = [witness]
     clients = [
-        threading.Thread(target=submit_and_abort, args=(engine, client, found))
+        threading.Thread(target=submit_and_abort, args=(engine, client, generations))
         for client in range(4)
     ]
     for client in clients:
@@ -49,11 +49,11 @@ def test_every_request_ends_once_and_every_token_is_of_the_version_it_names(
         engine.resume()
     for client in clients:
         client.join(DEADLINE_S)
-    assert len(found) == 49
-    for each in found:
+    assert len(generations) == 49
+    for each in generations:
         assert each.finish() in ("stop", "length", "abort")
         assert each.versions == sorted(each.versions)
-        expected = [plain_logprobs(one, each.tokens, len(each.prompt)) for one in models]
+        expected = [plain_logprobs(source, each.tokens, len(each.prompt)) for source in models]
         by_version = [expected[version][token] for token, version in enumerate(each.versions)]
         np.testing.assert_allclose(each.logprobs, by_version, rtol=0, atol=1e-4)
     assert witness.versions[0] == 0

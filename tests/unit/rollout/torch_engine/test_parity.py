@@ -123,8 +123,8 @@ def test_the_most_likely_tokens_are_those_of_a_plain_forward(start: StartEngine)
         count = len(each.tops[0]) if each.tops else 0
         ids, logprobs = plain_top(source, each.tokens, 12, count, 2.0)
         assert [list(row) for row in each.tops] == ids[: len(each.tops)]
-        found = [list(row.values()) for row in each.tops]
-        np.testing.assert_allclose(found, logprobs[: len(each.tops)], rtol=0, atol=TOLERANCE)
+        tops = [list(row.values()) for row in each.tops]
+        np.testing.assert_allclose(tops, logprobs[: len(each.tops)], rtol=0, atol=TOLERANCE)
 
 
 def test_a_continuation_on_another_engine_goes_on_as_the_first_would_have(
@@ -164,7 +164,7 @@ def test_a_seed_draws_the_same_alone_and_in_company(start: StartEngine) -> None:
 
 def test_requests_without_a_seed_differ(start: StartEngine) -> None:
     engine = start(model())
-    one, other = (Generation(engine, prompt(10), SamplingParams(40), f"r{i}") for i in range(2))
-    one.finish()
+    first, other = (Generation(engine, prompt(10), SamplingParams(40), f"r{i}") for i in range(2))
+    first.finish()
     other.finish()
-    assert one.completion != other.completion
+    assert first.completion != other.completion

@@ -120,8 +120,8 @@ def test_new_tokens_are_useful_and_a_reused_prefix_costs_nothing(start: StartEng
     first.finish()
     Generation(engine, first.tokens + prompt(5, 1), SAMPLING).finish()
 
-    found = engine.health()
-    assert found.full_batch_seconds > 0 and found.recomputing_seconds == 0
+    health = engine.health()
+    assert health.full_batch_seconds > 0 and health.recomputing_seconds == 0
 
 
 def test_turns_that_are_kept_are_recomputed_under_new_weights(
@@ -145,14 +145,14 @@ def test_a_turn_that_comes_from_another_worker_is_recomputed(start: StartEngine)
 
 def test_what_lacks_kv_that_it_had_counts_and_no_other_token() -> None:
     table = RowTable(KvCache(2, 40))
-    one = np.array([0])
+    rows = np.array([0])
     moved = Request.of("r", as_bytes([1] * 10), as_bytes([2] * 4), SAMPLING, 0, lambda chunk: None)
     table.admit(moved)
-    assert table.computed_before(one, np.array([14])) == 13
+    assert table.computed_before(rows, np.array([14])) == 13
     table.cached[0] = 12
-    assert table.computed_before(one, np.array([2])) == 1
+    assert table.computed_before(rows, np.array([2])) == 1
     table.cached[0] = 14
-    table.append(one, np.array([3]))
-    assert table.computed_before(one, np.array([1])) == 0
+    table.append(rows, np.array([3]))
+    assert table.computed_before(rows, np.array([1])) == 0
     table.invalidate()
-    assert table.computed_before(one, np.array([15])) == 14
+    assert table.computed_before(rows, np.array([15])) == 14

@@ -73,8 +73,8 @@ class CheckedTable:
 
     def swap(self) -> None:
         if self.table.running:
-            one, other = (self.random.randrange(self.table.running) for _ in range(2))
-            self.table.swap(one, other)
+            row, other = (self.random.randrange(self.table.running) for _ in range(2))
+            self.table.swap(row, other)
 
     def check(self) -> None:
         table = self.table

@@ -37,12 +37,12 @@ def counts(tokens_B: Tensor, vocabulary: int) -> npt.NDArray[np.int64]:
     return np.bincount(tokens_B.numpy(), minlength=vocabulary)
 
 
-def assert_follows(found: npt.NDArray[np.int64], expected: npt.NDArray[np.float64]) -> None:
+def assert_follows(drawn: npt.NDArray[np.int64], expected: npt.NDArray[np.float64]) -> None:
     """Chi-square of the counts against probabilities; where those are 0 nothing was drawn."""
     possible = expected > 0
-    assert found[~possible].sum() == 0
-    wanted = expected[possible] * found.sum()
-    statistic = float(((found[possible] - wanted) ** 2 / wanted).sum())
+    assert drawn[~possible].sum() == 0
+    wanted = expected[possible] * drawn.sum()
+    statistic = float(((drawn[possible] - wanted) ** 2 / wanted).sum())
     assert statistic < CHI_SQUARE[int(possible.sum()) - 1]
 
 
@@ -102,15 +102,15 @@ def test_a_row_draws_the_same_whatever_stands_beside_it() -> None:
     )
     together, logprobs_B = sample(logits_BV, mixed)
     for row in range(6):
-        one = slice(row, row + 1)
+        part = slice(row, row + 1)
         alone = SamplingBatch(
-            mixed.temperature_B[one],
-            mixed.top_p_B[one],
-            mixed.top_k_B[one],
-            mixed.seed_B[one],
-            mixed.offset_B[one],
+            mixed.temperature_B[part],
+            mixed.top_p_B[part],
+            mixed.top_k_B[part],
+            mixed.seed_B[part],
+            mixed.offset_B[part],
         )
-        token, logprob = sample(logits_BV[one], alone)
+        token, logprob = sample(logits_BV[part], alone)
         assert (token.item(), logprob.item()) == (together[row].item(), logprobs_B[row].item())
 
 

@@ -23,9 +23,9 @@ def assert_agrees(
 ) -> None:
     """Completion tokens [start, end) have the log-probabilities of `source`."""
     length = len(generation.prompt)
-    found = generation.logprobs[start:end]
+    logprobs = generation.logprobs[start:end]
     expected = plain_logprobs(source, generation.tokens, length)[start:end]
-    np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+    np.testing.assert_allclose(logprobs, expected, rtol=0, atol=TOLERANCE)
 
 
 def test_pause_keep_stalls_and_resume_goes_on_unchanged(start: StartEngine) -> None:
@@ -94,11 +94,11 @@ def test_an_engine_from_a_directory_samples_from_its_weights(
     capfd.readouterr()
     engine = TorchEngine.from_directory(directory, TorchEngineSettings(), version=2)
     assert capfd.readouterr().err == "", "a progress bar"
-    found = Generation(engine, prompt(20), SamplingParams(30))
-    found.finish()
+    generation = Generation(engine, prompt(20), SamplingParams(30))
+    generation.finish()
     engine.close()
-    assert_agrees(found, source, 0)
-    assert set(found.versions) == {2}
+    assert_agrees(generation, source, 0)
+    assert set(generation.versions) == {2}
 
 
 def test_tied_weights_load_with_and_without_their_second_name(
@@ -113,9 +113,9 @@ def test_tied_weights_load_with_and_without_their_second_name(
     for version, directory in enumerate((saved(new, tmp_path / "one"), tmp_path / "both"), start=1):
         engine.load_weights(directory, version)
     engine.resume()
-    found = Generation(engine, prompt(20), SamplingParams(30))
-    found.finish()
-    assert_agrees(found, new, 0)
+    generation = Generation(engine, prompt(20), SamplingParams(30))
+    generation.finish()
+    assert_agrees(generation, new, 0)
 
 
 def broken_weights(kind: str) -> dict[str, torch.Tensor]:

@@ -129,8 +129,8 @@ def test_ending_a_turn_that_was_just_sampled_to_its_end_completes_it() -> None:
 
 
 def test_a_continuation_goes_on_where_the_tokens_end() -> None:
-    given = generate(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
-    dispatch = Dispatch(given, Letters(), 1_000)
+    request = generate(dispatch=2, completion_ids=pack(codes("abc")), stream=True)
+    dispatch = Dispatch(request, Letters(), 1_000)
     record = dispatch.advance([chunk(3, codes("de"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("de"))
@@ -174,16 +174,16 @@ def test_however_tokens_come_the_records_carry_each_once_and_the_deltas_are_the_
         if isinstance(record, TurnCompleted):
             break
     assert isinstance(written[-1], TurnCompleted)
-    found = min((at + len(stop) for stop in stops if (at := text.find(stop)) >= 0), default=None)
+    stop_end = min((at + len(stop) for stop in stops if (at := text.find(stop)) >= 0), default=None)
     ids = [token for record in written for token in unpack(record.token_ids)]
-    assert ids == codes(text[:found])
+    assert ids == codes(text[:stop_end])
     offsets = [record.token_offset for record in written]
     lengths = [len(record.token_ids) // 4 for record in written]
     assert offsets == [sum(lengths[:place]) for place in range(len(lengths))]
     deltas = "".join(orjson.loads(record.delta)["content"] for record in written if record.delta)
     content = orjson.loads(written[-1].message)["content"]
     assert deltas.rstrip() == content.rstrip()
-    if found is None:
+    if stop_end is None:
         assert content == text
 
 
@@ -221,8 +221,8 @@ def tensors(from_token: int, tokens: list[int]) -> tuple[TokenTensor, ...]:
 
 def test_the_most_likely_tokens_go_with_the_tokens_of_each_record() -> None:
     sampling = Sampling(max_tokens=100, top_logprobs=2, stop=("c",))
-    given = generate(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
-    dispatch = Dispatch(given, Letters(), 1_000)
+    request = generate(sampling=sampling, completion_ids=pack(codes("xy")), stream=True)
+    dispatch = Dispatch(request, Letters(), 1_000)
     first = dispatch.advance([chunk(2, [65], top=2), chunk(3, [66], top=2)], 1_001)
     assert isinstance(first, TurnProgressed)
     assert first.tensors == tensors(2, [65, 66])

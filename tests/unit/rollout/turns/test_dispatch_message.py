@@ -89,8 +89,8 @@ def test_a_stop_string_that_does_not_come_changes_nothing() -> None:
 
 def test_a_stop_string_may_begin_before_a_continuation() -> None:
     sampling = Sampling(max_tokens=100, stop=("END",))
-    given = generate(completion_ids=pack(codes("abE")), sampling=sampling)
-    record = Dispatch(given, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
+    request = generate(completion_ids=pack(codes("abE")), sampling=sampling)
+    record = Dispatch(request, Letters(), 1_000).advance([chunk(3, codes("NDx"))], 1_001)
     assert isinstance(record, TurnCompleted)
     assert (record.token_offset, unpack(record.token_ids)) == (3, codes("ND"))
     assert record.message == b'{"content":"ab","role":"assistant"}'
@@ -126,8 +126,10 @@ class Thoughts(Letters):
 
 
 def test_tokens_of_thinking_are_those_that_were_sampled() -> None:
-    given = generate(prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t")))
-    record = Dispatch(given, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
+    request = generate(
+        prompt_ids=pack([1, *codes("tt")]), prefill=2, completion_ids=pack(codes("t"))
+    )
+    record = Dispatch(request, Thoughts(), 1_000).advance([chunk(1, codes("ta"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.reasoning_tokens == 2
 
@@ -160,16 +162,16 @@ def test_the_beginning_is_told_with_the_first_token_and_never_again() -> None:
     assert idle.delta is None
     begun = Dispatch(generate(stream=True, **FORCED), Letters(), 1_000)
     assert begun.end([chunk(0, codes("o"))], "preempted", 1_001).delta == b'{"content":"goo"}'
-    given = generate(stream=True, completion_ids=pack(codes("o")), **FORCED)
-    record = Dispatch(given, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
+    request = generate(stream=True, completion_ids=pack(codes("o")), **FORCED)
+    record = Dispatch(request, Letters(), 1_000).advance([chunk(1, codes("d"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.delta == b'{"content":"d"}'
     assert record.message == b'{"content":"good","role":"assistant"}'
 
 
 def test_a_call_that_the_prompt_began_is_the_first_of_the_turn() -> None:
-    given = generate(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
-    record = Dispatch(given, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
+    request = generate(stream=True, prompt_ids=pack([1, *codes("c")]), prefill=1)
+    record = Dispatch(request, Calls(), 1_000).advance([chunk(0, codes("c"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert record.finish_reason == "tool_calls"
     assert record.delta is not None

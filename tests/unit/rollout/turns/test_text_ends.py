@@ -57,7 +57,7 @@ def test_a_stop_string_in_what_was_held_back_leaves_no_space_before_it_in_the_st
 
 
 @pytest.mark.parametrize(
-    ("text", "stops", "found"),
+    ("text", "stops", "expected"),
     [
         ("abcdef", ("x", "cd"), "cd"),
         ("abcdef", ("ef", "bc"), "bc"),
@@ -66,13 +66,13 @@ def test_a_stop_string_in_what_was_held_back_leaves_no_space_before_it_in_the_st
     ],
 )
 def test_the_stop_string_that_ended_the_content_is_told(
-    text: str, stops: tuple[str, ...], found: str | None
+    text: str, stops: tuple[str, ...], expected: str | None
 ) -> None:
     stream = StopText(Letters(), stops)
     stream.feed(pack(codes(text)))
     stream.finish()
 
-    assert stream.found == found
+    assert stream.found == expected
 
 
 @pytest.mark.parametrize("behind", ["", "more", "  "])
@@ -87,14 +87,14 @@ def test_a_stop_string_of_white_space_ends_the_turn_at_its_own_token(behind: str
     assert streamed == stream.message.content == "word"
 
 
-@pytest.mark.parametrize(("stops", "found"), [(("3", "de"), "de"), (("de", "d"), "de")])
+@pytest.mark.parametrize(("stops", "expected"), [(("3", "de"), "de"), (("de", "d"), "de")])
 def test_of_several_that_come_at_once_the_first_in_the_text_is_told(
-    stops: tuple[str, ...], found: str
+    stops: tuple[str, ...], expected: str
 ) -> None:
     stream = StopText(HeldBack(), stops)
     stream.finish()
 
-    assert (stream.found, stream.message.content) == (found, "co")
+    assert (stream.found, stream.message.content) == (expected, "co")
 
 
 @settings(deadline=None, max_examples=200)
@@ -131,10 +131,10 @@ def asked(family: str, **changes: Any) -> GenerateTurn:
     return generate(prompt_ids=prompt, sampling=sampling, stream=True, **changes)
 
 
-def turn(given: GenerateTurn, family: str = "qwen3") -> Dispatch:
+def turn(request: GenerateTurn, family: str = "qwen3") -> Dispatch:
     renderer = make_renderer(family)
-    stream = renderer.stream(TOOLS, given.prompt_ids)
-    return Dispatch(given, stream, 1_000, renderer.stop_token_ids)
+    stream = renderer.stream(TOOLS, request.prompt_ids)
+    return Dispatch(request, stream, 1_000, renderer.stop_token_ids)
 
 
 def ids(text: str) -> list[int]:
@@ -159,8 +159,8 @@ def ids_of(record: object) -> list[int]:
 
 
 def calls(record: TurnCompleted) -> list[str]:
-    found = orjson.loads(record.message).get("tool_calls", [])
-    return [call["function"]["arguments"] for call in found]
+    entries = orjson.loads(record.message).get("tool_calls", [])
+    return [call["function"]["arguments"] for call in entries]
 
 
 @pytest.mark.parametrize(
@@ -213,9 +213,9 @@ def test_a_turn_that_goes_on_elsewhere_behind_its_call_ends_there_too(behind: st
     start = turn(asked("qwen3"))
     record = start.end([chunk(0, ids(JSON_CALL))], "preempted", 1_001)
     assert isinstance(record, TurnInterrupted)
-    given = asked("qwen3", dispatch=2, completion_ids=record.token_ids)
+    request = asked("qwen3", dispatch=2, completion_ids=record.token_ids)
     tokens = ids(behind + END)
-    last = turn(given).advance([chunk(len(ids(JSON_CALL)), tokens, "stop")], 2_000)
+    last = turn(request).advance([chunk(len(ids(JSON_CALL)), tokens, "stop")], 2_000)
     assert isinstance(last, TurnCompleted)
     assert ids_of(last) == ([] if behind else ids(END))
     assert calls(last) == ['{"a": 1}']
@@ -226,11 +226,11 @@ def test_a_call_that_the_prompt_began_is_the_only_one() -> None:
     renderer = make_renderer()
     prompt = renderer.render([ASKED], TOOLS)
     begun = renderer.forced_call(prompt, [ASKED], TOOLS, "act")
-    given = asked("qwen3", prefill=len(begun) // 4)
-    given = generate(**{**vars(given), "prompt_ids": prompt + begun})
+    request = asked("qwen3", prefill=len(begun) // 4)
+    request = generate(**{**vars(request), "prompt_ids": prompt + begun})
     rest = '"a":1}}\n</tool_call>'
     stream = renderer.stream(TOOLS, prompt)
-    under_way = Dispatch(given, stream, 1_000, renderer.stop_token_ids)
+    under_way = Dispatch(request, stream, 1_000, renderer.stop_token_ids)
     record = under_way.advance([chunk(0, ids(f"{rest}\n{JSON_CALL}{END}"), "stop")], 1_001)
     assert isinstance(record, TurnCompleted)
     assert ids_of(record) == ids(rest)

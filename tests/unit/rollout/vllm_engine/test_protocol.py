@@ -88,22 +88,22 @@ def test_a_stream_is_read_however_it_is_cut(size: int) -> None:
 
 
 def test_tokens_and_log_probabilities() -> None:
-    found = token_event(event(TWO), 0)
-    assert np.frombuffer(found.token_ids, "<i4").tolist() == [7, 9]
-    assert np.frombuffer(found.logprobs, "<f4").tolist() == [-0.25, -2.5]
-    assert (found.count, found.finish_reason, found.versions) == (2, None, ())
-    assert (found.top_ids, found.top_logprobs) == (b"", b"")
+    tokens = token_event(event(TWO), 0)
+    assert np.frombuffer(tokens.token_ids, "<i4").tolist() == [7, 9]
+    assert np.frombuffer(tokens.logprobs, "<f4").tolist() == [-0.25, -2.5]
+    assert (tokens.count, tokens.finish_reason, tokens.versions) == (2, None, ())
+    assert (tokens.top_ids, tokens.top_logprobs) == (b"", b"")
 
 
 def test_the_end_says_which_weights_sampled() -> None:
     spans = [{"version": "3", "start": 0, "end": 5}, {"version": "4", "start": 5, "end": 7}]
-    found = token_event(event(TWO, finish_reason="stop", weight_versions=spans), 0)
-    assert (found.finish_reason, found.versions) == ("stop", ("3", "4"))
+    tokens = token_event(event(TWO, finish_reason="stop", weight_versions=spans), 0)
+    assert (tokens.finish_reason, tokens.versions) == ("stop", ("3", "4"))
 
 
 def test_an_abort_has_no_tokens() -> None:
-    found = token_event(event([], finish_reason="abort", weight_versions=[]), 0)
-    assert (found.count, found.finish_reason, found.versions) == (0, "abort", ())
+    tokens = token_event(event([], finish_reason="abort", weight_versions=[]), 0)
+    assert (tokens.count, tokens.finish_reason, tokens.versions) == (0, "abort", ())
 
 
 @pytest.mark.parametrize(
@@ -115,15 +115,15 @@ def test_the_most_likely_tokens_come_in_order_whichever_was_sampled(seen: dict[i
     sampled = next(iter(seen))
     rows = [{"token_id": token, "logprob": logprob} for token, logprob in seen.items()]
     entry = {"token_id": sampled, "logprob": seen[sampled], "top_logprobs": rows}
-    found = token_event(event([entry]), 2)
-    assert np.frombuffer(found.top_ids, "<i4").tolist() == [1, 2]
-    assert np.frombuffer(found.top_logprobs, "<f4").tolist() == [-0.5, -1.0]
+    tokens = token_event(event([entry]), 2)
+    assert np.frombuffer(tokens.top_ids, "<i4").tolist() == [1, 2]
+    assert np.frombuffer(tokens.top_logprobs, "<f4").tolist() == [-0.5, -1.0]
 
 
 def test_the_usage_says_what_was_computed_before() -> None:
     usage = {"prompt_tokens": 40, "prompt_tokens_details": {"cached_tokens": 32}}
-    found = token_event(orjson.dumps({"choices": [], "usage": usage}), 0)
-    assert (found.count, found.cached_tokens) == (0, 32)
+    tokens = token_event(orjson.dumps({"choices": [], "usage": usage}), 0)
+    assert (tokens.count, tokens.cached_tokens) == (0, 32)
     assert (
         token_event(orjson.dumps({"choices": [], "usage": {"prompt_tokens": 4}}), 0).cached_tokens
         == 0

@@ -38,7 +38,7 @@ def partitions(*sizes: int) -> dict[int, Partition]:
 
 
 def in_memory(made: dict[int, Partition]) -> int:
-    return sum(one.sessions.bytes_in_memory for one in made.values())
+    return sum(partition.sessions.bytes_in_memory for partition in made.values())
 
 
 def test_sessions_are_spilled_until_they_fit_into_the_budget() -> None:
@@ -51,8 +51,8 @@ def test_sessions_are_spilled_until_they_fit_into_the_budget() -> None:
 
     assert 0 < in_memory(made) <= budget
     assert len(made[1].sessions.in_memory) == 2
-    assert sum(len(one.sessions) for one in made.values()) == SESSIONS + 2
-    shown = {one.name: one.values for one in metrics.families()}
+    assert sum(len(partition.sessions) for partition in made.values()) == SESSIONS + 2
+    shown = {family.name: family.values for family in metrics.families()}
     assert shown["seamlessflow_manager_spilled_sessions"] == [({}, store.count)]
 
 

@@ -7,7 +7,7 @@ from seamlessflow.consumers.trajectories.acting.succession import ManagerReplace
 
 def test_a_later_announcement_of_the_name_ends_a_manager_and_an_earlier_one_does_not() -> None:
     old, new, other = Succession("0", "old"), Succession("0", "new"), Succession("1", "other")
-    log = [one.announcement(0) for one in (old, new, other)]
+    log = [succession.announcement(0) for succession in (old, new, other)]
     for started in log:
         new.apply(started)
         other.apply(started)

@@ -20,8 +20,8 @@ class Paused:
 
     def pause(self, topic: str, numbers: Collection[int], on: bool) -> None:
         """Note the partitions."""
-        known = self.numbers[topic]
-        self.numbers[topic] = known | set(numbers) if on else known - set(numbers)
+        paused = self.numbers[topic]
+        self.numbers[topic] = paused | set(numbers) if on else paused - set(numbers)
 
 
 def takeover(number: int, progress: PartitionProgress | None = None) -> Takeover:
@@ -37,11 +37,11 @@ def command(size: int = 0) -> Received:
     return Received(REQUESTS.name, 0, 0, 0, None, (), close_session(), size)
 
 
-def emit(one: Takeover) -> None:
+def emit(taken: Takeover) -> None:
     for offset, event in enumerate((claimed(1), opened(), closed(), finalized())):
-        one.partition.apply(event, offset, lambda _: "exact")
-    session = one.partition.sessions["s"]
-    one.partition.emit(session, trajectory(session, one.partition.number))
+        taken.partition.apply(event, offset, lambda _: "exact")
+    session = taken.partition.sessions["s"]
+    taken.partition.emit(session, trajectory(session, taken.partition.number))
 
 
 def test_requests_wait_while_too_many_commands_do() -> None:

@@ -29,17 +29,19 @@ def emitted(*names: str) -> Partition:
 
 
 def test_a_transaction_has_no_more_records_than_asked_for() -> None:
-    one, two = emitted("a", "b").emitted, emitted("c").emitted
+    emissions, others = emitted("a", "b").emitted, emitted("c").emitted
 
-    assert portion({0: one, 1: two}, 1, 10**9) == {0: tuple(one[:1])}
-    assert portion({0: one, 1: two}, 9, 10**9) == {0: tuple(one), 1: tuple(two)}
+    assert portion({0: emissions, 1: others}, 1, 10**9) == {0: tuple(emissions[:1])}
+    assert portion({0: emissions, 1: others}, 9, 10**9) == {0: tuple(emissions), 1: tuple(others)}
 
 
 def test_a_transaction_has_no_more_bytes_than_asked_for_but_one_record() -> None:
-    one = emitted("a", "b").emitted
+    emissions = emitted("a", "b").emitted
 
-    assert portion({0: one}, 9, 1) == {0: tuple(one[:1])}
-    assert portion({0: one}, 9, one[0].size + one[1].size - 1) == {0: tuple(one[:1])}
+    assert portion({0: emissions}, 9, 1) == {0: tuple(emissions[:1])}
+    assert portion({0: emissions}, 9, emissions[0].size + emissions[1].size - 1) == {
+        0: tuple(emissions[:1])
+    }
 
 
 def test_offsets_are_committed_without_any_trajectory() -> None:
@@ -55,13 +57,13 @@ def test_the_next_owner_emits_exactly_what_a_part_did_not_cover() -> None:
         _, progress = partition.committable(count)
 
         later = Partition(0, PartitionProgress.decode(progress.encode()))
-        found = []
+        session_ids = []
         for offset, event in list(enumerate(log(*names)))[max(0, progress.rebuild) :]:
             folded = later.apply(event, offset, lambda _: "exact")
             ended = folded.session is not None and folded.session.finalized_at_ms is not None
             if ended and offset >= progress.covered and folded.session is not None:
-                found.append(folded.session.session_id)
-        assert found == list(names[count:])
+                session_ids.append(folded.session.session_id)
+        assert session_ids == list(names[count:])
 
 
 def test_a_part_is_rebuilt_from_the_oldest_session_that_it_does_not_cover() -> None:

@@ -19,8 +19,8 @@ def end(offset: int, text: str) -> ReplyFinished:
 def sent(*replies: Record) -> list[Any]:
     """Return the replies that a gateway gets after these were read together."""
     held = HeldReplies()
-    at_once = [one for reply in replies for one in held.add(Addressed(1, reply, ()))]
-    return [one.reply for one in (*at_once, *held.release())]
+    at_once = [addressed for reply in replies for addressed in held.add(Addressed(1, reply, ()))]
+    return [addressed.reply for addressed in (*at_once, *held.release())]
 
 
 def test_parts_that_follow_each_other_are_one() -> None:
@@ -54,8 +54,8 @@ def test_an_end_that_does_not_follow_stands_alone() -> None:
 
 def test_what_a_retry_is_told_again_stays_behind_what_went_before() -> None:
     joined = answered("retry", turn_id="t")
-    told = sent(delta(4, "e"), joined, delta(0, "ab"), delta(2, "cd"))
-    assert told == [delta(4, "e"), joined, delta(0, "abcd")]
+    replies = sent(delta(4, "e"), joined, delta(0, "ab"), delta(2, "cd"))
+    assert replies == [delta(4, "e"), joined, delta(0, "abcd")]
 
 
 @pytest.mark.parametrize("other", [{"gateway": "h"}, {"turn_id": "u"}])
@@ -71,9 +71,9 @@ def test_tokens_log_probs_and_likeliest_tokens_stay_together() -> None:
     top = tensor("topk_ids", from_token=1, to_token=2, data=b"1234")
     first = delta(0, "a", token_ids=pack("<i", 5), logprobs=pack("<f", -1.0))
     second = delta(1, "b", token_ids=pack("<i", 6), logprobs=pack("<f", -2.0), tensors=(top,))
-    (one,) = sent(first, second)
-    assert (one.token_ids, one.logprobs) == (pack("<2i", 5, 6), pack("<2f", -1.0, -2.0))
-    assert one.tensors == (top,)
+    (reply,) = sent(first, second)
+    assert (reply.token_ids, reply.logprobs) == (pack("<2i", 5, 6), pack("<2f", -1.0, -2.0))
+    assert reply.tensors == (top,)
 
 
 def test_reasoning_then_content_then_calls_are_one() -> None:
@@ -87,8 +87,8 @@ def test_reasoning_then_content_then_calls_are_one() -> None:
         {"tool_calls": [call(1)]},
     ]
     replies = [delta(n, "x", delta=orjson.dumps(part)) for n, part in enumerate(parts)]
-    (one,) = sent(*replies)
-    assert orjson.loads(one.delta) == {
+    (reply,) = sent(*replies)
+    assert orjson.loads(reply.delta) == {
         "reasoning_content": "why!",
         "content": "so",
         "tool_calls": [call(0), call(1)],
@@ -106,6 +106,8 @@ def test_what_may_be_a_repeat_comes_behind_and_stays_as_it_is() -> None:
     for reply in (delta(2, "c"), delta(3, "d")):
         held.add(Addressed(1, reply, ()))
     again = [
-        one.reply for n in range(2) for one in held.pass_through(Addressed(1, delta(n, "x"), ()))
+        addressed.reply
+        for n in range(2)
+        for addressed in held.pass_through(Addressed(1, delta(n, "x"), ()))
     ]
     assert again == [delta(2, "cd"), delta(0, "x"), delta(1, "x")]

@@ -28,9 +28,9 @@ def test_a_session_that_awaits_names_ends_with_the_last_of_them_whoever_calls_on
 
 
 def test_a_session_with_all_names_is_final_when_it_closes() -> None:
-    given = rewarded(reward=r.Reward(name="test", value=1), final=False)
+    reward = rewarded(reward=r.Reward(name="test", value=1), final=False)
     asked = close_session(await_reward_ms=500, await_rewards=("test",))
-    assert kinds(decide(session_after(given).session, asked, context()).events) == [
+    assert kinds(decide(session_after(reward).session, asked, context()).events) == [
         "SessionClosed",
         "SessionFinalized",
     ]

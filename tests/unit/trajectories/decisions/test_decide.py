@@ -67,7 +67,7 @@ def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own", "effective"),
+    ("overrides", "effective"),
     [
         (Sampling(temperature=0.0), Sampling(temperature=0.0, max_tokens=8)),
         (Sampling(top_k=3), Sampling(temperature=1.0, top_k=3, max_tokens=8)),
@@ -77,9 +77,9 @@ def test_the_policy_s_sampling_wins_and_the_rest_is_the_client_s() -> None:
     ],
 )
 def test_the_sampling_of_a_session_wins_over_that_of_its_policy(
-    own: Sampling | None, effective: Sampling
+    overrides: Sampling | None, effective: Sampling
 ) -> None:
-    session = SessionBuilder().apply(opened(purpose="eval", overrides=own)).session
+    session = SessionBuilder().apply(opened(purpose="eval", overrides=overrides)).session
     asked = Sampling(temperature=0.2, max_tokens=8)
 
     event = decide(session, request_turn(sampling=asked), context()).events[0]
@@ -254,11 +254,11 @@ def test_an_answer_whose_client_left_is_reported_unless_a_retry_waits_elsewhere(
 
 
 @pytest.mark.parametrize(
-    ("asked", "limit", "given"),
+    ("asked", "limit", "granted"),
     [(None, None, 99), (None, 9, 9), (5, 9, 5), (20, 9, 9), (5, None, 5), (500, None, 99)],
 )
 def test_the_least_limit_of_agent_policy_and_context_counts(
-    asked: int | None, limit: int | None, given: int
+    asked: int | None, limit: int | None, granted: int
 ) -> None:
     weights = replace(WEIGHTS, max_context=100, overrides=Sampling(max_tokens=limit))
     request = request_turn(sampling=Sampling(max_tokens=asked))
@@ -266,7 +266,7 @@ def test_the_least_limit_of_agent_policy_and_context_counts(
 
     started = event.events[0]
     assert isinstance(started, r.TurnStarted)
-    assert started.sampling_effective.max_tokens == given
+    assert started.sampling_effective.max_tokens == granted
 
 
 def test_what_a_policy_trains_and_its_context_are_recorded_with_the_turn() -> None:
@@ -315,7 +315,7 @@ def test_a_request_behind_a_response_brings_a_result_for_each_of_its_calls() -> 
     built = session_after(started("a"), dispatched(), completed(ids(3), message=answer))
 
     def asked(*answered: str) -> r.RequestTurn:
-        results = tuple(message("tool", "42", tool_call_id=one) for one in answered)
+        results = tuple(message("tool", "42", tool_call_id=call_id) for call_id in answered)
         return request_turn("b", messages=results, previous_turn="a")
 
     assert refusal(built, asked("call_a_1")) == (400, "bad_request")

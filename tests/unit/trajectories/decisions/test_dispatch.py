@@ -41,7 +41,7 @@ def test_the_next_turn_goes_to_the_worker_that_has_its_prefix() -> None:
 
 def test_a_recycled_turn_keeps_the_ids_and_log_probs_of_its_first_part() -> None:
     """An extra group goes on over a weight update on another worker; holds invariant I3."""
-    first, last = (np.array(of, "<f4").tobytes() for of in ([-0.5, -1.5], [-2.5]))
+    first, last = (np.array(logprobs, "<f4").tobytes() for logprobs in ([-0.5, -1.5], [-2.5]))
     built = session_after(
         started(), dispatched(), interrupted(ids(7, 8), logprobs=first, spans=(span(0, 3),))
     )
@@ -54,7 +54,9 @@ def test_a_recycled_turn_keeps_the_ids_and_log_probs_of_its_first_part() -> None
     built.apply(*decision.events, completed(ids(9), logprobs=last, spans=(span(2, 4),), **on))
 
     made = finished(built)
-    (node,) = (one for one in made.nodes if one.turn_id == "a" and one.length == 3)
+    (node,) = (
+        candidate for candidate in made.nodes if candidate.turn_id == "a" and candidate.length == 3
+    )
     part = slice(4 * node.start, 4 * (node.start + node.length))
     assert made.tokens[part] == ids(7, 8, 9)
     assert made.logprobs[part] == first + last

@@ -30,7 +30,7 @@ CRASH = {"status": "aborted", "cause": "environment", "reason": "BadRequestError
 def left_open(events: tuple[Record, ...], now_ms: int) -> tuple[str, str, str]:
     """Return status, cause and limit of the session that the manager closes itself."""
     overdue = deadlines.overdue(session_after(*events).session, context(now_ms=now_ms))
-    (event,) = (one for one in overdue.events if isinstance(one, r.SessionClosed))
+    (event,) = (record for record in overdue.events if isinstance(record, r.SessionClosed))
     return event.status, event.cause, event.limit
 
 

@@ -17,8 +17,8 @@ STARTED = 1_000_000
 
 
 def beat(at_ms: int, **changes: Any) -> WorkerHeartbeat:
-    own = {"role": "rollout", "assignment": 1, "slot": 3, "version": 4, "policy": "p"}
-    return heartbeat(at_ms=at_ms, **own, **changes)
+    fields = {"role": "rollout", "assignment": 1, "slot": 3, "version": 4, "policy": "p"}
+    return heartbeat(at_ms=at_ms, **fields, **changes)
 
 
 def found() -> RolloutFleet:

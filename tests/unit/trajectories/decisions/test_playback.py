@@ -43,7 +43,7 @@ def test_recorded_prompts_get_recorded_answers_until_the_chosen_turn_is_sampled(
     ]
 
     assert kinds(events) == ["TurnPlayedBack", "TurnPlayedBack", "TurnStarted", "TurnDispatched"]
-    assert [one.turn_id for one in events[:2]] == [made.copied(0), made.copied(1)]  # type: ignore[attr-defined]
+    assert [event.turn_id for event in events[:2]] == [made.copied(0), made.copied(1)]  # type: ignore[attr-defined]
     assert isinstance(events[2], r.TurnStarted)
     assert events[2].suffix_ids == b""
 
@@ -67,7 +67,7 @@ def test_a_retry_gets_the_same_answer() -> None:
     (late,) = made.ask("x4", *ASKED, idempotency_key="k")
 
     assert kinds([by_key, by_count, late]) == ["TurnJoined"] * 3
-    assert {one.turn_id for one in (by_key, by_count, late)} == {made.copied(0)}  # type: ignore[attr-defined]
+    assert {event.turn_id for event in (by_key, by_count, late)} == {made.copied(0)}  # type: ignore[attr-defined]
 
 
 def test_a_repeated_prompt_gets_the_recorded_samples_in_their_order() -> None:

@@ -25,8 +25,8 @@ def asked(session: Session | None, used: bool = False, **more: Any) -> r.Command
 
 
 def described(session: Session | None, fates: SessionFates | None = None) -> dict[str, Any]:
-    known = context(used=lambda session_id: session_id == "s", fates=fates or SessionFates())
-    answer = describe(session, describe_session("s"), known)
+    situation = context(used=lambda session_id: session_id == "s", fates=fates or SessionFates())
+    answer = describe(session, describe_session("s"), situation)
     assert answer.status == 200 and answer.state is not None
     state: dict[str, Any] = orjson.loads(answer.state)
     return state
@@ -121,8 +121,8 @@ def test_a_session_of_a_step_is_trained_only_with_a_token_in_the_loss() -> None:
     filtered = replace(group, filtered="zero_variance")
     methods = (r.StepMethod(kind="advantage", name="grpo"),)
 
-    def in_step(of: r.StepGroup, **tokens: int) -> dict[str, Any]:
-        return fate(control.committed(3, [of], trained_tokens=tokens, methods=methods))
+    def in_step(step_group: r.StepGroup, **tokens: int) -> dict[str, Any]:
+        return fate(control.committed(3, [step_group], trained_tokens=tokens, methods=methods))
 
     assert in_step(group, s=5, t=5) == {"state": "trained", "step": 4}
     assert in_step(group, t=5)["state"] == in_step(group)["state"] == "masked"

@@ -38,9 +38,9 @@ def ended(*commands: Command) -> EndedSessions:
     built = carried_out(*commands)
     if built.session.finalized_at_ms is None:
         built.apply(finalized())
-    known = EndedSessions()
-    known.add(kept_of(built.session))
-    return known
+    kept = EndedSessions()
+    kept.add(kept_of(built.session))
+    return kept
 
 
 def answered(decision: Decision, command: Command) -> bool:
@@ -75,12 +75,12 @@ def test_an_opening_repeated_with_its_key_is_answered(before: tuple[Command, ...
 def test_an_id_is_not_opened_under_another_key_or_none_or_with_other_fields(
     other: r.OpenSession,
 ) -> None:
-    there = context(ended=ended(OPEN, CLOSE, REWARD), used=lambda _: True)
-    known = decide(carried_out(OPEN).session, other, context())
+    situation = context(ended=ended(OPEN, CLOSE, REWARD), used=lambda _: True)
+    decision = decide(carried_out(OPEN).session, other, context())
 
-    assert refusal(decide(None, other, there)) == (409, "session_exists")
+    assert refusal(decide(None, other, situation)) == (409, "session_exists")
     reused = other.idempotency_key == OPEN.idempotency_key
-    assert refusal(known) == (
+    assert refusal(decision) == (
         (422, "idempotency_key_reused") if reused else (409, "session_exists")
     )
 
@@ -130,24 +130,24 @@ def test_a_close_is_repeated_although_the_manager_knew_another_cause(
     assert (cut.session.closed.status, cut.session.closed.cause) != asked
 
     assert answered(decide(cut.session, close, context()), close)
-    known = EndedSessions()
-    known.add(kept_of(cut.apply(finalized()).session))
-    assert answered(decide(None, close, context(ended=known, used=lambda _: True)), close)
+    kept = EndedSessions()
+    kept.add(kept_of(cut.apply(finalized()).session))
+    assert answered(decide(None, close, context(ended=kept, used=lambda _: True)), close)
 
 
 @pytest.mark.parametrize("key", ["k", None])
 def test_each_call_of_a_finalized_session_may_be_repeated_and_no_other(key: str | None) -> None:
     reward, close = replace(REWARD, idempotency_key=key), replace(CLOSE, idempotency_key=key)
-    there = context(ended=ended(OPEN, close, reward), used=lambda _: True)
+    situation = context(ended=ended(OPEN, close, reward), used=lambda _: True)
 
     for repeat in (OPEN, reward, close):
-        assert answered(decide(None, repeat, there), repeat)
+        assert answered(decide(None, repeat, situation), repeat)
     for other in (
         assign_reward(r.Reward(value=0.6), idempotency_key=key),
         replace(reward, session_id="other"),
         replace(close, reason="other"),
     ):
-        assert kinds(decide(None, other, there).events) == ["CommandRefused"]
+        assert kinds(decide(None, other, situation).events) == ["CommandRefused"]
 
 
 def test_a_session_that_the_manager_closed_was_closed_by_no_call() -> None:

@@ -37,17 +37,17 @@ class NamedSessions:
                 self.kept.append(self.partition.end(folded.session))
 
     def call(self, command: Command, command_id: str = "again") -> Decision:
-        command, known = replace(command, command_id=command_id), self.partition
-        there = context(ended=known.ended, used=known.used)
-        decision = decide(known.find(command), command, there)
+        command, partition = replace(command, command_id=command_id), self.partition
+        situation = context(ended=partition.ended, used=partition.used)
+        decision = decide(partition.find(command), command, situation)
         self.apply(*decision.events)
         return decision
 
     def taken_over(self, *events: Record) -> "NamedSessions":
         """Return what the next owner knows, if these events stand behind the last commit."""
         read = EndedRead()
-        for one in self.kept:
-            read.apply(one)
+        for record in self.kept:
+            read.apply(record)
         new = NamedSessions(*events)
         new.partition.ended.load(read)
         return new

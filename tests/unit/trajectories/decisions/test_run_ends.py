@@ -17,10 +17,10 @@ OF_RUN = {"session_id": "run-3.1.0", "group_id": "run-3", "sample": 1, "attempt"
 
 
 def ends(*records: Record) -> RunEnds:
-    found = RunEnds()
+    run_ends = RunEnds()
     for record in records:
-        found.apply(record)
-    return found
+        run_ends.apply(record)
+    return run_ends
 
 
 def finished(policy: str = "p", at_ms: int = 1_000) -> r.RunFinished:
@@ -32,14 +32,14 @@ def session(**changes: Any) -> r.SessionOpened:
 
 
 def test_a_session_of_a_finished_run_is_closed_after_the_grace() -> None:
-    known = ends(control.admitted("run-3", at_ms=5), finished())
+    run_ends = ends(control.admitted("run-3", at_ms=5), finished())
     built = SessionBuilder().apply(session(max_age_ms=10**7, max_idle_ms=10**7))
-    due_ms = known.due_ms(built.session.opened)
+    due_ms = run_ends.due_ms(built.session.opened)
 
     assert due_ms == 1_000 + GRACE_MS == deadlines.due_ms(built.session, due_ms)
-    early = context(now_ms=GRACE_MS + 999, run_ends=known)
+    early = context(now_ms=GRACE_MS + 999, run_ends=run_ends)
     assert deadlines.overdue(built.session, early).events == []
-    due = context(now_ms=GRACE_MS + 1_000, run_ends=known)
+    due = context(now_ms=GRACE_MS + 1_000, run_ends=run_ends)
     events = deadlines.overdue(built.session, due).events
     assert kinds(events) == ["SessionClosed", "SessionFinalized"]
     assert isinstance(events[0], r.SessionClosed)
@@ -47,9 +47,9 @@ def test_a_session_of_a_finished_run_is_closed_after_the_grace() -> None:
 
 
 def test_a_manager_that_was_asked_to_end_waits_no_longer() -> None:
-    known = ends(finished())
-    known.grace_ms = 0
-    assert known.due_ms(session()) == 1_000
+    run_ends = ends(finished())
+    run_ends.grace_ms = 0
+    assert run_ends.due_ms(session()) == 1_000
 
 
 def test_a_session_that_was_opened_after_the_end_of_its_run_is_closed_too() -> None:

@@ -41,24 +41,24 @@ class Conversation:
         return match(self.built.session, messages, None, shape, self.renderer, self.strictness)
 
     def turn(self, turn_id: str, *messages: bytes, answer: bytes, text: str) -> Match:
-        found = self.match(*messages)
+        matched = self.match(*messages)
         sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
         self.built.apply(
             started(
                 turn_id,
-                found.suffix_ids,
-                parent_node=found.parent_node,
-                parent_end=found.parent_end,
-                prompt_length=len(found.prompt_ids) // 4,
-                prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
-                history_key=found.history_key,
-                match_rule=found.rule,
-                parent_turn=found.parent_turn,
+                matched.suffix_ids,
+                parent_node=matched.parent_node,
+                parent_end=matched.parent_end,
+                prompt_length=len(matched.prompt_ids) // 4,
+                prompt_hash=xxhash.xxh3_128_digest(matched.prompt_ids),
+                history_key=matched.history_key,
+                match_rule=matched.rule,
+                parent_turn=matched.parent_turn,
             ),
             dispatched(turn_id),
-            completed(sampled, turn_id, found.prompt_ids, message=answer),
+            completed(sampled, turn_id, matched.prompt_ids, message=answer),
         )
-        return found
+        return matched
 
     def sampled(self, turn_id: str) -> bytes:
         return self.built.sampled(turn_id)
@@ -73,21 +73,21 @@ ANSWER = message("assistant", "code 3")
 
 
 def test_the_first_request_is_a_root(conversation: Conversation) -> None:
-    found = conversation.match(USER)
+    matched = conversation.match(USER)
 
-    assert (found.rule, found.detail, found.parent_node) == ("root", "no_history", ROOT)
-    assert found.suffix_ids == found.prompt_ids
+    assert (matched.rule, matched.detail, matched.parent_node) == ("root", "no_history", ROOT)
+    assert matched.suffix_ids == matched.prompt_ids
 
 
 def test_a_longer_history_extends_the_exact_stored_ids(conversation: Conversation) -> None:
     """Holds invariant I3."""
     first = conversation.turn("a", USER, answer=ANSWER, text="co")
 
-    found = conversation.match(USER, ANSWER, message("user", "more"))
+    matched = conversation.match(USER, ANSWER, message("user", "more"))
 
-    assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "a", False)
-    assert found.prompt_ids == first.prompt_ids + conversation.sampled("a") + found.suffix_ids
-    assert found.new_messages == (message("user", "more"),)
+    assert (matched.rule, matched.parent_turn, matched.ambiguous) == ("extend", "a", False)
+    assert matched.prompt_ids == first.prompt_ids + conversation.sampled("a") + matched.suffix_ids
+    assert matched.new_messages == (message("user", "more"),)
 
 
 @pytest.mark.parametrize(
@@ -104,12 +104,12 @@ def test_what_the_policy_did_not_sample_is_rendered_behind_its_exact_ids(
     """Holds invariant I3."""
     first = conversation.turn("a", USER, answer=ANSWER, text="co")
 
-    found = conversation.match(USER, ANSWER, *new)
-    assert (found.rule, found.detail, found.parent_turn) == ("extend", detail, "a")
-    assert found.prompt_ids == first.prompt_ids + conversation.sampled("a") + found.suffix_ids
-    assert found.new_messages == new
+    matched = conversation.match(USER, ANSWER, *new)
+    assert (matched.rule, matched.detail, matched.parent_turn) == ("extend", detail, "a")
+    assert matched.prompt_ids == first.prompt_ids + conversation.sampled("a") + matched.suffix_ids
+    assert matched.new_messages == new
     rendered = conversation.renderer.render(list(map(orjson.loads, (USER, ANSWER, *new))))
-    assert rendered.endswith(found.suffix_ids)
+    assert rendered.endswith(matched.suffix_ids)
 
     conversation.turn("b", USER, ANSWER, *new, answer=message("assistant", "so"), text="so")
     behind = (USER, ANSWER, *new, message("assistant", "so"), message("user", "end"))
@@ -124,11 +124,11 @@ def test_an_edited_history_is_rendered_anew_and_forks_where_its_tokens_leave(
     """Holds invariant I5."""
     conversation.turn("a", USER, answer=ANSWER, text="code 3")
 
-    found = conversation.match(USER, message("assistant", "code 9"), message("user", "more"))
+    matched = conversation.match(USER, message("assistant", "code 9"), message("user", "more"))
 
-    assert (found.rule, found.detail) == ("render", "edited_history")
-    before = conversation.built.session.tree.path(found.parent_node, found.parent_end)
-    assert before + found.suffix_ids == found.prompt_ids
+    assert (matched.rule, matched.detail) == ("render", "edited_history")
+    before = conversation.built.session.tree.path(matched.parent_node, matched.parent_end)
+    assert before + matched.suffix_ids == matched.prompt_ids
 
 
 def test_another_first_message_is_another_root(conversation: Conversation) -> None:
@@ -161,21 +161,25 @@ def test_a_prompt_without_a_stop_token_is_shared_when_it_is_asked_again(tmp_path
 
 def test_two_continuations_with_equal_text_share_their_prompt(conversation: Conversation) -> None:
     conversation.turn("a", USER, answer=ANSWER, text="code 3")
-    one = conversation.turn("b", USER, ANSWER, message("user", "more"), answer=ANSWER, text="1")
+    earlier = conversation.turn("b", USER, ANSWER, message("user", "more"), answer=ANSWER, text="1")
 
-    two = conversation.match(USER, ANSWER, message("user", "more"))
+    repeat = conversation.match(USER, ANSWER, message("user", "more"))
 
-    assert (two.rule, two.suffix_ids, two.prompt_ids) == ("extend", b"", one.prompt_ids)
-    assert (one.detail, two.detail) == ("", "same_prompt")
+    assert (repeat.rule, repeat.suffix_ids, repeat.prompt_ids) == (
+        "extend",
+        b"",
+        earlier.prompt_ids,
+    )
+    assert (earlier.detail, repeat.detail) == ("", "same_prompt")
 
 
 def test_a_history_cut_short_is_no_prompt_that_was_asked_before(conversation: Conversation) -> None:
     system, more = message("system", "be brief"), message("user", "more")
     conversation.turn("a", system, USER, ANSWER, more, answer=ANSWER, text="code 3")
 
-    found = conversation.match(system)
+    matched = conversation.match(system)
 
-    assert (found.rule, found.detail) == ("render", "edited_history")
+    assert (matched.rule, matched.detail) == ("render", "edited_history")
 
 
 def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(
@@ -184,19 +188,19 @@ def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(
     tree, begun = conversation.built.session.tree, ids(7, 8)
 
     def sample(turn_id: str, *messages: bytes) -> tuple[int, int]:
-        found = conversation.match(*messages).with_answer_begun(begun, tree)
-        assert found.prefill == 2 and found.prompt_ids.endswith(begun)
+        matched = conversation.match(*messages).with_answer_begun(begun, tree)
+        assert matched.prefill == 2 and matched.prompt_ids.endswith(begun)
         conversation.built.apply(
             started(
                 turn_id,
-                found.suffix_ids,
-                parent_node=found.parent_node,
-                parent_end=found.parent_end,
-                history_key=found.history_key,
+                matched.suffix_ids,
+                parent_node=matched.parent_node,
+                parent_end=matched.parent_end,
+                history_key=matched.history_key,
             )
         )
         node = tree.nodes[conversation.built.turn(turn_id).prompt_node]
-        assert tree.path(node.node_id, node.length) == found.prompt_ids
+        assert tree.path(node.node_id, node.length) == matched.prompt_ids
         return (node.node_id, node.length) if node.length else (node.parent, node.parent_end)
 
     conversation.turn("plain", USER, answer=ANSWER, text="code 3")
@@ -212,11 +216,11 @@ def test_samples_of_a_prompt_with_its_answer_begun_share_their_place(
 def test_another_shape_never_extends(conversation: Conversation) -> None:
     conversation.turn("a", USER, answer=ANSWER, text="code 3")
 
-    found = conversation.match(
+    matched = conversation.match(
         USER, ANSWER, message("user", "more"), shape=shape_key("other tools")
     )
 
-    assert found.rule != "extend"
+    assert matched.rule != "extend"
 
 
 def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(
@@ -233,10 +237,10 @@ def test_samples_that_read_the_same_are_told_apart_by_their_tool_call_ids(
     for turn_id in ("a", "b", "c"):
         conversation.turn(turn_id, USER, answer=calling(turn_id), text=f"sample {turn_id}")
 
-    told = conversation.match(USER, calling("b"), result)
+    named = conversation.match(USER, calling("b"), result)
     guessed = conversation.match(USER, calling("unheard"), result)
 
-    assert (told.parent_turn, told.ambiguous) == ("b", False)
+    assert (named.parent_turn, named.ambiguous) == ("b", False)
     assert (guessed.parent_turn, guessed.ambiguous) == ("c", True)
 
 
@@ -251,17 +255,17 @@ def test_an_answer_is_known_without_the_text_beside_its_calls(
     }
     said = message("assistant", "I look it up", tool_calls=[call])
     conversation.turn("a", USER, answer=said, text="I look it up<tool_call>{}</tool_call>")
-    told = message("tool", "3", tool_call_id=call["id"])
+    result = message("tool", "3", tool_call_id=call["id"])
     repeated = message("assistant", text, tool_calls=[call])
     if text == "dropped":
         repeated = orjson.dumps({"role": "assistant", "tool_calls": [call]})
 
-    found = conversation.match(USER, repeated, told)
+    matched = conversation.match(USER, repeated, result)
 
-    assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "a", False)
-    assert set(found.answer_differs) == {"exact", "content"}
-    assert found.prompt_ids.startswith(conversation.match(USER).prompt_ids)
-    assert "I look it up" in conversation.renderer.decode(found.prompt_ids)
+    assert (matched.rule, matched.parent_turn, matched.ambiguous) == ("extend", "a", False)
+    assert set(matched.answer_differs) == {"exact", "content"}
+    assert matched.prompt_ids.startswith(conversation.match(USER).prompt_ids)
+    assert "I look it up" in conversation.renderer.decode(matched.prompt_ids)
 
 
 def test_the_text_beside_calls_tells_samples_apart_whose_ids_were_changed(
@@ -275,9 +279,9 @@ def test_the_text_beside_calls_tells_samples_apart_whose_ids_were_changed(
     for turn in ("a", "b"):
         answer = said(f"sample {turn}", tool_call_id(turn, 0))
         conversation.turn(turn, USER, answer=answer, text=f"sample {turn}")
-    told = message("tool", "3", tool_call_id="x")
+    result = message("tool", "3", tool_call_id="x")
 
-    named = conversation.match(USER, said("sample a", "x"), told)
-    dropped = conversation.match(USER, said("", "x"), told)
+    named = conversation.match(USER, said("sample a", "x"), result)
+    dropped = conversation.match(USER, said("", "x"), result)
     assert (named.parent_turn, named.ambiguous) == ("a", False)
     assert (dropped.parent_turn, dropped.ambiguous) == ("b", True)

@@ -49,31 +49,31 @@ class Text:
         return self.answer(turn_id, self.match(text), answer, sampled, reason)
 
     def answer(
-        self, turn_id: str, found: Match, answer: str, sampled: bytes, reason: str = "stop"
+        self, turn_id: str, matched: Match, answer: str, sampled: bytes, reason: str = "stop"
     ) -> Match:
         self.built.apply(
             started(
                 turn_id,
-                found.suffix_ids,
-                parent_node=found.parent_node,
-                parent_end=found.parent_end,
-                prompt_length=len(found.prompt_ids) // 4,
-                prompt_hash=xxhash.xxh3_128_digest(found.prompt_ids),
-                history_key=found.history_key,
-                parent_turn=found.parent_turn,
-                new_messages=found.new_messages,
+                matched.suffix_ids,
+                parent_node=matched.parent_node,
+                parent_end=matched.parent_end,
+                prompt_length=len(matched.prompt_ids) // 4,
+                prompt_hash=xxhash.xxh3_128_digest(matched.prompt_ids),
+                history_key=matched.history_key,
+                parent_turn=matched.parent_turn,
+                new_messages=matched.new_messages,
                 raw=True,
             ),
             dispatched(turn_id),
             completed(
                 sampled,
                 turn_id,
-                found.prompt_ids,
+                matched.prompt_ids,
                 message=message("assistant", answer),
                 finish_reason=reason,
             ),
         )
-        return found
+        return matched
 
 
 @pytest.fixture
@@ -86,10 +86,14 @@ def test_a_text_goes_on_from_exact_ids_without_the_stop_token(text: Text) -> Non
     sampled = encode("co") + encode("de")
     first = text.turn("a", "say: ", "code", sampled + text.stop)
 
-    found = text.match("say: code 3")
+    matched = text.match("say: code 3")
 
-    assert (found.rule, found.parent_turn, found.parent_end) == ("extend", "a", len(sampled) // 4)
-    assert found.prompt_ids == first.prompt_ids + sampled + encode(" 3")
+    assert (matched.rule, matched.parent_turn, matched.parent_end) == (
+        "extend",
+        "a",
+        len(sampled) // 4,
+    )
+    assert matched.prompt_ids == first.prompt_ids + sampled + encode(" 3")
 
 
 def test_a_stop_string_that_was_sampled_is_not_said_twice(text: Text) -> None:
@@ -97,10 +101,10 @@ def test_a_stop_string_that_was_sampled_is_not_said_twice(text: Text) -> None:
     sampled = encode("act") + encode("\nObs:")
     first = text.turn("a", "think: ", "act", sampled)
 
-    found = text.match("think: act\nObs: done\n")
+    matched = text.match("think: act\nObs: done\n")
 
-    assert (found.rule, found.parent_turn) == ("extend", "a")
-    assert found.prompt_ids == first.prompt_ids + sampled + encode(" done\n")
+    assert (matched.rule, matched.parent_turn) == ("extend", "a")
+    assert matched.prompt_ids == first.prompt_ids + sampled + encode(" done\n")
 
 
 def test_a_turn_behind_a_sampled_stop_string_goes_on_like_any_other(text: Text) -> None:
@@ -108,28 +112,28 @@ def test_a_turn_behind_a_sampled_stop_string_goes_on_like_any_other(text: Text) 
     text.turn("a", "think: ", "act", encode("act\nObs:"))
     second = text.turn("b", "think: act\nObs: done\n", "end", encode("end") + text.stop)
 
-    found = text.match("think: act\nObs: done\nend of it")
+    matched = text.match("think: act\nObs: done\nend of it")
 
-    assert (found.rule, found.parent_turn) == ("extend", "b")
-    assert found.prompt_ids == second.prompt_ids + encode("end") + encode(" of it")
+    assert (matched.rule, matched.parent_turn) == ("extend", "b")
+    assert matched.prompt_ids == second.prompt_ids + encode("end") + encode(" of it")
 
 
 def test_a_stop_string_that_the_next_prompt_leaves_out_is_left_out(text: Text) -> None:
     text.turn("a", "think: ", "act", text.renderer.encode("act\nObs:"))
 
-    found = text.match("think: act now")
+    matched = text.match("think: act now")
 
-    assert found.rule == "render"
-    assert text.renderer.decode(found.prompt_ids) == "think: act now"
+    assert matched.rule == "render"
+    assert text.renderer.decode(matched.prompt_ids) == "think: act now"
 
 
 def test_an_answer_that_was_cut_by_its_length_goes_on(text: Text) -> None:
     first = text.turn("a", "say: ", "code", text.renderer.encode("code"), reason="length")
 
-    found = text.match("say: code 3")
+    matched = text.match("say: code 3")
 
-    assert found.rule == "extend"
-    assert found.prompt_ids == first.prompt_ids + text.renderer.encode("code") + (
+    assert matched.rule == "extend"
+    assert matched.prompt_ids == first.prompt_ids + text.renderer.encode("code") + (
         text.renderer.encode(" 3")
     )
 
@@ -144,22 +148,22 @@ def test_of_samples_that_read_the_same_the_latest_is_meant(text: Text) -> None:
     for turn_id in ("a", "b"):
         text.turn(turn_id, "say: ", "code", text.renderer.encode("code") + text.stop)
 
-    found = text.match("say: code 3")
+    matched = text.match("say: code 3")
 
-    assert (found.parent_turn, found.ambiguous) == ("b", True)
+    assert (matched.parent_turn, matched.ambiguous) == ("b", True)
 
 
 def test_samples_of_one_longer_text_share_their_prompt(renderer: Renderer) -> None:
     said = Text(renderer)
     said.turn("a", "once", " more", renderer.encode(" more") + said.stop)
-    one = said.turn("b", "once more and", " on", renderer.encode(" on") + said.stop)
+    earlier = said.turn("b", "once more and", " on", renderer.encode(" on") + said.stop)
 
-    two = said.match("once more and")
+    repeat = said.match("once more and")
 
-    assert (one.rule, two.rule) == ("extend", "extend")
-    assert (two.suffix_ids, two.prompt_ids) == (b"", one.prompt_ids)
-    assert two.parent_node == said.built.turn("b").prompt_node
-    assert (one.detail, two.detail) == ("", "same_prompt")
+    assert (earlier.rule, repeat.rule) == ("extend", "extend")
+    assert (repeat.suffix_ids, repeat.prompt_ids) == (b"", earlier.prompt_ids)
+    assert repeat.parent_node == said.built.turn("b").prompt_node
+    assert (earlier.detail, repeat.detail) == ("", "same_prompt")
 
 
 def test_another_sample_of_a_text_is_no_edited_history(text: Text) -> None:
@@ -176,21 +180,21 @@ def test_another_sample_of_a_text_is_no_edited_history(text: Text) -> None:
 def test_ids_that_go_on_from_a_turn_extend_it(text: Text, with_stop: bool) -> None:
     encode = text.renderer.encode
     first = text.turn("a", "say: ", "code", encode("co") + encode("de") + text.stop)
-    known = first.prompt_ids + encode("co") + encode("de") + (text.stop if with_stop else b"")
+    prompt = first.prompt_ids + encode("co") + encode("de") + (text.stop if with_stop else b"")
 
-    found = text.match_ids(known + ids(5, 6))
+    matched = text.match_ids(prompt + ids(5, 6))
 
-    assert (found.rule, found.detail, found.parent_turn) == ("extend", "", "a")
-    assert (found.prompt_ids, found.suffix_ids) == (known + ids(5, 6), ids(5, 6))
-    assert orjson.loads(found.new_messages[0]) == {"ids": [5, 6], "role": "raw"}
+    assert (matched.rule, matched.detail, matched.parent_turn) == ("extend", "", "a")
+    assert (matched.prompt_ids, matched.suffix_ids) == (prompt + ids(5, 6), ids(5, 6))
+    assert orjson.loads(matched.new_messages[0]) == {"ids": [5, 6], "role": "raw"}
 
 
 def test_the_same_ids_behind_a_turn_are_another_sample_of_their_prompt(text: Text) -> None:
     first = text.turn("a", "say: ", "code", text.renderer.encode("code"))
-    known = first.prompt_ids + text.renderer.encode("code") + ids(5)
-    text.answer("b", text.match_ids(known), "x", ids(9))
+    prompt = first.prompt_ids + text.renderer.encode("code") + ids(5)
+    text.answer("b", text.match_ids(prompt), "x", ids(9))
 
-    again, other = text.match_ids(known), text.match_ids(known + ids(6))
+    again, other = text.match_ids(prompt), text.match_ids(prompt + ids(6))
 
     assert (again.rule, again.detail, again.suffix_ids) == ("extend", "same_prompt", b"")
     assert (other.rule, other.parent_turn, other.suffix_ids) == ("extend", "a", ids(6))
@@ -210,14 +214,14 @@ def test_ids_of_equal_samples_extend_one_of_them_and_are_ambiguous(text: Text) -
         text.turn(turn_id, "say: ", "code", ids(7, 8, 9))
     prompt = text.match("say: ").prompt_ids
 
-    found = text.match_ids(prompt + ids(7, 8, 9, 5))
+    matched = text.match_ids(prompt + ids(7, 8, 9, 5))
 
-    assert (found.rule, found.parent_turn, found.ambiguous) == ("extend", "b", True)
+    assert (matched.rule, matched.parent_turn, matched.ambiguous) == ("extend", "b", True)
 
 
 def test_ids_behind_another_policys_turn_extend_no_turn(text: Text) -> None:
     first = text.turn("a", "say: ", "code", ids(7, 8, 9))
 
-    found = text.match_ids(first.prompt_ids + ids(7, 8, 9, 5), policy="other")
+    matched = text.match_ids(first.prompt_ids + ids(7, 8, 9, 5), policy="other")
 
-    assert (found.rule, found.parent_turn) == ("render", None)
+    assert (matched.rule, matched.parent_turn) == ("render", None)

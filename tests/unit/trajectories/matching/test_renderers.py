@@ -40,15 +40,15 @@ def test_another_tokenizer_than_the_trainers_is_refused_with_any_template_argume
     tmp_path: Path,
 ) -> None:
     make_tokenizer(tmp_path)
-    own = rendering_hash(tmp_path, SETTINGS)
+    digest = rendering_hash(tmp_path, SETTINGS)
     renderers, other = Renderers(), policy(tmp_path, "other")
     thinking = replace(SETTINGS, options={"enable_thinking": False}).to_json()
     renderers.prepare(other)
-    for one in (other, replace(other, renderer=thinking)):
-        with pytest.raises(RendererError, match=f"{tmp_path} has the hash {own}, the trainer's"):
-            renderers.of(one)
-    renderers.prepare(policy(tmp_path, own))
-    assert renderers.of(replace(policy(tmp_path, own), renderer=thinking)).encode("x")
+    for weights in (other, replace(other, renderer=thinking)):
+        with pytest.raises(RendererError, match=f"{tmp_path} has the hash {digest}, the trainer's"):
+            renderers.of(weights)
+    renderers.prepare(policy(tmp_path, digest))
+    assert renderers.of(replace(policy(tmp_path, digest), renderer=thinking)).encode("x")
 
 
 def test_who_asks_for_what_cannot_be_rendered_leaves_nothing_behind(tmp_path: Path) -> None:

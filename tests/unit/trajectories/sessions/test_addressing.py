@@ -31,8 +31,8 @@ def partition(*events: Record) -> Partition:
     return made
 
 
-def found(there: Partition, command: Command | r.CountTokens) -> str | None:
-    session = there.find(command)
+def found(owner: Partition, command: Command | r.CountTokens) -> str | None:
+    session = owner.find(command)
     return None if session is None else session.session_id
 
 
@@ -77,12 +77,12 @@ def test_a_reward_by_id_goes_to_that_session_alone() -> None:
 
 
 def test_what_names_a_turn_goes_to_the_session_of_the_turn() -> None:
-    there = partition(BEGUN[0], started("a", **ONE), *BEGUN[1:], started("b", **TWO))
+    owner = partition(BEGUN[0], started("a", **ONE), *BEGUN[1:], started("b", **TWO))
     cancel = cancel_turn("b")
 
-    assert found(there, reward("a")) == "s~1"
-    assert found(there, reward("b")) == "s~2"
-    assert found(there, cancel) == "s~2"
+    assert found(owner, reward("a")) == "s~1"
+    assert found(owner, reward("b")) == "s~2"
+    assert found(owner, cancel) == "s~2"
 
 
 def test_no_session_is_opened_under_a_name_that_is_in_use() -> None:

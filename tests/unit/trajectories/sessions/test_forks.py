@@ -28,8 +28,8 @@ CHECK = message("user", "check your work")
 
 def history_of(made: Conversation) -> tuple[bytes, ...]:
     """Return the messages before turn `c`, as an agent of the fork has them."""
-    one, two = made.copied(0), made.copied(1)
-    return (*ASKED, calling(one), result(one), calling(two), result(two, "more"))
+    first, second = made.copied(0), made.copied(1)
+    return (*ASKED, calling(first), result(first), calling(second), result(second, "more"))
 
 
 def started_by(made: Conversation, turn_id: str, *messages: bytes) -> TurnStarted:
@@ -77,7 +77,7 @@ def test_only_what_is_new_is_trained_and_counted() -> None:
     made.answer("new", ids(50, 51, 0), message("assistant", "better"))
     whole = finished(made)
 
-    trained = [t for t, one in zip(unpack(whole.tokens), whole.loss_mask, strict=True) if one]
+    trained = [t for t, mask in zip(unpack(whole.tokens), whole.loss_mask, strict=True) if mask]
     assert trained == [50, 51, 0]
     assert (whole.turns, whole.match_rules, whole.masked_tokens) == (1, {"extend": 1}, {})
     assert (whole.version_min, whole.version_max, len(whole.spans)) == (0, 0, 1)
@@ -171,4 +171,4 @@ def test_a_repeated_call_opens_the_same_fork_and_no_other() -> None:
     ]
 
     assert opening_hash(built.session.opened) == opening_hash(opening(fork))
-    assert opening_hash(opening(fork)) not in [opening_hash(opening(one)) for one in others]
+    assert opening_hash(opening(fork)) not in [opening_hash(opening(prefix)) for prefix in others]

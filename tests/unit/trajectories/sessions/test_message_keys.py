@@ -26,10 +26,10 @@ def test_respelt_arguments_match_as_the_policy_wants(strictness: Strictness, mat
         call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": arguments}}
         return message("assistant", "", tool_calls=[call])
 
-    one = message_key(spelt('{"a": 1, "b": 2}'), strictness)
-    two = message_key(spelt('{"b":2,"a":1}'), strictness)
+    key = message_key(spelt('{"a": 1, "b": 2}'), strictness)
+    respelt = message_key(spelt('{"b":2,"a":1}'), strictness)
 
-    assert (one == two) is matches
+    assert (key == respelt) is matches
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_arguments_that_went_through_javascript_match(sampled: str, sent_back: s
 def test_an_answer_may_be_known_by_its_calls_ids_alone() -> None:
     def called(arguments: str, *ids: str) -> bytes:
         function = {"name": "f", "arguments": arguments}
-        calls = [{"id": one, "type": "function", "function": function} for one in ids]
+        calls = [{"id": call_id, "type": "function", "function": function} for call_id in ids]
         return message("assistant", None, tool_calls=calls)
 
     sampled = message_key(called("{}", "call_t_0"), "ids")
@@ -80,9 +80,9 @@ def test_an_absent_content_equals_an_empty_one() -> None:
 
 
 def test_a_history_s_key_depends_on_the_order_of_its_messages() -> None:
-    one, two = message_key(USER, "exact"), message_key(ANSWER, "exact")
+    question, answer = message_key(USER, "exact"), message_key(ANSWER, "exact")
 
-    assert chained(chained(SHAPE, one), two) != chained(chained(SHAPE, two), one)
+    assert chained(chained(SHAPE, question), answer) != chained(chained(SHAPE, answer), question)
 
 
 CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "arguments": "{}"}}
@@ -110,8 +110,8 @@ def test_what_clients_drop_or_add_is_the_same_answer_unless_exact(
 ) -> None:
     compared: tuple[Strictness, ...] = ("arguments", "ids")
     for strictness in compared:
-        known = as_sent(sampled, strictness)
-        assert as_sent(sent_back, strictness) == known
+        key = as_sent(sampled, strictness)
+        assert as_sent(sent_back, strictness) == key
     exact = as_sent(sampled, "exact")
     assert as_sent(sent_back, "exact") != exact
 

@@ -32,12 +32,12 @@ def read(into: Partition, *events: Record, start: int = 0) -> list[bool]:
 
 
 def test_the_first_claim_of_an_epoch_owns_the_partition() -> None:
-    one, late = partition(), partition()
+    early, late = partition(), partition()
 
-    read(one, claimed(1), claimed(1, "other"))
+    read(early, claimed(1), claimed(1, "other"))
     read(late, claimed(1, "other"), claimed(1))
 
-    assert (one.owned, late.owned) == (True, False)
+    assert (early.owned, late.owned) == (True, False)
 
 
 def test_a_newer_claim_of_somebody_else_fences() -> None:
@@ -67,11 +67,11 @@ def test_an_event_of_an_older_epoch_is_ignored_by_whoever_reads_from_there_too()
 
 
 def test_a_session_with_newer_rules_stops_the_fold() -> None:
-    known = partition()
+    mine = partition()
 
     with pytest.raises(NewerRelease, match=rf"sessions\[0\]@7 has session s .*{FOLD_VERSION + 1}"):
-        read(known, opened(fold_version=FOLD_VERSION + 1), start=7)
-    assert known.sessions == {}
+        read(mine, opened(fold_version=FOLD_VERSION + 1), start=7)
+    assert mine.sessions == {}
 
 
 def test_a_session_opened_under_an_older_epoch_is_read_again() -> None:
@@ -166,12 +166,12 @@ def test_the_next_takeover_reads_as_far_back_until_the_commands_of_former_owners
 def test_a_name_is_forgotten_with_its_last_session() -> None:
     mine = partition()
     read(mine, claimed(1), opened(session_id="s~1", name="s"), opened(session_id="s~2", name="s"))
-    known = [list(mine.named["s"])]
+    session_ids = [list(mine.named["s"])]
     mine.end(mine.sessions["s~2"])
-    known.append(list(mine.named["s"]))
+    session_ids.append(list(mine.named["s"]))
     mine.end(mine.sessions["s~1"])
 
-    assert known == [["s~1", "s~2"], ["s~1"]]
+    assert session_ids == [["s~1", "s~2"], ["s~1"]]
     assert (mine.named, mine.used("s~1"), mine.used("s")) == ({}, True, False)
 
 

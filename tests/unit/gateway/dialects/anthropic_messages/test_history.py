@@ -105,9 +105,9 @@ def test_results_may_come_in_any_order_and_in_several_messages() -> None:
     answer = {"role": "assistant", "content": [USE, {**USE, "id": "call_t_1"}]}
     second, first = result(tool_use_id="call_t_1"), result()
     mind = {"role": "system", "content": "mind this"}
-    told: list[Any] = [{"role": "user", "content": [one]} for one in (second, first)]
-    read = messages(USER, answer, mind, *told)
-    assert [one.get("tool_call_id") for one in read[-2:]] == ["call_t_0", "call_t_1"]
+    results: list[Any] = [{"role": "user", "content": [block]} for block in (second, first)]
+    read = messages(USER, answer, mind, *results)
+    assert [message.get("tool_call_id") for message in read[-2:]] == ["call_t_0", "call_t_1"]
 
 
 @pytest.mark.parametrize(

@@ -60,15 +60,15 @@ def events(
 def read(data: bytes) -> Iterable[dict[str, Any]]:
     for event in data.removesuffix(b"\n\n").split(b"\n\n"):
         head, _, body = event.partition(b"\ndata: ")
-        told = orjson.loads(body)
-        assert head == b"event: " + told["type"].encode()
-        if told["type"] != "ping":
+        content = orjson.loads(body)
+        assert head == b"event: " + content["type"].encode()
+        if content["type"] != "ping":
             EVENT.validate_json(body, strict=True)
-        yield told
+        yield content
 
 
-def kinds(told: list[dict[str, Any]]) -> list[str]:
-    return [event["type"] for event in told]
+def kinds(stream: list[dict[str, Any]]) -> list[str]:
+    return [event["type"] for event in stream]
 
 
 def test_an_answer_is_a_message() -> None:
@@ -128,8 +128,8 @@ def test_a_stop_sequence_that_ended_the_answer_is_told(
 ) -> None:
     message = answered(finished(reason, "END", content="x"))
     assert (message.stop_reason, message.stop_sequence) == ending
-    told = events(reason=reason, stop="END")[-2]["delta"]
-    assert (told["stop_reason"], told["stop_sequence"]) == ending
+    delta = events(reason=reason, stop="END")[-2]["delta"]
+    assert (delta["stop_reason"], delta["stop_sequence"]) == ending
 
 
 @pytest.mark.parametrize("arguments", ["[1]", '"x"', "7", "null", '{"a":1e999}', '{"a":"\\ud800"}'])
@@ -147,7 +147,7 @@ def test_arguments_are_spelt_as_they_were_sampled() -> None:
 
 
 def test_a_stream_has_the_vendors_sequence() -> None:
-    told = events(
+    stream = events(
         {"reasoning_content": "h"},
         {"reasoning_content": "m"},
         {"content": "he"},
@@ -155,7 +155,7 @@ def test_a_stream_has_the_vendors_sequence() -> None:
         {"tool_calls": [{"index": 0, **CALL}, {"index": 1, **OTHER}]},
         reason="tool_calls",
     )
-    assert kinds(told) == [
+    assert kinds(stream) == [
         "message_start",
         "content_block_start",
         *["content_block_delta"] * 3,
@@ -167,7 +167,7 @@ def test_a_stream_has_the_vendors_sequence() -> None:
         "message_delta",
         "message_stop",
     ]
-    deltas = [event["delta"] for event in told if event["type"] == "content_block_delta"]
+    deltas = [event["delta"] for event in stream if event["type"] == "content_block_delta"]
     assert deltas == [
         {"type": "thinking_delta", "thinking": "h"},
         {"type": "thinking_delta", "thinking": "m"},
@@ -177,7 +177,7 @@ def test_a_stream_has_the_vendors_sequence() -> None:
         {"type": "input_json_delta", "partial_json": '{"a": 1}'},
         {"type": "input_json_delta", "partial_json": "{}"},
     ]
-    starts = [event for event in told if event["type"] == "content_block_start"]
+    starts = [event for event in stream if event["type"] == "content_block_start"]
     assert [event["index"] for event in starts] == [0, 1, 2, 3]
     assert [event["content_block"]["type"] for event in starts] == [
         "thinking",
@@ -188,9 +188,9 @@ def test_a_stream_has_the_vendors_sequence() -> None:
 
 
 def test_counts_come_with_the_start_and_the_end() -> None:
-    told = events({"content": "x"})
-    assert told[0]["message"]["usage"]["input_tokens"] == 5
-    usage = told[-2]["usage"]
+    stream = events({"content": "x"})
+    assert stream[0]["message"]["usage"]["input_tokens"] == 5
+    usage = stream[-2]["usage"]
     assert (usage["input_tokens"], usage["output_tokens"]) == (5, 3)
 
 
@@ -199,8 +199,8 @@ def test_a_stream_without_anything_has_no_blocks() -> None:
 
 
 def test_text_behind_a_tool_call_is_a_block_of_its_own() -> None:
-    told = events({"content": "a"}, {"tool_calls": [{"index": 0, **CALL}]}, {"content": "b"})
-    starts = [event["content_block"] for event in told if event["type"] == "content_block_start"]
+    stream = events({"content": "a"}, {"tool_calls": [{"index": 0, **CALL}]}, {"content": "b"})
+    starts = [event["content_block"] for event in stream if event["type"] == "content_block_start"]
     assert [block["type"] for block in starts] == ["text", "tool_use", "text"]
 
 
@@ -216,11 +216,11 @@ def test_thinking_that_is_not_wanted_is_not_shown(
 ) -> None:
     message = answered(finished(content="x", reasoning_content="hm"), thinking=config)
     assert [block.type for block in message.content] == blocks
-    told = events({"reasoning_content": "hm"}, {"content": "x"}, thinking=config)
-    starts = [event["content_block"] for event in told if event["type"] == "content_block_start"]
+    stream = events({"reasoning_content": "hm"}, {"content": "x"}, thinking=config)
+    starts = [event["content_block"] for event in stream if event["type"] == "content_block_start"]
     assert [block["type"] for block in starts] == blocks
-    assert "ping" in kinds(told)
-    assert "thinking_delta" not in [event.get("delta", {}).get("type") for event in told]
+    assert "ping" in kinds(stream)
+    assert "thinking_delta" not in [event.get("delta", {}).get("type") for event in stream]
     if message.content[0].type == "thinking":
         assert (message.content[0].thinking, message.content[0].signature) == (seen, "t")
 
@@ -230,9 +230,9 @@ def test_the_stream_says_that_it_is_alive_or_that_it_failed() -> None:
     assert made.keep_alive() == b'event: ping\ndata: {"type":"ping"}\n\n'
     data = made.failed(ApiError(504, "too late", code="deadline"))
     assert data.startswith(b"event: error\ndata: ")
-    told = ErrorResponse.model_validate_json(data.partition(b"data: ")[2])
-    assert (told.error.type, told.error.message) == ("timeout_error", "too late")
-    assert told.request_id == "t"
+    failure = ErrorResponse.model_validate_json(data.partition(b"data: ")[2])
+    assert (failure.error.type, failure.error.message) == ("timeout_error", "too late")
+    assert failure.request_id == "t"
 
 
 @pytest.mark.parametrize(

@@ -142,12 +142,12 @@ def stream(
 def assert_same(back: dict[str, Any], message: dict[str, Any]) -> None:
     """Check that both are equal, arguments as JSON; then the manager extends the turn."""
     keys = [
-        message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments")
-        for one in (back, message)
+        message_key(orjson.dumps(side, option=orjson.OPT_SORT_KEYS), "arguments")
+        for side in (back, message)
     ]
     assert keys[0] == keys[1]
     assert back.get("reasoning_content") == message.get("reasoning_content")
-    calls = [one.get("tool_calls", ()) for one in (back, message)]
+    calls = [side.get("tool_calls", ()) for side in (back, message)]
     assert [call["id"] for call in calls[0]] == [call["id"] for call in calls[1]]
 
 
@@ -165,8 +165,8 @@ def test_a_streamed_answer_comes_back_as_it_was_sampled(
     vendor = Vendor(message, cuts)
     with vendor.client.messages.stream(
         model="m", max_tokens=9, messages=[USER], tools=[TOOL]
-    ) as told:
-        answer = told.get_final_message()
+    ) as reply:
+        answer = reply.get_final_message()
     assert answer.usage.output_tokens == 3
     assert_same(vendor.came_back(answer), message)
 

@@ -16,7 +16,7 @@ MODEL: Any = {"role": "model", "parts": [CALL]}
 
 def messages(*contents: Any, **more: Any) -> list[Any]:
     body = orjson.dumps({"contents": list(contents), **more})
-    return [orjson.loads(one) for one in parse(body, 1, "m", "whole").messages]
+    return [orjson.loads(message) for message in parse(body, 1, "m", "whole").messages]
 
 
 def refusal(contents: list[Any]) -> str | None:
@@ -56,7 +56,7 @@ def test_a_response_without_an_id_answers_the_next_call_of_its_name() -> None:
     )
     ids = [call["id"] for call in said[1]["tool_calls"]]
     assert len(set(ids)) == 3
-    assert [(one["tool_call_id"], one["content"]) for one in said[2:]] == [
+    assert [(message["tool_call_id"], message["content"]) for message in said[2:]] == [
         (ids[0], "2"),
         (ids[1], "1"),
         (ids[2], "3"),

@@ -40,7 +40,7 @@ def declared(*names: str) -> list[Any]:
 
 def test_an_object_stands_for_a_list_of_it() -> None:
     """Many agents send what is one as one; the vendor takes it."""
-    one = {
+    single = {
         "contents": {"parts": {"text": "hi"}},
         "systemInstruction": {"parts": {"text": "short"}},
         "tools": {"functionDeclarations": {"name": "f"}},
@@ -50,7 +50,7 @@ def test_an_object_stands_for_a_list_of_it() -> None:
         "systemInstruction": {"parts": [{"text": "short"}]},
         "tools": declared("f"),
     }
-    of_one, of_several = (parse(orjson.dumps(body), 4, "m", "whole") for body in (one, several))
+    of_one, of_several = (parse(orjson.dumps(body), 4, "m", "whole") for body in (single, several))
     assert (of_one.messages, of_one.tools) == (of_several.messages, of_several.tools)
 
 

@@ -53,7 +53,7 @@ def parts(answer: ReplyFinished, **config: Any) -> Any:
 def streamed(form: Form, *deltas: dict[str, Any], failed: bool = False, **config: Any) -> bytes:
     events = ContentEvents("t", 1, request(form, **config))
     data = events.open(5) + events.keep_alive()
-    data += b"".join(events.delta(0, ChoiceDelta(orjson.dumps(one))) for one in deltas)
+    data += b"".join(events.delta(0, ChoiceDelta(orjson.dumps(delta))) for delta in deltas)
     if failed:
         return data + events.failed(ApiError(504, "too late", code="deadline"))
     answer = finished(content="")
@@ -88,7 +88,7 @@ def test_an_answer_is_a_candidate() -> None:
 
 def test_several_candidates_share_one_prompt() -> None:
     body = answered(finished(content="a"), finished(content="b"))
-    assert [one["index"] for one in body["candidates"]] == [0, 1]
+    assert [candidate["index"] for candidate in body["candidates"]] == [0, 1]
     assert body["usageMetadata"]["totalTokenCount"] == 5 + 3 + 3
 
 
@@ -140,7 +140,7 @@ def test_log_probs_are_told_by_token_id() -> None:
 
 
 def test_a_stream_is_responses_that_add_up() -> None:
-    told = in_events(
+    responses = in_events(
         streamed(
             "events",
             {"reasoning_content": "hm"},
@@ -149,7 +149,7 @@ def test_a_stream_is_responses_that_add_up() -> None:
             {"tool_calls": [{"index": 0, **CALL}]},
         )
     )
-    said = [one["candidates"][0]["content"]["parts"] for one in told]
+    said = [response["candidates"][0]["content"]["parts"] for response in responses]
     assert said == [
         [{"text": "he"}],
         [{"text": "llo"}],
@@ -161,19 +161,19 @@ def test_a_stream_is_responses_that_add_up() -> None:
         ],
         [{"text": ""}],
     ]
-    assert [one.get("usageMetadata", {}).get("totalTokenCount") for one in told] == [
+    assert [response.get("usageMetadata", {}).get("totalTokenCount") for response in responses] == [
         None,
         None,
         None,
         8,
     ]
-    assert told[-1]["candidates"][0]["finishReason"] == "STOP"
+    assert responses[-1]["candidates"][0]["finishReason"] == "STOP"
 
 
 def test_without_server_sent_events_a_stream_is_one_array() -> None:
     data = streamed("array", {"content": "he"}, {"content": "llo"})
-    told = orjson.loads(data)
-    assert [one["candidates"][0]["content"]["parts"][0]["text"] for one in told] == [
+    responses = orjson.loads(data)
+    assert [response["candidates"][0]["content"]["parts"][0]["text"] for response in responses] == [
         "he",
         "llo",
         "",
@@ -194,7 +194,7 @@ def test_an_event_is_one_line_whatever_was_sampled() -> None:
     data = streamed("events", {"content": "a\x85\u2029"}, {"tool_calls": [{"index": 0, **call}]})
     lines = data.decode().splitlines()
     assert all(line == "" or line.startswith("data: ") for line in lines)
-    said = [one["candidates"][0]["content"]["parts"][0] for one in in_events(data)]
+    said = [response["candidates"][0]["content"]["parts"][0] for response in in_events(data)]
     assert said[0] == {"text": "a\x85\u2029"}
     assert said[1]["functionCall"]["args"] == {"a": "\u2028"}
 

@@ -116,9 +116,9 @@ class Vendor:
         ]
         chat.send_message([*results, types.Part(text="go on")])
         messages = GOOGLE.parse(self.body, 1).messages
-        answered = [orjson.loads(one) for one in messages[2 : 2 + len(calls)]]
-        assert [one["tool_call_id"] for one in answered] == [call.id for call in calls]
-        assert [one["content"] for one in answered] == [str(n) for n in range(len(calls))]
+        answered = [orjson.loads(message) for message in messages[2 : 2 + len(calls)]]
+        assert [message["tool_call_id"] for message in answered] == [call.id for call in calls]
+        assert [message["content"] for message in answered] == [str(n) for n in range(len(calls))]
         read: dict[str, Any] = orjson.loads(messages[1])
         return read
 
@@ -155,12 +155,12 @@ def pieces(message: dict[str, Any], cuts: Sequence[int]) -> Iterator[dict[str, A
 def assert_same(back: dict[str, Any], message: dict[str, Any]) -> None:
     """Check that both are equal, arguments as JSON; then the manager extends the turn."""
     keys = [
-        message_key(orjson.dumps(one, option=orjson.OPT_SORT_KEYS), "arguments")
-        for one in (back, message)
+        message_key(orjson.dumps(side, option=orjson.OPT_SORT_KEYS), "arguments")
+        for side in (back, message)
     ]
     assert keys[0] == keys[1]
     assert back.get("reasoning_content") == message.get("reasoning_content")
-    calls = [one.get("tool_calls", ()) for one in (back, message)]
+    calls = [side.get("tool_calls", ()) for side in (back, message)]
     assert [call["id"] for call in calls[0]] == [call["id"] for call in calls[1]]
 
 

@@ -52,10 +52,10 @@ def test_an_answer_has_the_sampled_message_and_is_named_after_its_turn() -> None
 
 
 def test_tokens_of_thinking_are_told_where_they_are_known_of_all_choices() -> None:
-    known, unknown = answer(reasoning_tokens=1), answer()
-    body = orjson.loads(completion("t", 1, request(n=2), [known, known]))
+    counted, unknown = answer(reasoning_tokens=1), answer()
+    body = orjson.loads(completion("t", 1, request(n=2), [counted, counted]))
     assert body["usage"]["completion_tokens_details"] == {"reasoning_tokens": 2}
-    body = orjson.loads(completion("t", 1, request(n=2), [known, unknown]))
+    body = orjson.loads(completion("t", 1, request(n=2), [counted, unknown]))
     assert "completion_tokens_details" not in body["usage"]
 
 
@@ -101,7 +101,7 @@ def tensors(first: int, *rows: tuple[int, int]) -> tuple[TokenTensor, TokenTenso
 
 
 def candidates(content: Any) -> list[list[tuple[str, float]]]:
-    return [[(t["token"], t["logprob"]) for t in one["top_logprobs"]] for one in content]
+    return [[(t["token"], t["logprob"]) for t in token["top_logprobs"]] for token in content]
 
 
 def test_the_likeliest_tokens_stand_with_each_sampled_one() -> None:

@@ -46,11 +46,11 @@ def test_an_answer_is_a_response_named_after_its_turn() -> None:
     assert (usage["input_tokens"], usage["output_tokens"], usage["total_tokens"]) == (3, 2, 5)
 
 
-@pytest.mark.parametrize(("known", "told"), [(1, 1), (None, 0)])
-def test_tokens_of_thinking_are_told(known: int | None, told: int) -> None:
-    thought = answer(reasoning_tokens=known)
+@pytest.mark.parametrize(("sampled", "reported"), [(1, 1), (None, 0)])
+def test_tokens_of_thinking_are_told(sampled: int | None, reported: int) -> None:
+    thought = answer(reasoning_tokens=sampled)
     for body in (whole(thought), streamed([{"content": "hi"}], thought)[-1]["response"]):
-        assert body["usage"]["output_tokens_details"] == {"reasoning_tokens": told}
+        assert body["usage"]["output_tokens_details"] == {"reasoning_tokens": reported}
 
 
 def test_an_answer_repeats_what_was_asked() -> None:
@@ -137,7 +137,7 @@ def test_logprobs_name_tokens_by_id_when_asked_for() -> None:
         tensors=[tensor("topk_ids", "i", 5, 6, 7, 8), tensor("topk_logprobs", "f", -1, -2, -3, -4)],
     )
     part = whole(scored, **LOGPROBS, top_logprobs=2)["output"][0]["content"][0]
-    assert [(one["token"], one["logprob"]) for one in part["logprobs"]] == [
+    assert [(token["token"], token["logprob"]) for token in part["logprobs"]] == [
         ("token_id:11", -0.5),
         ("token_id:12", -1.0),
     ]
@@ -271,7 +271,7 @@ def test_streamed_logprobs_are_all_there_once() -> None:
         data += writer.delta(0, ChoiceDelta(delta, struct.pack("<i", token), score, (), token))
     read = events(data + writer.finish(0, answer()) + writer.end([answer()]))
     by_delta = [
-        [one["token"] for one in event["logprobs"]]
+        [entry["token"] for entry in event["logprobs"]]
         for event in read
         if event["type"] == "response.output_text.delta"
     ]

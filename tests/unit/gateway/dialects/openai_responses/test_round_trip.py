@@ -65,16 +65,16 @@ def parts(draw: st.DrawFn) -> list[Part]:
 def message(sampled: Sequence[Part]) -> dict[str, Any]:
     """Return the message that a worker makes of it."""
     whole: dict[str, Any] = {"role": "assistant", "content": ""}
-    found: list[Any] = []
+    tool_calls: list[Any] = []
     for name, value in sampled:
         if name == "tool_calls":
             function = {"name": value[0], "arguments": value[1]}
-            call_id = tool_call_id(TURN, len(found))
-            found.append({"id": call_id, "type": "function", "function": function})
+            call_id = tool_call_id(TURN, len(tool_calls))
+            tool_calls.append({"id": call_id, "type": "function", "function": function})
         else:
             whole[name] = whole.get(name, "") + value
-    if found:
-        whole |= {"content": whole["content"] or None, "tool_calls": found}
+    if tool_calls:
+        whole |= {"content": whole["content"] or None, "tool_calls": tool_calls}
     return whole
 
 

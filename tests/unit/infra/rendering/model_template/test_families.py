@@ -59,9 +59,9 @@ def test_the_documentation_says_what_a_family_can_do(name: str) -> None:
 def test_a_renderer_is_found_for_a_family(tmp_path: Path, name: str) -> None:
     model_directory(tmp_path, FAMILIES[name])
 
-    found = found_for(tmp_path)
+    renderer = found_for(tmp_path)
 
-    assert found.name == ("llama-3" if name == "Llama 3.x" else CHAT_TEMPLATE)
+    assert renderer.name == ("llama-3" if name == "Llama 3.x" else CHAT_TEMPLATE)
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -99,7 +99,7 @@ def test_a_call_is_read_answered_and_forced(tmp_path: Path, name: str) -> None:
     prompt, call = renderer.render([ASKED], TOOLS), spelt(renderer)
 
     read = renderer.parse(call, TOOLS, prompt)
-    assert [(one.name, one.arguments) for one in read.tool_calls] == [("act", '{"a": 1}')]
+    assert [(entry.name, entry.arguments) for entry in read.tool_calls] == [("act", '{"a": 1}')]
     assert (read.content, read.malformed) == ("", ())
     assert renderer.parse(call, None, prompt).content == renderer.decode(call).strip()
 
@@ -133,9 +133,9 @@ def test_results_of_calls_get_the_ids_that_the_model_sampled(tmp_path: Path) -> 
     renderer = made(tmp_path, "Mistral")
     prompt = renderer.render([ASKED], TOOLS)
     text = renderer.decode(spelt(renderer)).replace("00000000c", "abcdefghi")
-    told = {**TOLD, "tool_call_id": "call_a-turn_0"}
+    result = {**TOLD, "tool_call_id": "call_a-turn_0"}
 
-    suffix = renderer.bridge(prompt, closed(renderer, text), [told], TOOLS)
+    suffix = renderer.bridge(prompt, closed(renderer, text), [result], TOOLS)
 
     assert '"call_id": "abcdefghi"' in renderer.decode(suffix or b"")
 

@@ -37,9 +37,9 @@ def test_it_reads_as_transformers_renders_it(source: str, text: str) -> None:
 def test_options_are_variables_that_the_template_reads() -> None:
     assert _rendered("{{ mood }}", mood="calm") == "calm"
 
-    for given in ("mood", "tools"):
-        with pytest.raises(TemplateRefusal, match=f"does not read {given}"):
-            _rendered("{{ tools }}", **{given: "calm"})
+    for name in ("mood", "tools"):
+        with pytest.raises(TemplateRefusal, match=f"does not read {name}"):
+            _rendered("{{ tools }}", **{name: "calm"})
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ class Hosts:
 
     def senders(self, policy: str) -> Sequence[str]:
         assert policy == "p"
-        return [*self.others, *(one.address for one in self.services)]
+        return [*self.others, *(service.address for service in self.services)]
 
     def receiver(self, name: str) -> WeightsReceiver:
         return WeightsReceiver(self.senders, "p", self.root / name / "cache")
@@ -101,7 +101,7 @@ def test_each_version_comes_in_every_byte(hosts: Hosts) -> None:
 def test_several_hosts_that_ask_at_the_same_time_all_get_it(two: Hosts) -> None:
     with ThreadPoolExecutor(4) as pool:
         taken = list(pool.map(lambda name: two.take(name=name), "abcd"))
-    assert all(content(one) == content(two.published) for one in taken)
+    assert all(content(directory) == content(two.published) for directory in taken)
 
 
 def test_a_version_comes_once_to_a_host(two: Hosts) -> None:

@@ -47,8 +47,8 @@ class Hosts:
         return (fetcher or self.fetcher).version(version, digest(published))
 
     def place(self, form: str, version: int) -> Path:
-        (found,) = (self.store / "policy-p" / form).glob(f"version-{version:08d}.*")
-        return found
+        (path,) = (self.store / "policy-p" / form).glob(f"version-{version:08d}.*")
+        return path
 
 
 @pytest.fixture
