@@ -20,8 +20,8 @@ def plain_logprobs(weights: Path, tokens: bytes) -> npt.NDArray[np.float32]:
     with torch.inference_mode():
         logits_TV = model(ids_T[None]).logits[0]
     chosen = torch.log_softmax(logits_TV[:-1], -1).gather(1, ids_T[1:, None])
-    found: npt.NDArray[np.float32] = chosen[:, 0].numpy()
-    return found
+    logprobs: npt.NDArray[np.float32] = chosen[:, 0].numpy()
+    return logprobs
 
 
 def assert_parity(weights: Path | Mapping[int, Path], trajectory: r.Trajectory) -> None:

@@ -123,7 +123,7 @@ class RunningSystem:
         """Assign the rollout role to a started worker, not to its `lost` incarnation; return its
         acquisition."""
         heartbeat = self.expect(
-            r.WorkerHeartbeat, lambda one: one.worker == worker and one.incarnation != lost
+            r.WorkerHeartbeat, lambda record: record.worker == worker and record.incarnation != lost
         )
         number = self._assign(worker, heartbeat.incarnation, "rollout", slot)
         return self.expect(r.RoleAcquired, lambda record: record.assignment == number)

@@ -79,8 +79,8 @@ def test_a_text_that_goes_on_from_an_answer_extends_its_turn(
 ) -> None:
     made, weights = flow
     first = client.completions.create(model=POLICY, prompt="key 7", max_tokens=8)
-    told = f"key 7{first.choices[0].text} and then"
-    client.completions.create(model=POLICY, prompt=told, max_tokens=8)
+    prompt = f"key 7{first.choices[0].text} and then"
+    client.completions.create(model=POLICY, prompt=prompt, max_tokens=8)
     trajectory = made.end(session)
     assert trajectory.match_rules == {"root": 1, "extend": 1}
     assert_sampled_behind_what_stands_before(weights, trajectory)
@@ -113,12 +113,12 @@ def test_the_likeliest_tokens_come_with_each_sampled_one(
         shown = [event.choices[0].logprobs for event in events]
     else:
         shown = [client.completions.create(**asked).choices[0].logprobs]
-    scored = [one for one in shown if one is not None]
-    tops = [top for one in scored for top in one.top_logprobs or ()]
+    scored = [logprobs for logprobs in shown if logprobs is not None]
+    tops = [top for logprobs in scored for top in logprobs.top_logprobs or ()]
     pairs = [
         pair
-        for one in scored
-        for pair in zip(one.tokens or (), one.token_logprobs or (), strict=True)
+        for logprobs in scored
+        for pair in zip(logprobs.tokens or (), logprobs.token_logprobs or (), strict=True)
     ]
     assert len(tops) == len(pairs) > 0
     for top, (token, logprob) in zip(tops, pairs, strict=True):
@@ -136,7 +136,9 @@ def test_a_chat_shows_the_likeliest_tokens_too(client: openai.OpenAI, stream: bo
         shown = [chunk.choices[0].logprobs for chunk in chunks]
     else:
         shown = [client.chat.completions.create(**asked).choices[0].logprobs]
-    tokens = [token for one in shown if one is not None for token in one.content or ()]
+    tokens = [
+        token for logprobs in shown if logprobs is not None for token in logprobs.content or ()
+    ]
     assert tokens
     for token in tokens:
         first, second = token.top_logprobs

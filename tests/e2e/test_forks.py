@@ -41,17 +41,19 @@ def play(
     fields = {"session_id": name, "policy": POLICY, "task_id": "t", **opening}
     opened = system.running.admin("/sessions", **fields)
     assert opened.status_code == 201, opened.text
-    told = list(messages)
+    conversation = list(messages)
     with openai.OpenAI(
         base_url=opened.json()["base_url"], api_key=opened.json()["api_key"], max_retries=0
     ) as client:
         while True:
-            made = client.chat.completions.create(model=POLICY, messages=told, tools=[ADD])
+            made = client.chat.completions.create(model=POLICY, messages=conversation, tools=[ADD])
             said = made.choices[0].message
-            told.append(said.model_dump(exclude_none=True))
+            conversation.append(said.model_dump(exclude_none=True))
             for call in said.tool_calls or ():
                 total = sum(json.loads(call.function.arguments).values())  # type: ignore[union-attr]
-                told.append({"role": "tool", "tool_call_id": call.id, "content": str(total)})
+                conversation.append(
+                    {"role": "tool", "tool_call_id": call.id, "content": str(total)}
+                )
             if not said.tool_calls:
                 return said.content or ""
 
@@ -62,14 +64,14 @@ def forked(system: AgentSystem, directory: Path, rule: ForkRule) -> r.ForkedPref
     tasks.write_text('{"id": "t"}')
     job = ForkJob(path, rule, samples=2, task_file=tasks)
     fork_sessions(system.running.kafka, job, lambda *_: None)
-    found = {row.fork.origin.session_id: row.fork for row in fork_file(path) if row.fork}
-    return found["recorded"]
+    prefixes = {row.fork.origin.session_id: row.fork for row in fork_file(path) if row.fork}
+    return prefixes["recorded"]
 
 
 def trained(trajectory: r.Trajectory) -> list[int]:
     """Return the ids of the tokens that may be trained."""
     mask = np.frombuffer(trajectory.loss_mask, np.uint8).astype(bool)
-    return [int(one) for one in np.frombuffer(trajectory.tokens, np.int32)[mask]]
+    return [int(token) for token in np.frombuffer(trajectory.tokens, np.int32)[mask]]
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,7 @@ def test_a_session_goes_on_in_the_middle_of_a_recorded_one(
     system: AgentSystem, recorded: r.Trajectory, tmp_path: Path
 ) -> None:
     prefix = forked(system, tmp_path, ForkRule(after_tool_result="first"))
-    beginning = [json.loads(one) for one in history(of_session(prefix, "middle"))]
+    beginning = [json.loads(message) for message in history(of_session(prefix, "middle"))]
     said = play(system, "middle", beginning, fork=json.loads(to_json(prefix)))
 
     made = system.running.end("middle")
@@ -119,7 +121,7 @@ def test_an_agent_that_leaves_the_recording_ends_its_session(
 
     assert raised.value.code == "fork_diverged"
     assert "What is 6 + 4?" in str(raised.value)
-    made = system.running.expect(r.Trajectory, lambda one: one.session_id == "left")
+    made = system.running.expect(r.Trajectory, lambda record: record.session_id == "left")
     assert (made.status, made.reason, trained(made)) == ("aborted", "fork_diverged", [])
 
 

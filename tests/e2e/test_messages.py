@@ -66,9 +66,9 @@ def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool) -> None:
         counted = client.messages.count_tokens(**asked(messages)).input_tokens
         message = said(client, messages, streamed=streamed)
         assert message.usage.input_tokens == counted
-        while found := results(message):
+        while tool_results := results(message):
             assert message.stop_reason == "tool_use"
-            messages += [message.to_param(), {"role": "user", "content": found}]
+            messages += [message.to_param(), {"role": "user", "content": tool_results}]
             message = said(client, messages, streamed=streamed)
     assert message.stop_reason == "end_turn"
     assert message.content[-1].type == "text" and message.content[-1].text == answer("adding")
@@ -109,8 +109,8 @@ def test_a_loop_of_functions_is_one_chain(system: AgentSystem, streamed: bool) -
         chat = client.chats.create(model="policy", config=config)
         task = f"{cue('adding')}What is 5 + 4, and 1 + 1?"
         answered = parts(chat, task, streamed=streamed)
-        while found := responses(answered):
-            answered = parts(chat, found, streamed=streamed)
+        while outputs := responses(answered):
+            answered = parts(chat, outputs, streamed=streamed)
     assert not any(part.thought for part in answered)
     assert "".join(part.text or "" for part in answered) == answer("adding")
     assert session.end(1.0).match_rules == {"root": 1, "extend": 2}

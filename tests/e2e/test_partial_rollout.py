@@ -60,7 +60,7 @@ def read_stream(client: openai.OpenAI) -> tuple[str, str]:
         stream=True,
     )
     parts = [chunk.choices[0] for chunk in chunks if chunk.choices]
-    return "".join(one.delta.content or "" for one in parts), parts[-1].finish_reason or ""
+    return "".join(choice.delta.content or "" for choice in parts), parts[-1].finish_reason or ""
 
 
 def read_whole(client: openai.OpenAI) -> str:
@@ -77,15 +77,18 @@ def disturbed_turns(
     sessions = [f"{name}-{number}" for number in range(AT_ONCE)]
     with ThreadPoolExecutor(AT_ONCE) as agents:
         texts: list[Future[tuple[str, str]]] = [
-            agents.submit(read_stream, client_of(made, one)) for one in sessions
+            agents.submit(read_stream, client_of(made, session)) for session in sessions
         ]
-        progressed = made.expect(r.TurnProgressed, lambda one: one.session_id in sessions)
+        progressed = made.expect(r.TurnProgressed, lambda record: record.session_id in sessions)
         dispatched = made.expect(
-            r.TurnDispatched, lambda one: one.session_id == progressed.session_id
+            r.TurnDispatched, lambda record: record.session_id == progressed.session_id
         )
         disturb(dispatched)
     for session_id, text in zip(sessions, texts, strict=True):
-        said = made.expect(r.TurnCompleted, lambda one, of=session_id: one.session_id == of)  # type: ignore[misc]
+        said = made.expect(
+            r.TurnCompleted,
+            lambda record, expected=session_id: record.session_id == expected,  # type: ignore[misc]
+        )
         assert (orjson.loads(said.message)["content"] or "") == text.result()[0]
     return [made.end(session_id) for session_id in sessions]
 
@@ -94,13 +97,13 @@ def test_weights_that_change_in_mid_turn_are_told_token_by_token(flow: RunningSy
     serve(flow, "w0")
     for version in range(1, ROUNDS):
         weights = {version - 1: flow.current}
-        found = disturbed_turns(
+        trajectories = disturbed_turns(
             flow,
             f"v{version}",
-            lambda _, of=version: flow.publish_weights(of, seed=of),  # type: ignore[misc]
+            lambda _, number=version: flow.publish_weights(number, seed=number),  # type: ignore[misc]
         )
         weights[version] = flow.current
-        mixed = [one for one in found if len(versions(one)) == 2]
+        mixed = [session for session in trajectories if len(versions(session)) == 2]
         for trajectory in mixed:
             assert_parity(weights, trajectory)
         if mixed:
@@ -117,41 +120,41 @@ def interrupted_turns(
     for number in range(ROUNDS):
         disturbed: list[r.TurnDispatched] = []
 
-        def once(one: r.TurnDispatched, of: list[r.TurnDispatched] = disturbed) -> None:
-            of.append(one)
-            disturb(one)
+        def once(turn: r.TurnDispatched, turns: list[r.TurnDispatched] = disturbed) -> None:
+            turns.append(turn)
+            disturb(turn)
 
-        found = disturbed_turns(made, f"r{number}", once)
-        if any(one.interrupted_turns for one in found):
-            return found
+        trajectories = disturbed_turns(made, f"r{number}", once)
+        if any(trajectory.interrupted_turns for trajectory in trajectories):
+            return trajectories
         undo(disturbed[0])
     pytest.fail(f"no turn was under way at the worker that was disturbed, in {ROUNDS} rounds")
 
 
 def test_turns_of_a_preempted_worker_go_on_elsewhere(flow: RunningSystem) -> None:
-    incarnations = {w: one.incarnation for w, one in serve(flow, "w0", "w1").items()}
+    incarnations = {w: role.incarnation for w, role in serve(flow, "w0", "w1").items()}
 
-    found = interrupted_turns(
+    trajectories = interrupted_turns(
         flow,
-        lambda one: flow.preempt(one.worker, incarnations[one.worker]),
-        lambda one: flow.give_role(one.worker, one.slot),
+        lambda turn: flow.preempt(turn.worker, incarnations[turn.worker]),
+        lambda turn: flow.give_role(turn.worker, turn.slot),
     )
 
     flow.expect(r.RoleReleased)
-    for trajectory in found:
+    for trajectory in trajectories:
         assert_parity(flow.current, trajectory)
 
 
 def test_turns_of_a_killed_worker_go_on_elsewhere(flow: RunningSystem) -> None:
     serve(flow, "w0", "w1")
 
-    def kill(one: r.TurnDispatched) -> None:
-        os.kill(flow.processes[one.worker].pid, signal.SIGKILL)
-        flow.lose(one.worker, one.incarnation)
+    def kill(turn: r.TurnDispatched) -> None:
+        os.kill(flow.processes[turn.worker].pid, signal.SIGKILL)
+        flow.lose(turn.worker, turn.incarnation)
 
-    def replace(one: r.TurnDispatched) -> None:
-        flow.start_worker(f"{one.worker}r")
-        flow.give_role(f"{one.worker}r", one.slot)
+    def replace(turn: r.TurnDispatched) -> None:
+        flow.start_worker(f"{turn.worker}r")
+        flow.give_role(f"{turn.worker}r", turn.slot)
 
     for trajectory in interrupted_turns(flow, kill, replace):
         assert_parity(flow.current, trajectory)

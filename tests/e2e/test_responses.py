@@ -65,15 +65,15 @@ def test_a_tool_loop_is_one_chain(system: AgentSystem, streamed: bool, how: str)
     items: list[Any] = [{"role": "user", "content": f"{cue('adding')}What is 5 + 4, and 1 + 1?"}]
     with openai.OpenAI(base_url=session.base_url, api_key=session.api_key) as client:
         response = said(client, items, streamed=streamed)
-        while found := results(response):
+        while outputs := results(response):
             if how == "goes on from":
                 more = {"previous_response_id": response.id}
-                response = said(client, found, streamed=streamed, **more)
+                response = said(client, outputs, streamed=streamed, **more)
             else:
                 sent = list(response.output) if how == "sent back" else references(response)
                 # A client may name the reasoning alone, and send the calls.
                 sent[1:] = response.output[1:] if how == "partly named" else sent[1:]
-                items += [*sent, *found]
+                items += [*sent, *outputs]
                 response = said(client, items, streamed=streamed)
     assert response.output_text == answer("adding")
     assert session.end(1.0).match_rules == {"root": 1, "extend": 2}

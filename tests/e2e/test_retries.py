@@ -50,7 +50,7 @@ def second_gateway(made: RunningSystem) -> str:
         SEAMLESSFLOW_GATEWAY__PORT=port,
         SEAMLESSFLOW_GATEWAY__SECRET=made.secret,
     )
-    return made.expect(r.GatewayHeartbeat, lambda one: one.url.endswith(f":{port}")).url
+    return made.expect(r.GatewayHeartbeat, lambda heartbeat: heartbeat.url.endswith(f":{port}")).url
 
 
 def ask(
@@ -66,12 +66,12 @@ def test_a_call_that_is_made_at_two_gateways_is_one_turn_and_both_get_it(
     flow: RunningSystem,
 ) -> None:
     here = client_of(flow, "twice")
-    there = here.with_options(base_url=f"{second_gateway(flow)}/v1")
+    other_client = here.with_options(base_url=f"{second_gateway(flow)}/v1")
     with ThreadPoolExecutor(2) as agents:
         first = agents.submit(ask, here, BEGINNING, idempotency_key="k")
-        flow.expect(r.TurnStarted, lambda one: one.session_id == "twice")
-        second = agents.submit(ask, there, BEGINNING, idempotency_key="k")
-        flow.expect(r.TurnJoined, lambda one: one.session_id == "twice")
+        flow.expect(r.TurnStarted, lambda record: record.session_id == "twice")
+        second = agents.submit(ask, other_client, BEGINNING, idempotency_key="k")
+        flow.expect(r.TurnJoined, lambda record: record.session_id == "twice")
         serve(flow)
         answers = first.result(), second.result()
 

@@ -135,7 +135,7 @@ def test_what_was_merged_comes_one_kind_and_one_call_at_a_time(
         # The worker waits until the manager stands still, which waits until the worker is done.
         with _stopped(system, POLICY):
             streamed = thread.submit(client, session)
-            until(lambda: any(_is_prompt(one, name) for one in prompts.poll(0.1)), "the prompt")
+            until(lambda: any(_is_prompt(item, name) for item in prompts.poll(0.1)), "the prompt")
             standing.enter_context(_stopped(system, "manager"))
         system.running.expect(r.TurnCompleted, lambda record: record.session_id == name)
         standing.close()

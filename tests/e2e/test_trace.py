@@ -128,8 +128,8 @@ def test_the_trajectory_links_to_the_turns_that_it_was_made_from(traced_spans: l
 
 
 def test_no_span_of_a_task_has_lost_its_parent(traced_spans: list[Span]) -> None:
-    known = {span.span_id for span in traced_spans}
-    lost = [s.name for s in traced_spans if s.parent_span_id and s.parent_span_id not in known]
+    span_ids = {span.span_id for span in traced_spans}
+    lost = [s.name for s in traced_spans if s.parent_span_id and s.parent_span_id not in span_ids]
     assert lost == []
     roots = {span.name for span in traced_spans if not span.parent_span_id}
     assert roots <= {"run task", "load weights"}
@@ -143,13 +143,13 @@ def test_names_kinds_and_attributes_are_those_of_the_conventions(
     for span in traced_spans:
         kind = KINDS.get(span.name.split()[0], Span.SPAN_KIND_INTERNAL)
         assert span.kind == kind, span.name
-        found = attributes(span)
-        assert required(kind, found.keys()) - found.keys() == set(), span.name
+        values = attributes(span)
+        assert required(kind, values.keys()) - values.keys() == set(), span.name
         if kind in (Span.SPAN_KIND_PRODUCER, Span.SPAN_KIND_CONSUMER):
-            assert str(_topic(found)).startswith("test-"), "the prefix of the topics is missing"
-            assert span.name == f"{found['messaging.operation.name']} {_topic(found)}"
-            assert isinstance(found["messaging.destination.partition.id"], str)
-            assert isinstance(found["messaging.kafka.offset"], int)
+            assert str(_topic(values)).startswith("test-"), "the prefix of the topics is missing"
+            assert span.name == f"{values['messaging.operation.name']} {_topic(values)}"
+            assert isinstance(values["messaging.destination.partition.id"], str)
+            assert isinstance(values["messaging.kafka.offset"], int)
 
 
 def test_the_span_that_the_client_sees_tells_what_was_asked_and_sampled(
@@ -166,5 +166,5 @@ def test_the_span_that_the_client_sees_tells_what_was_asked_and_sampled(
     assert refused["error.type"] == "400"
 
 
-def _topic(found: dict[str, object]) -> object:
-    return found["messaging.destination.name"]
+def _topic(values: dict[str, object]) -> object:
+    return values["messaging.destination.name"]

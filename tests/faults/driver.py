@@ -60,7 +60,7 @@ class Driver:
             if fault.kind is Kind.FREEZE:
                 frozen.append((fault, pid, mark, time.monotonic()))
         # First those without whom the log does not report that a worker is lost.
-        for fault, pid, mark, at_s in sorted(frozen, key=lambda one: one[0].worker is not None):
+        for fault, pid, mark, at_s in sorted(frozen, key=lambda entry: entry[0].worker is not None):
             try:
                 self._await_lease(fault, mark, at_s)
             finally:
@@ -89,7 +89,9 @@ class Driver:
         log = self._run.log
         self._run.until(lambda: not log.closed_without_trajectory(), "trajectories", WELL_S)
         report = self.audit()
-        counts = ", ".join(f"{one.check}: {one.checked}, {one.open} open" for one in report.results)
+        counts = ", ".join(
+            f"{result.check}: {result.checked}, {result.open} open" for result in report.results
+        )
         for line in [*self.tally.lines(), f"audited {counts}"]:
             self._say(line)
         return report
@@ -100,11 +102,15 @@ class Driver:
         since = log.mark
 
         def came() -> bool:
-            found = log.since(since, fault.moment)
+            records = log.since(since, fault.moment)
             if fault.moment is r.TurnProgressed:
                 worker = fault.worker
-                found = [one for one in found if worker in (None, getattr(one, "worker", None))]
-            return len(found) >= fault.count
+                records = [
+                    record
+                    for record in records
+                    if worker in (None, getattr(record, "worker", None))
+                ]
+            return len(records) >= fault.count
 
         self._run.happens(came, MOMENT_S)
         return log.mark

@@ -49,8 +49,10 @@ class Fault:
     @property
     def what(self) -> str:
         """Kind of fault and of process."""
-        of = next((of for of, other in OTHERS.items() if other == self.process), self.process)
-        return f"{self.kind} {of}"
+        process = next(
+            (name for name, other in OTHERS.items() if other == self.process), self.process
+        )
+        return f"{self.kind} {process}"
 
     @property
     def worker(self) -> str | None:
@@ -59,15 +61,15 @@ class Fault:
         return worker if worker and family in ("rollout", "trainer") else None
 
 
-def fault(rng: random.Random, of: str, kind: Kind) -> Fault:
+def fault(rng: random.Random, name: str, kind: Kind) -> Fault:
     """Draw one of the processes of a kind, and the moment."""
-    process = rng.choice([of, OTHERS[of]]) if of in OTHERS else of
-    return Fault(process, kind, rng.choice(MOMENTS[of]), rng.randint(1, 3))
+    process = rng.choice([name, OTHERS[name]]) if name in OTHERS else name
+    return Fault(process, kind, rng.choice(MOMENTS[name]), rng.randint(1, 3))
 
 
 def one_of_each(rng: random.Random) -> list[Fault]:
     """Return a kill and a freeze of each kind of process, in random order."""
-    drawn = [fault(rng, of, kind) for of in MOMENTS for kind in Kind]
+    drawn = [fault(rng, name, kind) for name in MOMENTS for kind in Kind]
     rng.shuffle(drawn)
     return drawn
 

@@ -141,16 +141,16 @@ def _second(spec: ChildSpec, name: str) -> ChildSpec:
 def _specs(config: RunConfig, kafka: KafkaSettings, ports: list[int]) -> list[ChildSpec]:
     gateways = " ".join(f"http://127.0.0.1:{port}" for port in ports)
     environment = os.environ | {"PYTHONPATH": str(ROOT), GATEWAYS: gateways}
-    one, other = (ProcessSpecs(config, LaunchContext(kafka, port, environment)) for port in ports)
+    first, other = (ProcessSpecs(config, LaunchContext(kafka, port, environment)) for port in ports)
     return [
-        one.gateway(),
+        first.gateway(),
         _second(other.gateway(), OTHERS["gateway"]),
-        one.manager(),
+        first.manager(),
         _second(other.manager(), OTHERS["manager"]),
-        *one.rollouts(),
-        one.agents(),
-        one.scheduler(),
-        *one.trainers(),
+        *first.rollouts(),
+        first.agents(),
+        first.scheduler(),
+        *first.trainers(),
     ]
 
 

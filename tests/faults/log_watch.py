@@ -48,16 +48,16 @@ class LogWatch:
         self, mark: int, kind: type[R], where: Callable[[R], bool] = lambda record: True
     ) -> list[R]:
         """Return such records from a mark on."""
-        known = self._of_kind[kind]
-        first = bisect_left(known, mark, key=itemgetter(0))
-        return [record for _, record in known[first:] if where(record)]
+        entries = self._of_kind[kind]
+        first = bisect_left(entries, mark, key=itemgetter(0))
+        return [record for _, record in entries[first:] if where(record)]
 
     def finished_since(self, mark: int) -> set[str]:
         """Return the sessions that were opened after the mark and have a trajectory."""
-        opened = {one.session_id for one in self.since(mark, r.SessionOpened)}
-        return opened & {one.session_id for one in self.since(mark, r.Trajectory)}
+        opened = {record.session_id for record in self.since(mark, r.SessionOpened)}
+        return opened & {record.session_id for record in self.since(mark, r.Trajectory)}
 
     def closed_without_trajectory(self) -> set[str]:
         """Return the sessions that were closed and have no trajectory yet."""
-        closed = {one.session_id for one in self.since(0, r.SessionClosed)}
-        return closed - {one.session_id for one in self.since(0, r.Trajectory)}
+        closed = {record.session_id for record in self.since(0, r.SessionClosed)}
+        return closed - {record.session_id for record in self.since(0, r.Trajectory)}

@@ -58,11 +58,11 @@ class ReplicatedSystem:
         """Begin a session of one streamed turn; return it and its text once it samples."""
         ids = (f"s-{number}" for number in self._numbers)
         partitions = SMALL[SESSIONS.name].partitions
-        session = next(one for one in ids if partition_of(session_name(one), partitions) == BUSY)
+        session = next(name for name in ids if partition_of(session_name(name), partitions) == BUSY)
         opened = self.system.admin("/sessions", session_id=session, policy=POLICY)
         body = opened.raise_for_status().json()
         text = calls.submit(_streamed, body["base_url"], body["api_key"])
-        self.system.expect(r.TurnProgressed, lambda one: one.session_id == session)
+        self.system.expect(r.TurnProgressed, lambda record: record.session_id == session)
         return session, text
 
     def _called(self, session: str, call: str) -> bool:
@@ -75,11 +75,11 @@ class ReplicatedSystem:
 
     def end(self, session: str, text: "Future[str]") -> None:
         """Wait for the whole answer; close the session; compare its trajectory."""
-        said = self.system.expect(r.TurnCompleted, lambda one: one.session_id == session)
+        said = self.system.expect(r.TurnCompleted, lambda record: record.session_id == session)
         assert text.result(_ANSWER_S) == orjson.loads(said.message)["content"]
         for call in ("reward", "close"):
             until(lambda call=call: self._called(session, call), call, _ANSWER_S)  # type: ignore[misc]
-        trajectory = self.system.expect(r.Trajectory, lambda one: one.session_id == session)
+        trajectory = self.system.expect(r.Trajectory, lambda record: record.session_id == session)
         assert (trajectory.status, trajectory.turns) == ("complete", 1)
         self.finished.append(session)
 
@@ -91,7 +91,7 @@ def _streamed(base_url: str, api_key: str) -> str:
     chunks = client.chat.completions.create(
         model=POLICY, messages=[{"role": "user", "content": "key 7"}], stream=True
     )
-    return "".join(one.choices[0].delta.content or "" for one in chunks if one.choices)
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
 @contextmanager

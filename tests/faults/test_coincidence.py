@@ -69,7 +69,7 @@ class Turn:
     def of(self, kind: type[r.Record], mark: int = 0) -> list[Any]:
         """Return the session's records of a kind."""
         return self.run.log.since(
-            mark, kind, lambda one: getattr(one, "session_id", "") == self.session
+            mark, kind, lambda record: getattr(record, "session_id", "") == self.session
         )
 
     def samples_on(self, worker: str) -> bool:
@@ -77,9 +77,9 @@ class Turn:
         if self.of(r.TurnCompleted) or len(self.of(r.TurnDispatched)) == 0:
             return False
         dispatch = self.of(r.TurnDispatched)[-1].dispatch
-        given_back = any(one.dispatch == dispatch for one in self.of(r.TurnInterrupted))
-        samples = [one for one in self.of(r.TurnProgressed) if one.dispatch == dispatch]
-        return not given_back and any(one.worker == worker for one in samples)
+        given_back = any(record.dispatch == dispatch for record in self.of(r.TurnInterrupted))
+        samples = [record for record in self.of(r.TurnProgressed) if record.dispatch == dispatch]
+        return not given_back and any(sample.worker == worker for sample in samples)
 
     def _ask(self) -> str:
         for url in (self.run.urls[0], *[self.run.urls[1]] * 20):
@@ -108,7 +108,7 @@ def _streamed(url: str, key: str, name: str) -> str:
                 return text
             if line.startswith("data: "):
                 chunk = json.loads(line.removeprefix("data: "))
-                text += "".join(one["delta"].get("content") or "" for one in chunk["choices"])
+                text += "".join(choice["delta"].get("content") or "" for choice in chunk["choices"])
     raise httpx.ReadError("the stream ended early")
 
 
@@ -129,7 +129,7 @@ def trajectory_places() -> list[Partition]:
 
 def manager_of(run: FaultyRun, partition: int) -> str:
     """Return the name of the process that owns a partition of `sessions`."""
-    claims = run.log.since(0, r.PartitionClaimed, lambda one: one.partition == partition)
+    claims = run.log.since(0, r.PartitionClaimed, lambda claim: claim.partition == partition)
     for name in (MANAGER, OTHERS[MANAGER]):
         section = json.loads(run.launcher.running[name].spec.environment[f"{ENV_PREFIX}MANAGER"])
         if claims[-1].manager.startswith(f"manager-{section['slot']}-"):
@@ -152,13 +152,13 @@ def freeze_in_transaction(
     `sampling` begins turns anew once all have ended. Returns the turn and the processes. Thaws a
     manager that had committed before it stood still.
     """
-    found: list[tuple[Turn, list[int]]] = []
+    frozen_turns: list[tuple[Turn, list[int]]] = []
     with peeking(run, "read_uncommitted") as peek, peeking(run, "read_committed") as reader:
         peek.assign(peek.ends(trajectory_places()))
 
         def frozen() -> bool:
             owners = {number: manager_of(run, number) for number in range(PARTITIONS)}
-            streaming = [one for one in turns if one.samples_on(WORKER)]
+            streaming = [candidate for candidate in turns if candidate.samples_on(WORKER)]
             item = next(reversed(peek.poll(POLL_S)), None) if streaming else None
             if item is None or not isinstance(item.record, r.Trajectory):
                 return False
@@ -167,10 +167,14 @@ def freeze_in_transaction(
             worker = stop(run, MOVING_WORKER, signal.SIGSTOP)
             place, at = (item.topic, item.partition), item.offset
             committed = run.happens(lambda: reader.ends([place])[place] > at, COMMITTED_S)
-            owned = [one for one in streaming if owners[one.partition] == name_of(run, manager)]
+            owned = [
+                candidate
+                for candidate in streaming
+                if owners[candidate.partition] == name_of(run, manager)
+            ]
             for turn in owned:
                 if not committed and turn.samples_on(WORKER):
-                    found.append((turn, [manager, worker]))
+                    frozen_turns.append((turn, [manager, worker]))
                     return True
             os.kill(worker, signal.SIGCONT)
             os.kill(manager, signal.SIGCONT)
@@ -180,7 +184,7 @@ def freeze_in_transaction(
             return sampling() and any(frozen() for _ in range(LOOKS))
 
         run.until(soon, "a transaction", SOON_S)
-    return found[0]
+    return frozen_turns[0]
 
 
 def name_of(run: FaultyRun, pid: int) -> str:
@@ -205,20 +209,20 @@ def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_
         turns: list[Turn] = []
 
         def sampling() -> bool:
-            if not turns or all(one.text.done() for one in turns):
+            if not turns or all(long_turn.text.done() for long_turn in turns):
                 first = len(turns)
                 turns.extend(Turn(run, f"long-{first + n}", calls) for n in range(AT_ONCE))
-            return any(one.samples_on(WORKER) for one in turns)
+            return any(long_turn.samples_on(WORKER) for long_turn in turns)
 
         run.until(sampling, "a turn in mid-stream", LIMIT_S)
         turn, frozen = freeze_in_transaction(run, turns, sampling)
         mark = log.mark
-        owner = log.since(0, r.PartitionClaimed, lambda one: one.partition == turn.partition)[-1]
+        owner = log.since(0, r.PartitionClaimed, lambda item: item.partition == turn.partition)[-1]
 
         def happened(kind: type[r.Record], **facts: object) -> bool:
             return any(
-                all(getattr(one, name) == fact for name, fact in facts.items())
-                for one in log.since(mark, kind)
+                all(getattr(record, name) == fact for name, fact in facts.items())
+                for record in log.since(mark, kind)
             )
 
         run.until(

@@ -100,12 +100,12 @@ def responses_tool_loop(system: RecordingSystem, session_id: str, streamed: bool
 def add_by_responses(agent: Agent, streamed: bool) -> str | None:
     """Return the id of the last response."""
     previous: str | None = None
-    told: Any = [user(TASK)]
-    while told:
+    items: Any = [user(TASK)]
+    while items:
         call: dict[str, Any] = {
             "model": "any",
             "instructions": "You add.",
-            "input": told,
+            "input": items,
             "tools": RESPONSES_TOOLS,
             "max_output_tokens": 500,
         }
@@ -117,7 +117,7 @@ def add_by_responses(agent: Agent, streamed: bool) -> str | None:
         else:
             response = agent.openai.responses.create(**call)
         previous = response.id
-        told = [
+        items = [
             {"type": "function_call_output", "call_id": item.call_id, "output": "5"}
             for item in response.output
             if item.type == "function_call"
@@ -194,9 +194,9 @@ def sampling_parameters(system: RecordingSystem) -> None:
     for policy in ("free", "lenient", "acting"):
         session_id = f"parameters-{policy}"
         agent = system.agent(session_id, policy)
-        for number, one in enumerate(settings):
+        for number, parameters in enumerate(settings):
             # The worker refuses some; those turns fail.
-            body = {"messages": [user(f"question {number}")], "max_tokens": 50, **one}
+            body = {"messages": [user(f"question {number}")], "max_tokens": 50, **parameters}
             agent.post("/chat/completions", body)
         system.end(session_id, 1.0, status="unrewarded" if policy == "acting" else "complete")
 
@@ -248,7 +248,7 @@ def all_of_them(system: RecordingSystem) -> None:
     for streamed in (False, True):
         messages_tool_loop(system, f"messages-{streamed}", streamed)
         responses_tool_loop(system, f"responses-{streamed}", streamed)
-    for one in (
+    for conversation in (
         completions,
         forced_calls,
         forks_and_samples,
@@ -257,4 +257,4 @@ def all_of_them(system: RecordingSystem) -> None:
         retries,
         too_large,
     ):
-        one(system)
+        conversation(system)

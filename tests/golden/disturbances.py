@@ -30,8 +30,10 @@ def streaming(agent: Agent) -> Iterator[tuple[httpx.Response, r.TurnDispatched]]
         client.stream("POST", url, json=body, headers={"authorization": key}) as answer,
     ):
         session_id = agent.session_id
-        agent.running.expect(r.TurnProgressed, lambda one: one.session_id == session_id)
-        started = agent.running.expect(r.TurnDispatched, lambda one: one.session_id == session_id)
+        agent.running.expect(r.TurnProgressed, lambda record: record.session_id == session_id)
+        started = agent.running.expect(
+            r.TurnDispatched, lambda record: record.session_id == session_id
+        )
         yield answer, started
 
 
@@ -41,7 +43,7 @@ def long_turn(system: RecordingSystem, name: str, disturb: Callable[[Any], objec
     with streaming(agent) as (answer, dispatched):
         disturb(dispatched)
         answer.read()
-    completed = agent.running.expect(r.TurnCompleted, lambda one: one.session_id == name)
+    completed = agent.running.expect(r.TurnCompleted, lambda record: record.session_id == name)
     begun = orjson.loads(completed.message)["content"] or ""
     chat(agent, [user("key 7"), {"role": "assistant", "content": begun}, user("on")], max_tokens=8)
     system.end(name, 1.0)
@@ -61,14 +63,14 @@ def new_weights(system: RecordingSystem) -> None:
 
 def workers_go(system: RecordingSystem) -> None:
     made = system.running
-    long_turn(system, "preempted", lambda one: made.preempt(one.worker, one.incarnation))
+    long_turn(system, "preempted", lambda turn: made.preempt(turn.worker, turn.incarnation))
     made.expect(r.RoleReleased)
     made.start_worker("w2")
     made.give_role("w2", 10)
 
-    def kill(one: r.TurnDispatched) -> None:
-        system.kill(one.worker)
-        made.lose(one.worker, one.incarnation)
+    def kill(turn: r.TurnDispatched) -> None:
+        system.kill(turn.worker)
+        made.lose(turn.worker, turn.incarnation)
 
     long_turn(system, "killed", kill)
     made.start_worker("w3")
@@ -85,7 +87,7 @@ def turns_without_an_end(system: RecordingSystem) -> None:
     left = system.agent("left", POLICY)
     with streaming(left) as (_, dispatched):
         system.freeze(dispatched.worker)
-    left.running.expect(r.TurnCancelled, lambda one: one.session_id == "left")
+    left.running.expect(r.TurnCancelled, lambda record: record.session_id == "left")
     system.thaw(dispatched.worker)
     chat(left, [user("key 7")], max_tokens=8)
     system.end("left", 1.0)
@@ -137,7 +139,7 @@ def takeover(system: RecordingSystem) -> None:
         body = {"messages": [user("meanwhile")], "max_tokens": 20}
         asked = [calls.submit(agent.post, "/chat/completions", body) for agent in agents]
         start_manager(made, "m1")
-        assert {one.result().status_code for one in asked} == {200}
+        assert {call.result().status_code for call in asked} == {200}
     closed = r.SessionClosed(
         session_id="takeover-0",
         epoch=1,
@@ -158,7 +160,7 @@ def takeover(system: RecordingSystem) -> None:
 
 def all_of_them(system: RecordingSystem) -> None:
     """Have all these conversations; the takeover is the last."""
-    for one in (
+    for conversation in (
         new_weights,
         workers_go,
         turns_without_an_end,
@@ -166,4 +168,4 @@ def all_of_them(system: RecordingSystem) -> None:
         failures,
         takeover,
     ):
-        one(system)
+        conversation(system)

@@ -66,7 +66,7 @@ def begin(system: RecordingSystem, name: str, fork: r.ForkedPrefix, policy: str)
     )
     system.running.producer.send(REQUESTS.name, command, key=session_id)
     system.running.producer.flush(30)
-    system.running.expect(r.SessionOpened, lambda one: one.session_id == session_id)
+    system.running.expect(r.SessionOpened, lambda record: record.session_id == session_id)
     system.opened.append(session_id)
     return system.unopened(session_id=name)
 
@@ -79,7 +79,7 @@ def from_the_middle(system: RecordingSystem) -> None:
     checked = forked_prefix(session, last, log, appended=[message])
     for name, fork in (("middle", forked_prefix(session, last, log)), ("checked", checked)):
         agent = begin(system, name, fork, "by-ids")
-        begun = [orjson.loads(one) for one in history(of_session(fork, f"{KEY_NAME}.{name}"))]
+        begun = [orjson.loads(text) for text in history(of_session(fork, f"{KEY_NAME}.{name}"))]
         for _ in range(2):
             chat(agent, begun, tools=CHAT_TOOLS)
         system.end(f"{KEY_NAME}.{name}", 1.0)

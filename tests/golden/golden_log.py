@@ -43,11 +43,11 @@ def write(path: Path, records: Iterable[GoldenRecord]) -> None:
 @cache
 def read(path: Path) -> GoldenLog:
     """Return what `write` wrote."""
-    found: dict[str, list[GoldenRecord]] = defaultdict(list)
+    log: dict[str, list[GoldenRecord]] = defaultdict(list)
     for line in lzma.decompress(path.read_bytes()).splitlines():
         record = _record(json.loads(line))
-        found[record.topic].append(record)
-    return found
+        log[record.topic].append(record)
+    return log
 
 
 def _row(record: GoldenRecord) -> dict[str, object]:

@@ -42,8 +42,10 @@ class Hand:
             body = {"messages": [user(f"question {self._questions}")], "stream": True}
             patience_s = PATIENCE_S.get(mistake, 120.0)
             call = calls.submit(agent.post, "/chat/completions", body, patience_s)
-            started = self._made.expect(r.TurnStarted, lambda one: one.policy == BY_HAND)
-            dispatched = self._made.expect(r.TurnDispatched, lambda one: one.worker == BY_HAND)
+            started = self._made.expect(r.TurnStarted, lambda record: record.policy == BY_HAND)
+            dispatched = self._made.expect(
+                r.TurnDispatched, lambda record: record.worker == BY_HAND
+            )
             if mistake == "late":
                 assert isinstance(call.exception(), httpx.ReadTimeout)
             for event in _events(started, dispatched, mistake):

@@ -154,14 +154,14 @@ def records(kafka: KafkaSettings, trajectories: int) -> list[GoldenRecord]:
     reader = Reader(kafka, "golden", rules=ReadingRules(decode=Raw))
     places = [(topic.name, n) for topic in SMALL.values() for n in range(topic.partitions)]
     reader.assign(dict.fromkeys(places, BEGINNING))
-    ends, found = reader.ends(places), list[GoldenRecord]()
+    ends, entries = reader.ends(places), list[GoldenRecord]()
 
     def read_all() -> bool:
-        for one in reader.poll(0.2):
-            assert isinstance(one.record, Raw)
-            key = None if one.record.key is None else one.record.key.decode()
-            found.append(GoldenRecord(*one[:4], key, tuple(one.headers), one.record.value))
-        made = sum(one.topic == TRAJECTORIES.name for one in found)
+        for item in reader.poll(0.2):
+            assert isinstance(item.record, Raw)
+            key = None if item.record.key is None else item.record.key.decode()
+            entries.append(GoldenRecord(*item[:4], key, tuple(item.headers), item.record.value))
+        made = sum(entry.topic == TRAJECTORIES.name for entry in entries)
         # The markers of transactions lie behind the last records of `trajectories`.
         read = {place for place in places if reader.position(place) >= ends[place]}
         return made >= trajectories and {p for p in places if p[0] != TRAJECTORIES.name} <= (
@@ -170,7 +170,7 @@ def records(kafka: KafkaSettings, trajectories: int) -> list[GoldenRecord]:
 
     until(read_all, "the ends of all topics", 120)
     reader.close()
-    return found
+    return entries
 
 
 @contextmanager

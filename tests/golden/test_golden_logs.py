@@ -44,18 +44,20 @@ def log(request: pytest.FixtureRequest) -> GoldenLog:
 
 def partitions(log: GoldenLog) -> Mapping[int, list[Record]]:
     """Return the events of each partition of `sessions`; the place in the list is the offset."""
-    found: dict[int, list[Record]] = {}
+    by_partition: dict[int, list[Record]] = {}
     for record in log[SESSIONS.name]:
-        events = found.setdefault(record.partition, [])
+        events = by_partition.setdefault(record.partition, [])
         assert record.offset == len(events)
         events.append(decode(record.value))
-    return found
+    return by_partition
 
 
 def policies(log: GoldenLog) -> Policies:
     weights = [decode(record.value) for record in log[FLEET.name]]
-    known = {one.policy: one.strictness for one in weights if isinstance(one, PolicyWeights)}
-    return lambda policy: known[policy]  # type: ignore[return-value]
+    strictness = {
+        record.policy: record.strictness for record in weights if isinstance(record, PolicyWeights)
+    }
+    return lambda policy: strictness[policy]  # type: ignore[return-value]
 
 
 def events_of(log: GoldenLog) -> list[Record]:
@@ -65,7 +67,7 @@ def events_of(log: GoldenLog) -> list[Record]:
 def golden(log: GoldenLog) -> dict[str, bytes]:
     """Return the trajectories of that time, as they were written, by session."""
     made = [(decode(record.value), record.value) for record in log[TRAJECTORIES.name]]
-    return {one.session_id: value for one, value in made if isinstance(one, Trajectory)}
+    return {record.session_id: value for record, value in made if isinstance(record, Trajectory)}
 
 
 class Replay:
@@ -118,8 +120,8 @@ def test_an_old_log_gives_the_same_bytes(log: GoldenLog) -> None:
         made += replay.read(events, 0, len(events))
 
     assert len(made) == len(before)
-    for one in made:
-        assert_same(one, before[one.session_id])
+    for record in made:
+        assert_same(record, before[record.session_id])
 
 
 def test_an_old_log_gives_the_same_bytes_wherever_a_takeover_reads_from(log: GoldenLog) -> None:
@@ -131,14 +133,14 @@ def test_an_old_log_gives_the_same_bytes_wherever_a_takeover_reads_from(log: Gol
             made = early.read(events, 0, cut)
             _, progress = early.partition.committable()
             late = Replay(number, PartitionProgress.decode(progress.encode()), strictness)
-            ended = {one.session_id for one in made}
+            ended = {session.session_id for session in made}
             again = late.read(events, progress.rebuild, len(events))
-            made += [one for one in again if one.session_id not in ended]
+            made += [session for session in again if session.session_id not in ended]
 
-            for one in made:
-                assert_same(one, before[one.session_id])
+            for record in made:
+                assert_same(record, before[record.session_id])
             opened = {event.session_id for event in events if isinstance(event, SessionOpened)}
-            assert {one.session_id for one in made} == opened
+            assert {session.session_id for session in made} == opened
 
 
 def test_every_record_of_an_old_log_can_be_read(log: GoldenLog) -> None:
@@ -157,22 +159,26 @@ def test_the_logs_have_every_kind_of_session(log: GoldenLog) -> None:
     made = [decode(record.value) for record in log[TRAJECTORIES.name]]
     events = {type(event) for event in events_of(log)}
 
-    trajectories = [one for one in made if isinstance(one, Trajectory)]
-    reasons = {reason for one in trajectories for reason in one.masked_tokens}
-    rules = {rule for one in trajectories for rule in one.match_rules}
+    trajectories = [record for record in made if isinstance(record, Trajectory)]
+    reasons = {reason for session in trajectories for reason in session.masked_tokens}
+    rules = {rule for session in trajectories for rule in session.match_rules}
     assert events >= set(SESSIONS.records)
     assert rules == {"root", "render", "extend", "same"}
     assert reasons >= REASONS
-    assert {one.limit for one in trajectories} >= LIMITS
-    assert any(one.interrupted_turns for one in trajectories)
-    assert any(one.version_min != one.version_max for one in trajectories)
-    assert any(sum(one.ignored_events.values()) for one in trajectories)
+    assert {session.limit for session in trajectories} >= LIMITS
+    assert any(session.interrupted_turns for session in trajectories)
+    assert any(session.version_min != session.version_max for session in trajectories)
+    assert any(sum(session.ignored_events.values()) for session in trajectories)
 
 
 def test_the_logs_have_calls_that_need_rules_of_their_own(log: GoldenLog) -> None:
-    turns = [one for one in events_of(log) if isinstance(one, TurnStarted)]
+    turns = [event for event in events_of(log) if isinstance(event, TurnStarted)]
     commands = [decode(record.value) for record in log[REQUESTS.name]]
-    closes = [(one.session_id, one.idempotency_key) for one in commands if _keyed_close(one)]
+    closes = [
+        (command.session_id, command.idempotency_key)
+        for command in commands
+        if _keyed_close(command)
+    ]
 
     assert any(turn.siblings == "all" for turn in turns)
     assert any(turn.prefill for turn in turns)
@@ -185,6 +191,6 @@ def _keyed_close(command: Record) -> TypeGuard[CloseSession]:
 
 def test_a_golden_record_is_one_place_of_the_log(log: GoldenLog) -> None:
     for records in log.values():
-        places = [(one.partition, one.offset) for one in records]
+        places = [(record.partition, record.offset) for record in records]
         assert places == sorted(set(places))
-        assert all(isinstance(one, GoldenRecord) for one in records)
+        assert all(isinstance(record, GoldenRecord) for record in records)

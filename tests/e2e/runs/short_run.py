@@ -71,14 +71,16 @@ def short_run(
 def processes_of(out: Path, word: str, setting: str = "") -> Iterator[int]:
     """Yield the processes of a run with this word in their command line, and this text in their
     settings."""
-    own = f"SEAMLESSFLOW_DATA_DIR={out}".encode()
+    variable = f"SEAMLESSFLOW_DATA_DIR={out}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             words = (folder / "cmdline").read_bytes().split(b"\0")
             environment = (folder / "environ").read_bytes()
         except OSError:
             continue
-        mine = own in environment.split(b"\0") or any(str(out).encode() in one for one in words)
+        mine = variable in environment.split(b"\0") or any(
+            str(out).encode() in argument for argument in words
+        )
         if mine and word.encode() in words and setting.encode() in environment:
             yield int(folder.name)
 

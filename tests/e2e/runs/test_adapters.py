@@ -66,7 +66,7 @@ def test_adapters_of_one_base_are_several_policies(
     assert run.returncode == 0, said
     out = tmp_path / "out"
     figures = json.loads((out / "summary.json").read_text())
-    assert {name: of["steps"] for name, of in figures["policies"].items()} == {
+    assert {name: summary["steps"] for name, summary in figures["policies"].items()} == {
         "policy": STEPS,
         "second": STEPS,
     }
@@ -74,11 +74,13 @@ def test_adapters_of_one_base_are_several_policies(
 
     control = records_of(kafka, CONTROL)
     served = {
-        one.policy for one in control if isinstance(one, r.RoleAcquired) and one.role == "rollout"
+        record.policy
+        for record in control
+        if isinstance(record, r.RoleAcquired) and record.role == "rollout"
     }
     assert served == {"policy", "second"}
-    published = [one for one in control if isinstance(one, r.WeightsPublished)]
-    assert {one.kind for one in published} == {"adapter"}
+    published = [record for record in control if isinstance(record, r.WeightsPublished)]
+    assert {record.kind for record in published} == {"adapter"}
 
     assert tensors_hash(tmp_path / "model") == base
     model_bytes = (tmp_path / "model" / "model.safetensors").stat().st_size

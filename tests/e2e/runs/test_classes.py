@@ -76,20 +76,22 @@ def config(kafka: KafkaSettings, tmp_path: Path) -> Path:
 
 def serving(log: LiveLog, *workers: str, lost: Mapping[str, str]) -> dict[str, str]:
     """Wait until these workers sample, not as their lost incarnations; return the present ones."""
-    found = {}
+    incarnations = {}
     for worker in workers:
         (first, *_) = log.wait(
             r.TurnProgressed,
-            lambda one, of=worker: one.worker == of and one.incarnation != lost.get(of),  # type: ignore[misc]
+            lambda record, name=worker: (  # type: ignore[misc]
+                record.worker == name and record.incarnation != lost.get(name)
+            ),
         )
-        found[worker] = first.incarnation
-    return found
+        incarnations[worker] = first.incarnation
+    return incarnations
 
 
 def sampling(log: LiveLog) -> set[str]:
     """Return the sessions that have a token; wait for a further record."""
     log.wait(r.TurnProgressed, count=len(log.all(r.TurnProgressed)) + 1)
-    return {one.session_id for one in log.all(r.TurnProgressed)}
+    return {record.session_id for record in log.all(r.TurnProgressed)}
 
 
 def kill(out: Path) -> None:
@@ -111,7 +113,7 @@ def change_fleet(kafka: KafkaSettings, config: Path, out: Path) -> None:
             joined.send_signal(signal.SIGTERM)
             said, _ = joined.communicate(timeout=LIMIT_S)
         assert joined.returncode == 0, said
-        log.wait(r.WorkerLost, lambda one: (one.worker, one.reason) == (JOINS, "ended"))
+        log.wait(r.WorkerLost, lambda record: (record.worker, record.reason) == (JOINS, "ended"))
 
 
 def test_a_class_of_workers_is_lost_and_comes_back_and_a_worker_joins_and_leaves(
@@ -138,38 +140,46 @@ def test_a_class_of_workers_is_lost_and_comes_back_and_a_worker_joins_and_leaves
 
 def check_roles(control: list[Record]) -> None:
     """The scheduler gave each incarnation its role, and noticed the ends of the others."""
-    given = [(one.worker, one.role) for one in control if isinstance(one, r.RoleAcquired)]
+    roles = [
+        (record.worker, record.role) for record in control if isinstance(record, r.RoleAcquired)
+    ]
     for worker in CLASS_A:
-        assert given.count((worker, "rollout")) == 2
-    assert given.count((JOINS, "rollout")) == 1
-    lost = {one.worker for one in control if isinstance(one, r.WorkerLost)}
+        assert roles.count((worker, "rollout")) == 2
+    assert roles.count((JOINS, "rollout")) == 1
+    lost = {record.worker for record in control if isinstance(record, r.WorkerLost)}
     assert lost >= {*CLASS_A, JOINS}
 
 
 def check_groups(control: list[Record]) -> None:
     """Each group that was admitted is in a step."""
-    admitted = {one.group_id for one in control if isinstance(one, r.GroupAdmitted)}
-    steps = [one for one in control if isinstance(one, r.StepCommitted)]
+    admitted = {record.group_id for record in control if isinstance(record, r.GroupAdmitted)}
+    steps = [record for record in control if isinstance(record, r.StepCommitted)]
     assert len(steps) == STEPS
     assert admitted == {group.group_id for step in steps for group in step.groups}
 
 
 def check_moves(control: list[Record], events: list[Record]) -> None:
     """Turns went on elsewhere behind their tokens, and turns that require the class waited."""
-    again = [one for one in events if isinstance(one, r.TurnDispatched) and one.dispatch > 1]
-    spilled = [one for one in again if one.reason == "worker_lost, spilled over from hw:A"]
-    assert {one.worker for one in spilled} == {"w0"}
-    assert max(one.from_offset for one in spilled) > 0
-    (left,) = (one for one in control if isinstance(one, r.RoleReleased) and one.worker == JOINS)
+    again = [
+        record for record in events if isinstance(record, r.TurnDispatched) and record.dispatch > 1
+    ]
+    spilled = [record for record in again if record.reason == "worker_lost, spilled over from hw:A"]
+    assert {record.worker for record in spilled} == {"w0"}
+    assert max(record.from_offset for record in spilled) > 0
+    (left,) = (
+        record
+        for record in control
+        if isinstance(record, r.RoleReleased) and record.worker == JOINS
+    )
     assert left.handed_back > 0
-    required = [one for one in again if one.reason.endswith("to hw:A!")]
+    required = [record for record in again if record.reason.endswith("to hw:A!")]
     assert required
-    assert {one.worker for one in required} <= {*CLASS_A, JOINS}
+    assert {record.worker for record in required} <= {*CLASS_A, JOINS}
 
 
 def check_answers(made: list[Record]) -> None:
     """Every turn, moved or not, has all tokens of the script."""
-    sessions = [recorded_session(one) for one in made if isinstance(one, r.Trajectory)]
+    sessions = [recorded_session(record) for record in made if isinstance(record, r.Trajectory)]
     turns = [turn for session in sessions for turn in session.turns.values()]
     assert len({bytes(turn.ids) for turn in turns}) == 1
     assert turns[0].length == SCRIPTED["tokens"] + 1  # type: ignore[operator]

@@ -91,23 +91,23 @@ def _read(path: Path) -> bytes:
 
 
 def test_the_demo_leaves_figures_pictures_weights_and_the_log(demo: Path) -> None:
-    told = summary(demo)
-    assert told["steps"] == STEPS
-    assert told["trajectories"] >= STEPS * 64
-    assert told["role_switches"] >= 2
-    assert told["eval_before"] is not None and told["eval_after"] is not None
-    assert {"w0", "w1"} <= set(told["idle_share"])
-    assert min(told["device_time"][name] for name in ("decoding", "training", "loading")) > 0
-    assert {"broker", "gateway", "manager", "trainer", "trainer-w1"} <= set(told["peak_rss_mb"])
+    figures = summary(demo)
+    assert figures["steps"] == STEPS
+    assert figures["trajectories"] >= STEPS * 64
+    assert figures["role_switches"] >= 2
+    assert figures["eval_before"] is not None and figures["eval_after"] is not None
+    assert {"w0", "w1"} <= set(figures["idle_share"])
+    assert min(figures["device_time"][name] for name in ("decoding", "training", "loading")) > 0
+    assert {"broker", "gateway", "manager", "trainer", "trainer-w1"} <= set(figures["peak_rss_mb"])
     for name in ("reward.png", "timeline.png", "weights/final/model.safetensors", "kafka/log"):
         assert (demo / name).exists(), name
 
 
 def test_what_was_trained_is_what_was_sampled(demo: Path) -> None:
-    told = summary(demo)
-    assert told["checks"]["tokens_checked"] == told["tokens_trained"] > 0
-    assert (told["checks"]["mismatches"], told["checks"]["trained_twice"]) == (0, 0)
-    assert told["logprob_mismatch_max"] <= 1e-3
+    figures = summary(demo)
+    assert figures["checks"]["tokens_checked"] == figures["tokens_trained"] > 0
+    assert (figures["checks"]["mismatches"], figures["checks"]["trained_twice"]) == (0, 0)
+    assert figures["logprob_mismatch_max"] <= 1e-3
     assert len(list((demo / "trained").glob("step-*.jsonl.gz"))) == STEPS
 
 
@@ -139,7 +139,7 @@ def test_a_call_leads_by_parents_and_links_to_the_step_that_trained_its_tokens(
         if span.trace_id == sent.trace_id and span.name == "POST /v1/chat/completions"
     )
     ahead = reached(spans, call.trace_id)
-    steps = [attributes(one)["seamlessflow.step"] for one in ahead if one.name == "train step"]
+    steps = [attributes(span)["seamlessflow.step"] for span in ahead if span.name == "train step"]
     assert steps == [STEPS]
     session = str(attributes(call)["gen_ai.conversation.id"])
     shown = json.loads(seamlessflow("trace", session, "--json", "--out", str(out)).stdout)
@@ -156,7 +156,7 @@ def test_an_audit_of_it_finds_nothing_wrong_and_nothing_open(demo: Path) -> None
     audited = seamlessflow("audit", "--out", str(demo), "--json")
     assert audited.returncode == 0, audited.stdout + audited.stderr
     checks = json.loads(audited.stdout)["checks"]
-    assert {name for name, one in checks.items() if one["checked"]} == set(checks)
+    assert {name for name, check in checks.items() if check["checked"]} == set(checks)
     assert checks["tokens"]["checked"] == summary(demo)["tokens_trained"]
     assert checks["sessions"]["checked"] >= STEPS * 64
 
@@ -164,9 +164,9 @@ def test_an_audit_of_it_finds_nothing_wrong_and_nothing_open(demo: Path) -> None
 def test_train_goes_on_from_the_checkpoint(demo: Path, config: Path) -> None:
     done = seamlessflow("train", "--config", str(config))
     assert done.returncode == 0, done.stdout + done.stderr
-    told = summary(demo)
-    assert told["steps"] == STEPS + 2
-    assert told["checks"]["trained_twice"] == 0
+    figures = summary(demo)
+    assert figures["steps"] == STEPS + 2
+    assert figures["checks"]["trained_twice"] == 0
     assert len(list((demo / "trained").glob("step-*.jsonl.gz"))) == STEPS + 2
 
 

@@ -129,7 +129,7 @@ def test_each_process_that_is_frozen_is_reported_and_another_does_its_work(run: 
         os.kill(pid, signal.SIGSTOP)
 
         def told(name: str = name) -> bool:
-            return any(one.what == f"{name} stands still" for one in run.stalls)
+            return any(stall.what == f"{name} stands still" for stall in run.stalls)
 
         def works(name: str = name, pid: int = pid) -> bool:
             return run.pid(name) not in (None, pid)
@@ -137,5 +137,5 @@ def test_each_process_that_is_frozen_is_reported_and_another_does_its_work(run: 
         run.until(told, f"the report about {name}")
         run.until(works, f"another {name}")
         assert any(line.startswith(f"{name} gave no sign of life") for line in run.notices)
-    gateways = [one for one in run.stalls if one.process.startswith("gateway ")]
-    assert [one.deadline_ms for one in gateways] == [1000 * (FROZEN_S - 1)]
+    gateways = [stall for stall in run.stalls if stall.process.startswith("gateway ")]
+    assert [stall.deadline_ms for stall in gateways] == [1000 * (FROZEN_S - 1)]

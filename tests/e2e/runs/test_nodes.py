@@ -33,9 +33,9 @@ def node(
 
     `inside`: the program that starts it, with its arguments.
     """
-    own = config.parent / f"host-{name}"
-    own.mkdir(exist_ok=True)
-    with (own / "log").open("ab") as log:
+    directory = config.parent / f"host-{name}"
+    directory.mkdir(exist_ok=True)
+    with (directory / "log").open("ab") as log:
         process = subprocess.Popen(
             [
                 *inside,
@@ -48,7 +48,7 @@ def node(
                 "--name",
                 name,
             ],
-            cwd=own,
+            cwd=directory,
             env={**os.environ, "PYTHONPATH": str(config.parent), "COLUMNS": "200"},
             stdout=log,
             stderr=log,
@@ -82,8 +82,8 @@ def logs(config: Path) -> str:
 def test_a_gang_on_two_nodes_ends_its_run_though_one_vanishes_and_comes_back(
     backend: str, broker: KafkaSettings, tmp_path: Path
 ) -> None:
-    host, own = own_address(), broker.model_copy(update={"topic_prefix": f"nodes-{backend}."})
-    with reached_by_hosts(own, host) as kafka:
+    host, settings = own_address(), broker.model_copy(update={"topic_prefix": f"nodes-{backend}."})
+    with reached_by_hosts(settings, host) as kafka:
         config = two_nodes(tmp_path, kafka, host, backend)
         with node("one", config) as first:
             with node("two", config) as second:
@@ -95,8 +95,10 @@ def test_a_gang_on_two_nodes_ends_its_run_though_one_vanishes_and_comes_back(
                 assert ends(first, config) == 0, logs(config)
                 assert ends(again, config) == 0, logs(config)
         records = records_of(kafka, CONTROL)
-    assert {one.step for one in records if isinstance(one, StepCompleted)} >= set(range(1, STEPS))
-    assert [one.steps for one in records if isinstance(one, RunFinished)] == [STEPS]
+    assert {record.step for record in records if isinstance(record, StepCompleted)} >= set(
+        range(1, STEPS)
+    )
+    assert [record.steps for record in records if isinstance(record, RunFinished)] == [STEPS]
 
 
 def hidden(directory: Path) -> list[str | Path]:
@@ -116,9 +118,9 @@ def hidden(directory: Path) -> list[str | Path]:
 def test_a_node_that_does_not_see_the_weights_takes_them_from_the_storage_or_the_trainer(
     broker: KafkaSettings, tmp_path: Path, way: str
 ) -> None:
-    host, own = own_address(), broker.model_copy(update={"topic_prefix": f"nodes-{way}."})
+    host, settings = own_address(), broker.model_copy(update={"topic_prefix": f"nodes-{way}."})
     inside, cache = hidden(tmp_path / "out" / "weights"), tmp_path / "host-two" / "cache"
-    with reached_by_hosts(own, host) as kafka:
+    with reached_by_hosts(settings, host) as kafka:
         config = two_nodes(tmp_path, kafka, host, "clock")
         values = yaml.safe_load(config.read_text())
         values["workers"][1]["tags"] = ["rollout"]
@@ -134,8 +136,10 @@ def test_a_node_that_does_not_see_the_weights_takes_them_from_the_storage_or_the
             assert first.wait(LIMIT_S) == 0, logs(config)
             assert second.wait(LIMIT_S) == 0, logs(config)
         records = records_of(kafka, CONTROL)
-    loaded = [one for one in records if isinstance(one, WeightsLoaded) and one.worker == "two"]
-    assert max(one.version for one in loaded) > 1
+    loaded = [
+        record for record in records if isinstance(record, WeightsLoaded) and record.worker == "two"
+    ]
+    assert max(record.version for record in loaded) > 1
     (policy,) = cache.iterdir()
     for version, directory in versions(policy).items():
         assert verify(directory).version == version

@@ -78,13 +78,13 @@ def serve_both(directory: Path, log: LiveLog) -> None:
     for policy, file in POLICIES.items():
         (served, *_) = log.wait(
             r.RoleAcquired,
-            lambda one, of=policy, since=since_ms: (  # type: ignore[misc]
-                (one.worker, one.policy) == (SHARED, of) and one.at_ms > since
+            lambda record, name=policy, since=since_ms: (  # type: ignore[misc]
+                (record.worker, record.policy) == (SHARED, name) and record.at_ms > since
             ),
         )
         (sampled, *_) = log.wait(
             r.TurnCompleted,
-            lambda one, since=served.at_ms: one.worker == SHARED and one.at_ms > since,  # type: ignore[misc]
+            lambda record, since=served.at_ms: record.worker == SHARED and record.at_ms > since,  # type: ignore[misc]
         )
         since_ms = sampled.at_ms
         (directory / file).touch()
@@ -112,9 +112,9 @@ def test_each_policy_trains_its_own_tokens_of_the_sessions_that_both_answer(
     assert f"second: step {STEPS}/{STEPS}" in said
 
     figures = json.loads((out / "summary.json").read_text())
-    assert {name: of["steps"] for name, of in figures["policies"].items()} == dict.fromkeys(
-        POLICIES, STEPS
-    )
+    assert {
+        name: summary["steps"] for name, summary in figures["policies"].items()
+    } == dict.fromkeys(POLICIES, STEPS)
     assert figures["steps"] == STEPS * len(POLICIES)
     assert figures["tokens_trained"] == figures["checks"]["tokens_checked"] > 0
     assert figures["checks"]["mismatches"] == figures["checks"]["trained_twice"] == 0
@@ -130,7 +130,9 @@ def test_each_policy_trains_its_own_tokens_of_the_sessions_that_both_answer(
 
 def check_tokens(folder: Path, events: list[Record]) -> None:
     """Each policy trained tokens of its own turns alone, in sessions that both answered."""
-    asked = {one.turn_id: one.policy for one in events if isinstance(one, r.TurnStarted)}
+    asked = {
+        record.turn_id: record.policy for record in events if isinstance(record, r.TurnStarted)
+    }
     first, second = trained(folder), trained(folder / "second")
     assert {asked[turn] for _, turn, _ in first} == {"policy"}
     assert {asked[turn] for _, turn, _ in second} == {"second"}
@@ -139,10 +141,20 @@ def check_tokens(folder: Path, events: list[Record]) -> None:
 
 def check_shared(control: list[Record], events: list[Record]) -> None:
     """The shared worker served one policy, then the other, and only with turns of that one."""
-    roles = [one for one in control if isinstance(one, r.RoleAcquired) and one.worker == SHARED]
-    served = [one.policy for one in roles]
+    roles = [
+        record
+        for record in control
+        if isinstance(record, r.RoleAcquired) and record.worker == SHARED
+    ]
+    served = [role.policy for role in roles]
     assert served.index("policy") < len(served) - 1 - served[::-1].index("second")
-    assert len({one.incarnation for one in roles}) == 1, "it is one process all the time"
-    asked = {one.turn_id: one.policy for one in events if isinstance(one, r.TurnStarted)}
-    ended = [one for one in events if isinstance(one, r.TurnCompleted) and one.worker == SHARED]
-    assert {asked[one.turn_id] for one in ended} == set(POLICIES)
+    assert len({role.incarnation for role in roles}) == 1, "it is one process all the time"
+    asked = {
+        record.turn_id: record.policy for record in events if isinstance(record, r.TurnStarted)
+    }
+    ended = [
+        record
+        for record in events
+        if isinstance(record, r.TurnCompleted) and record.worker == SHARED
+    ]
+    assert {asked[turn.turn_id] for turn in ended} == set(POLICIES)

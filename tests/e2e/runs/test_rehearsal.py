@@ -69,13 +69,13 @@ def test_a_run_for_sixteen_gpus_is_rehearsed_without_one(tmp_path: Path) -> None
     )
     out = tmp_path / "out" / "rehearsal"
     assert (out / "rehearsal.json").exists(), done.stdout + done.stderr
-    told = json.loads((out / "rehearsal.json").read_text())
+    report = json.loads((out / "rehearsal.json").read_text())
     # This machine may be busy with other tests: then the figures are refused, and that is said.
     trusted = done.returncode == 0
     assert trusted or done.returncode == ExitStatus.LASTING
-    assert trusted == (not told["distorted"]) == ("refused" not in done.stdout)
+    assert trusted == (not report["distorted"]) == ("refused" not in done.stdout)
     assert "would break first" in done.stdout
-    assert told["hop_ms"]["mean"] > 0 < told["step_delay_ms"]
+    assert report["hop_ms"]["mean"] > 0 < report["step_delay_ms"]
     summary = json.loads((out / "summary.json").read_text())
     assert summary["steps"] == STEPS
     assert summary["device_time"]["training"] > 0

@@ -43,7 +43,7 @@ class Load:
         wanted = {name: count + FURTHER_TURNS for name, count in self.turns.items()}
         until(
             lambda: (
-                any(one.done() for one in agents.values())
+                any(agent.done() for agent in agents.values())
                 or all(self.turns[name] >= count for name, count in wanted.items())
             ),
             "further turns",
@@ -88,7 +88,7 @@ def join(made: RunningSystem) -> None:
         **SHARED_PORT,
     )
     made.start("second manager", "seamlessflow.consumers.trajectories")
-    second = made.expect(r.GatewayHeartbeat, lambda one: one.gateway != first).gateway
+    second = made.expect(r.GatewayHeartbeat, lambda heartbeat: heartbeat.gateway != first).gateway
     made.expect(r.PartitionClaimed)
     until(lambda: gateway_of_a_call(made) == second, "the second gateway to listen")
 

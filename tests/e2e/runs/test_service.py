@@ -70,7 +70,10 @@ def test_sessions_from_outside_are_trained_and_say_so(
         sessions = [play(admin, f"g{group}", sample) for group in (0, 1) for sample in (0, 1)]
         log.wait(r.StepCommitted)
         until(
-            lambda: {described(admin, one)["training"]["state"] for one in sessions} == {"trained"},
+            lambda: (
+                {described(admin, session)["training"]["state"] for session in sessions}
+                == {"trained"}
+            ),
             "the sessions trained",
             LIMIT_S,
         )

@@ -24,13 +24,13 @@ NAMES = ("node-0", "node-1")
 def test_a_job_makes_all_steps_and_ends_with_status_0(
     broker: KafkaSettings, tmp_path: Path
 ) -> None:
-    host, own = own_address(), broker.model_copy(update={"topic_prefix": "slurm."})
+    host, settings = own_address(), broker.model_copy(update={"topic_prefix": "slurm."})
     variables = {
         **stand_ins(tmp_path / "programs", [host] * len(NAMES)),
         "SEAMLESSFLOW_GATEWAY__SECRET": "a secret of this test alone",
         "PYTHONPATH": str(tmp_path),
     }
-    with reached_by_hosts(own, host) as kafka:
+    with reached_by_hosts(settings, host) as kafka:
         config = two_nodes(tmp_path, kafka, "unset.example", "clock", NAMES, STEPS)
         done = subprocess.run(
             ["bash", JOB, config],

@@ -45,15 +45,15 @@ def own_address() -> str:
         return str(probe.getsockname()[0])
 
 
-def _carry(one: socket.socket, other: socket.socket) -> None:
+def _carry(connection: socket.socket, other: socket.socket) -> None:
     # A node that is killed resets its connections.
-    with one, other, suppress(ConnectionError):
+    with connection, other, suppress(ConnectionError):
         while True:
-            for end in select.select([one, other], [], [])[0]:
+            for end in select.select([connection, other], [], [])[0]:
                 data = end.recv(65536)
                 if not data:
                     return
-                (other if end is one else one).sendall(data)
+                (other if end is connection else connection).sendall(data)
 
 
 @contextmanager

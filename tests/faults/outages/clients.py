@@ -97,8 +97,8 @@ class Clients:
         self._ended.set()
         self._pool.shutdown()
         if error is None:
-            for one in self._running:
-                one.result()
+            for future in self._running:
+                future.result()
 
     def _call(self, url: str, path: str, key: str) -> None:
         headers = {"authorization": f"Bearer {key}"}

@@ -75,11 +75,11 @@ def kill(broker: Broker, number: int, rng: random.Random) -> tuple[Sequence[str]
     producers = [TransactionalProducer(kafka, transactional_id(name)) for name in names]
     for place, (name, producer) in enumerate(zip(names, producers, strict=True)):
         begin(kafka, name, producer, place)
-    ending = together([partial(commit, one, rng) for one in producers if number % 3])
+    ending = together([partial(commit, writer, rng) for writer in producers if number % 3])
     time.sleep(SPREAD_S / 2)
     broker.force_to_end()
     until(lambda: not broker.running, "the end of the broker")
-    again = together([partial(renew, kafka, *own) for own in zip(names, producers, strict=True)])
+    again = together([partial(renew, kafka, *pair) for pair in zip(names, producers, strict=True)])
     broker.start()
     for thread in (*ending, *again):
         thread.join()

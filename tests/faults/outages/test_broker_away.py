@@ -99,5 +99,5 @@ def test_an_outage_under_load_is_waited_out_by_all(
     assert away.wrong == [] and after.wrong == []
     assert run.ended[ended:] == []
     refused = [kind for kind in away.statuses if kind.startswith(tuple(map(str, REFUSED)))]
-    assert refused and max(away.longest_s[one] for one in refused) < REFUSAL_S
+    assert refused and max(away.longest_s[status] for status in refused) < REFUSAL_S
     assert max(grown.values()) < GROWTH_MB

@@ -83,8 +83,8 @@ def test_a_command_may_blame_the_infrastructure() -> None:
 def test_a_command_without_a_reward_is_unrewarded() -> None:
     gateway = run(python("print('done')"))
     assert closed(gateway) == ("unrewarded", "environment")
-    told = "the agent gave no reward 'reward'; its output ends with 'done'"
-    assert gateway.calls[-1].body["reason"] == told
+    reason = "the agent gave no reward 'reward'; its output ends with 'done'"
+    assert gateway.calls[-1].body["reason"] == reason
 
 
 def test_a_commands_judge_gets_its_last_line() -> None:

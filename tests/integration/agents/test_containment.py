@@ -21,7 +21,7 @@ HALF_A_PAIR = "\ud800"
 def raising(error: BaseException) -> Callable[..., float]:
     """Return a plain agent or judge that raises the error."""
 
-    def call(task: Payload, of: object) -> float:
+    def call(task: Payload, subject: object) -> float:
         raise error
 
     return call
@@ -30,7 +30,7 @@ def raising(error: BaseException) -> Callable[..., float]:
 def raising_async(error: BaseException) -> Callable[..., object]:
     """Return an async agent or judge that raises the error."""
 
-    async def call(task: Payload, of: object) -> float:
+    async def call(task: Payload, subject: object) -> float:
         raise error
 
     return call
@@ -203,12 +203,12 @@ def test_a_mapping_that_fails_when_it_is_read_is_the_agents_error(value: object)
 
 def test_text_that_is_no_unicode_reaches_the_gateway_with_its_codes_spelt_out() -> None:
     name = f"style{HALF_A_PAIR}"
-    given = {
+    answer = {
         "reward": {"value": 1, "source": name},
         "rewards": {name: 0.5},
         "turn_rewards": {name: 0.25},
     }
-    gateway = run(returning(given))
+    gateway = run(returning(answer))
     assert closed(gateway) == ("complete", "policy")
     of_turn, named, last = (call.body for call in gateway.calls[1:4])
     spelt = "style\\ud800"

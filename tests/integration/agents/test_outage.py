@@ -66,8 +66,8 @@ class Outage:
         return gateway
 
     def _answering(self, path: str, body: Payload) -> tuple[int, Payload]:
-        known = self._back.is_set() or path == "/sessions"
-        return accepting(path, body) if known else refusal(503, "kafka")
+        accepted = self._back.is_set() or path == "/sessions"
+        return accepting(path, body) if accepted else refusal(503, "kafka")
 
 
 @pytest.mark.kafka

@@ -155,9 +155,11 @@ def test_agents_that_never_return_hold_no_other_up_are_reported_and_replaced_in_
     gateway, status = on_uvloop(main())
     assert sorted(closed(gateway)) == [("complete", "policy")] * 2 + [("timeout", "policy")] * 2
     assert status == ExitStatus.PASSING
-    told = [item.record for item in read_topic(kafka, CONTROL, Skipped())]
-    assert all(isinstance(one, ProgressStalled) and one.what == "agent" for one in told)
-    assert sorted(one.detail.split()[3] for one in told if isinstance(one, ProgressStalled)) == [
+    records = [item.record for item in read_topic(kafka, CONTROL, Skipped())]
+    assert all(isinstance(record, ProgressStalled) and record.what == "agent" for record in records)
+    assert sorted(
+        record.detail.split()[3] for record in records if isinstance(record, ProgressStalled)
+    ) == [
         "run-1.0.0",
         "run-1.1.0",
     ]

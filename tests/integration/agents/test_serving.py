@@ -20,23 +20,23 @@ def test_heartbeats_of_rollout_processes_are_read_and_nothing_else(kafka: KafkaS
     def send(record: Record) -> None:
         producer.send(FLEET.name, record, key=fleet_key(record))
 
-    told = queue.SimpleQueue[Record]()
+    heartbeats = queue.SimpleQueue[Record]()
     failures: list[BaseException] = []
 
     def note(records: list[Record]) -> None:
         for record in records:
-            told.put(record)
+            heartbeats.put(record)
 
     send(heartbeat(worker="w0", state="starting"))
     producer.flush(LIMIT_S)
     watch = watch_engines(kafka, "agents", note, failures.append)
     try:
-        assert told.get(timeout=LIMIT_S) == heartbeat(worker="w0", state="starting")
+        assert heartbeats.get(timeout=LIMIT_S) == heartbeat(worker="w0", state="starting")
         send(heartbeat(worker="w0", process="train", state="training"))
         send(gateway())
         send(heartbeat(worker="w1", state="ready"))
         producer.flush(LIMIT_S)
-        last = told.get(timeout=LIMIT_S)
+        last = heartbeats.get(timeout=LIMIT_S)
         assert isinstance(last, WorkerHeartbeat)
         assert (last.worker, last.state) == ("w1", "ready")
     finally:

@@ -17,8 +17,8 @@ from tests.builders.own_topics import own_topics
 
 @pytest.fixture(scope="module")
 def prefixed(broker: KafkaSettings) -> Iterator[KafkaSettings]:
-    with own_topics(broker) as own:
-        yield own
+    with own_topics(broker) as settings:
+        yield settings
 
 
 @pytest.fixture(scope="module")

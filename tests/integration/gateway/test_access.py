@@ -141,7 +141,9 @@ def test_a_call_repeated_with_its_key_opens_no_other_session(
     assert first.json() == again.json()
 
     assert first.status_code == again.status_code == 201
-    named = [gateway.keys.session_of(one.json()["api_key"].encode()) for one in (first, again)]
+    named = [
+        gateway.keys.session_of(answer.json()["api_key"].encode()) for answer in (first, again)
+    ]
     assert named == [first.json()["session_id"], again.json()["session_id"]]
     assert named[0] == named[1] != other.json()["session_id"]
     sent = manager.await_command(OpenSession, first.json()["session_id"], 2)
@@ -177,9 +179,9 @@ def test_the_session_interface_says_why_it_refuses(gateway: GatewayProcess, sess
         assert admin.post(f"/sessions/{session}/reward", json={}).status_code == 400
         nan = admin.post(f"/sessions/{session}/reward", content=b'{"value": NaN}')
         assert nan.status_code == 400
-    own = gateway.bearing(session)
+    headers = gateway.bearing(session)
     for path in (f"/sessions/{session}/reward", f"/sessions/{session}/close", "/sessions"):
-        assert httpx.post(gateway.url + path, headers=own, json={}).status_code == 403
+        assert httpx.post(gateway.url + path, headers=headers, json={}).status_code == 403
         assert httpx.post(gateway.url + path, json={}).status_code == 401
 
 

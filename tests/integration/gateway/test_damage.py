@@ -157,7 +157,7 @@ def test_garbage_among_the_replies_is_buried_and_the_gateway_answers_on(
     gateway: GatewayProcess, manager: ScriptedManager, prefixed: KafkaSettings
 ) -> None:
     assert_unharmed(gateway, manager, prefixed)
-    asked = next(one for one in manager.received if isinstance(one, RequestTurn))
+    asked = next(record for record in manager.received if isinstance(record, RequestTurn))
     assert asked.reply is not None
     partition = asked.reply.partition
     garbage = litter(prefixed, REPLIES, partition, finished(asked))

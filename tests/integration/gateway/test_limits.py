@@ -128,7 +128,7 @@ def held(port: int) -> bool:
 
 def in_flight(gateway: GatewayProcess) -> float:
     lines = httpx.get(f"{gateway.url}/metrics").text.splitlines()
-    return next(float(one.split()[1]) for one in lines if one.startswith(IN_FLIGHT))
+    return next(float(line.split()[1]) for line in lines if line.startswith(IN_FLIGHT))
 
 
 def test_a_turn_that_is_never_answered_ends_with_504(

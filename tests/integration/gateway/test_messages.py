@@ -149,12 +149,12 @@ def test_a_stream_gives_each_block_as_it_comes(
 ) -> None:
     manager.scripts[session] = thinking
     with client.messages.stream(**ASKED, tools=[TOOL]) as stream:
-        told = list(stream)
+        events = list(stream)
         whole = stream.get_final_message()
     turn = manager.await_command(RequestTurn, session)
     assert turn.stream
     assert stream.request_id == turn.turn_id
-    assert [event.type for event in told if not event.type.startswith("content_block_delta")] == [
+    assert [event.type for event in events if not event.type.startswith("content_block_delta")] == [
         "message_start",
         *["content_block_start", "thinking", "thinking", "signature", "content_block_stop"],
         *["content_block_start", "text", "text", "content_block_stop"],
@@ -162,7 +162,7 @@ def test_a_stream_gives_each_block_as_it_comes(
         "message_delta",
         "message_stop",
     ]
-    assert told[0].type == "message_start" and told[0].message.usage.input_tokens == 5
+    assert events[0].type == "message_start" and events[0].message.usage.input_tokens == 5
     assert [block.to_dict() for block in whole.content] == [
         {"type": "thinking", "thinking": "hm", "signature": turn.turn_id},
         {"type": "text", "text": "let me see"},

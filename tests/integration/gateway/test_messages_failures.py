@@ -56,11 +56,11 @@ def test_a_refusal_has_its_status_streamed_or_not(
     ]
     with pytest.raises(error) as raised:
         client.messages.create(**ASKED, stream=stream)
-    told = raised.value
-    assert (told.status_code, told.type, told.api_message) == (status, kind, "in words")
-    assert told.error_code == reason
+    failure = raised.value
+    assert (failure.status_code, failure.type, failure.api_message) == (status, kind, "in words")
+    assert failure.error_code == reason
     turn = manager.await_command(RequestTurn, session)
-    assert told.request_id == told.body["request_id"] == turn.turn_id  # type: ignore[index]
+    assert failure.request_id == failure.body["request_id"] == turn.turn_id  # type: ignore[index]
 
 
 def test_a_stream_that_fails_after_it_began_ends_with_an_error(
@@ -71,8 +71,11 @@ def test_a_stream_that_fails_after_it_began_ends_with_an_error(
         finished(turn, status=504, reason="deadline"),
     ]
     texts = []
-    with pytest.raises(anthropic.APIStatusError) as raised, client.messages.stream(**ASKED) as told:
-        for text in told.text_stream:
+    with (
+        pytest.raises(anthropic.APIStatusError) as raised,
+        client.messages.stream(**ASKED) as stream,
+    ):
+        for text in stream.text_stream:
             texts.append(text)
     assert "".join(texts) == "he"
     assert (raised.value.type, raised.value.error_code) == ("timeout_error", "deadline")
@@ -81,9 +84,9 @@ def test_a_stream_that_fails_after_it_began_ends_with_an_error(
 def test_an_error_before_there_is_a_turn_names_the_call(client: anthropic.Anthropic) -> None:
     with pytest.raises(anthropic.BadRequestError) as raised:
         client.messages.create(model="m", max_tokens=0, messages=[USER])
-    told = raised.value
-    assert told.request_id == told.body["request_id"]  # type: ignore[index]
-    assert str(told.request_id).startswith("req_")
+    failure = raised.value
+    assert failure.request_id == failure.body["request_id"]  # type: ignore[index]
+    assert str(failure.request_id).startswith("req_")
 
 
 def test_other_paths_answer_this_client_in_its_shape(client: anthropic.Anthropic) -> None:

@@ -40,29 +40,29 @@ def stored(kafka: KafkaSettings, tmp_path: Path) -> Iterator[KafkaSettings]:
 
 
 def read(settings: KafkaSettings, **options: object) -> list[Record]:
-    reader, found = Reader(settings, "reader", **options), list[Received]()  # type: ignore[arg-type]
+    reader, items = Reader(settings, "reader", **options), list[Received]()  # type: ignore[arg-type]
     with closing(reader):
         reader.assign({(CONTROL.name, 0): BEGINNING})
         deadline = time.monotonic() + DEADLINE_S
-        while len(found) < 3:
-            found += reader.poll(0.1)
-            assert time.monotonic() < deadline, found
-    return [item.record for item in found]
+        while len(items) < 3:
+            items += reader.poll(0.1)
+            assert time.monotonic() < deadline, items
+    return [item.record for item in items]
 
 
 def kept_reference(settings: KafkaSettings) -> r.BlobReference:
     raw = read(settings, rules=ReadingRules(decode=Raw))[1]
     assert isinstance(raw, Raw)
-    found = reference(raw.value)
-    assert found is not None
-    return found
+    blob = reference(raw.value)
+    assert blob is not None
+    return blob
 
 
 def test_a_record_that_is_too_large_is_read_as_it_was_sent(stored: KafkaSettings) -> None:
     assert read(stored, rules=ReadingRules(folds=True)) == [control.lost(), LARGE, control.lost()]
 
-    found = kept_reference(stored)
-    assert (found.record, found.size > CONTROL.max_record_bytes) == ("WorkerLost", True)
+    blob = kept_reference(stored)
+    assert (blob.record, blob.size > CONTROL.max_record_bytes) == ("WorkerLost", True)
 
 
 def test_a_process_that_folds_stops_at_a_blob_that_is_gone_and_an_observer_counts_it(

@@ -39,7 +39,7 @@ def test_a_broker_without_room_ends_and_all_goes_on_when_there_is_some(tmp_path:
         broker.start()
         producer.settle(never)
         read = [item.record for item in read_topic(broker.settings, LOST, Skipped())]
-        numbers = [one.reason.split()[0] for one in read if isinstance(one, WorkerLost)]
+        numbers = [record.reason.split()[0] for record in read if isinstance(record, WorkerLost)]
         assert numbers == [str(number) for number in range(RECORDS)]
         producer.close()
     finally:

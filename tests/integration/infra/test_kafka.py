@@ -56,12 +56,12 @@ def reading(
 
 
 def polled(reader: Reader, enough: Callable[[list[Received]], bool]) -> list[Received]:
-    found: list[Received] = []
+    items: list[Received] = []
     deadline = time.monotonic() + DEADLINE_S
-    while not enough(found):
-        assert time.monotonic() < deadline, found
-        found += reader.poll(0.2)
-    return found
+    while not enough(items):
+        assert time.monotonic() < deadline, items
+        items += reader.poll(0.2)
+    return items
 
 
 def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
@@ -73,13 +73,18 @@ def test_what_cannot_be_decoded_goes_to_the_dead_letters_and_reading_goes_on(
     producer.send(TOPIC.name, control.lost(epoch=2), partition=1)
 
     with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
-        found = polled(reader, lambda found: len(found) == 4)
+        received = polled(reader, lambda items: len(items) == 4)
 
-    assert [type(item.record) for item in found] == [WorkerLost, Unreadable, Unreadable, WorkerLost]
-    assert [item.offset for item in found] == [0, 1, 2, 3]
+    assert [type(item.record) for item in received] == [
+        WorkerLost,
+        Unreadable,
+        Unreadable,
+        WorkerLost,
+    ]
+    assert [item.offset for item in received] == [0, 1, 2, 3]
     with reading(kafka, DEAD, None, Raw) as dead:
         (cut, why_cut), (foreign, why_foreign) = map(
-            letter_of, polled(dead, lambda found: len(found) == 2)
+            letter_of, polled(dead, lambda items: len(items) == 2)
         )
     assert (cut, foreign) == (CUT, FOREIGN)
     assert "EOFError" in why_cut.pop("error")
@@ -99,12 +104,12 @@ def test_garbage_that_is_read_again_is_not_buried_again(
     first = litter(kafka, TOPIC, 1, control.lost())
     for _ in range(2):
         with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
-            polled(reader, lambda found: len(found) == len(first))
+            polled(reader, lambda items: len(items) == len(first))
         producer.flush(DEADLINE_S)
     assert buried(kafka, TOPIC, 1) == first
     later = litter(kafka, TOPIC, 1, control.lost())
     with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
-        polled(reader, lambda found: len(found) == len(first + later))
+        polled(reader, lambda items: len(items) == len(first + later))
     producer.flush(DEADLINE_S)
     assert buried(kafka, TOPIC, 1) == first + later
     assert buried(kafka, TOPIC, 0) == []
@@ -117,10 +122,10 @@ def test_the_dead_letters_of_a_partition_are_read_once(
     stop = threading.Event()
     letters = DeadLetters(kafka, producer, stop.is_set)
     with reading(kafka, TOPIC.name, letters) as reader:
-        polled(reader, lambda found: len(found) == len(garbage))
+        polled(reader, lambda items: len(items) == len(garbage))
         stop.set()  # from now on nothing can be read
         garbage += litter(kafka, TOPIC, 0, control.lost())
-        polled(reader, lambda found: len(found) == len(garbage) // 2)
+        polled(reader, lambda items: len(items) == len(garbage) // 2)
     producer.flush(DEADLINE_S)
     assert buried(kafka, TOPIC, 0) == garbage
 
@@ -135,7 +140,7 @@ def test_what_another_process_buried_meanwhile_is_known_when_the_partition_comes
         garbage.extend(litter(kafka, TOPIC, 0, control.lost()))
         owner.look_anew([(TOPIC.name, 0)])
         with reading(kafka, TOPIC.name, owner) as reader:
-            polled(reader, lambda found: len(found) == len(garbage))
+            polled(reader, lambda items: len(items) == len(garbage))
         producer.flush(DEADLINE_S)
 
     for owner in (*owners, owners[0]):
@@ -151,10 +156,10 @@ def test_a_foreign_record_among_the_dead_letters_does_not_matter(
         producer.send_bytes(DEAD, FOREIGN, b"\xff", 0, headers)
     producer.flush(DEADLINE_S)
     with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
-        polled(reader, lambda found: len(found) == len(garbage))
+        polled(reader, lambda items: len(items) == len(garbage))
     producer.flush(DEADLINE_S)
     with reading(kafka, DEAD, None, Raw) as dead:
-        polled(dead, lambda found: len(found) == len(garbage) + 2)
+        polled(dead, lambda items: len(items) == len(garbage) + 2)
 
 
 def test_garbage_ends_no_reader_where_it_cannot_be_buried(
@@ -165,8 +170,8 @@ def test_garbage_ends_no_reader_where_it_cannot_be_buried(
     garbage = litter(kafka, TOPIC, 1, control.lost())
     producer.send(TOPIC.name, control.lost(), partition=1)
     with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
-        found = polled(reader, lambda found: len(found) == len(garbage) + 1)
-    assert isinstance(found[-1].record, WorkerLost)
+        received = polled(reader, lambda items: len(items) == len(garbage) + 1)
+    assert isinstance(received[-1].record, WorkerLost)
     (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
     assert error.getMessage().startswith("lost[1]@0 is not among the dead letters: topic ")
     assert "lost.dlq is missing" in error.getMessage()
@@ -187,7 +192,7 @@ def test_letters_that_are_held_are_written_at_their_release(
     garbage = litter(kafka, TOPIC, 0, control.lost())
     held = DeadLetters(kafka, producer, held=True)
     with reading(kafka, TOPIC.name, held) as reader:
-        polled(reader, lambda found: len(found) == len(garbage))
+        polled(reader, lambda items: len(items) == len(garbage))
     producer.flush(DEADLINE_S)
     assert buried(kafka, TOPIC, 0) == []
     held.release()
@@ -206,8 +211,8 @@ def test_a_reader_that_folds_stops_at_a_record_of_a_newer_release_and_others_go_
     ):
         polled(folding, bool)
     with reading(kafka, TOPIC.name, DeadLetters(kafka, producer)) as reader:
-        found = polled(reader, lambda found: len(found) == 2)
-    assert [type(item.record) for item in found] == [Unreadable, WorkerLost]
+        received = polled(reader, lambda items: len(items) == 2)
+    assert [type(item.record) for item in received] == [Unreadable, WorkerLost]
     producer.flush(DEADLINE_S)
     assert buried(kafka, TOPIC, 0) == []
 
@@ -218,9 +223,9 @@ def test_a_reader_knows_how_far_it_is_behind(kafka: KafkaSettings, producer: Pro
         producer.send(TOPIC.name, control.lost(epoch=epoch), partition=1)
     producer.flush(DEADLINE_S)
     with reading(kafka, TOPIC.name, None) as reader:
-        found = polled(reader, bool)
-        assert reader.lags()[TOPIC.name, 1] == written - len(found)
-        found += polled(reader, lambda found_now: len(found_now) == written - len(found))
+        received = polled(reader, bool)
+        assert reader.lags()[TOPIC.name, 1] == written - len(received)
+        received += polled(reader, lambda items: len(items) == written - len(received))
         assert reader.lags()[TOPIC.name, 1] == 0
 
 
@@ -232,16 +237,16 @@ def test_a_paused_partition_goes_on_where_it_stood(
         for epoch in range(written):
             producer.send(TOPIC.name, control.lost(epoch=epoch), partition=1)
         producer.flush(DEADLINE_S)
-        found = polled(reader, bool)
+        received = polled(reader, bool)
         reader.pause([(TOPIC.name, 1)], True)
         producer.send(TOPIC.name, control.lost(), partition=0)
         producer.flush(DEADLINE_S)
         others = polled(reader, bool)
         reader.pause([(TOPIC.name, 1)], False)
-        found += polled(reader, lambda more: len(found) + len(more) == written)
+        received += polled(reader, lambda more: len(received) + len(more) == written)
 
-    assert [one.partition for one in others] == [0]
-    assert [one.offset for one in found] == list(range(written))
+    assert [item.partition for item in others] == [0]
+    assert [item.offset for item in received] == list(range(written))
 
 
 def test_a_reader_that_begins_behind_all_records_is_not_behind(
@@ -280,7 +285,7 @@ def test_a_reader_may_close_while_it_is_asked_for_its_lag(
     with ThreadPoolExecutor() as asking:
         asked = [asking.submit(reader.lags) for _ in range(20)]
         reader.close()
-        assert all(one.result(DEADLINE_S) in ({}, {(TOPIC.name, 1): 0}) for one in asked)
+        assert all(future.result(DEADLINE_S) in ({}, {(TOPIC.name, 1): 0}) for future in asked)
     assert reader.lags() == {}
 
 

@@ -30,10 +30,10 @@ LIMIT_S = 60
 
 def epochs(kafka: KafkaSettings) -> list[int]:
     """Return the epochs of the records that a reading finds, by partition."""
-    found = list(read_topic(kafka, TOPIC, Skipped()))
+    items = list(read_topic(kafka, TOPIC, Skipped()))
     return [
         item.record.epoch
-        for item in sorted(found, key=lambda item: (item.partition, item.offset))
+        for item in sorted(items, key=lambda item: (item.partition, item.offset))
         if isinstance(item.record, WorkerLost)
     ]
 
@@ -59,7 +59,9 @@ def test_only_what_is_committed_is_read_up_to_the_first_open_transaction(
         producer.produce(name, encode(control.lost(epoch=epoch)), partition=partition)
         producer.flush(LIMIT_S)
 
-    first, aborted, last = (transactional(kafka, one) for one in ("first", "aborted", "last"))
+    first, aborted, last = (
+        transactional(kafka, identifier) for identifier in ("first", "aborted", "last")
+    )
     write(first, 1, 0)
     first.commit_transaction(LIMIT_S)
     write(aborted, 2, 0)
@@ -89,13 +91,13 @@ def test_a_broker_that_is_silent_for_seconds_does_not_cut_a_reading_short(tmp_pa
         small = {"queued.max.messages.kbytes": 100, "fetch.message.max.bytes": 100_000}
         kafka = broker.settings.model_copy(update={"options": small})
         reading = read_topic(kafka, TOPIC, Skipped())
-        found = [next(reading)]
+        items = [next(reading)]
         os.kill(broker.pid, signal.SIGSTOP)
         again = threading.Timer(SILENT_S, os.kill, (broker.pid, signal.SIGCONT))
         again.start()
-        found += reading
+        items += reading
         again.join()
-    assert [item.offset for item in found] == list(range(50))
+    assert [item.offset for item in items] == list(range(50))
 
 
 def test_the_time_that_a_caller_takes_is_no_silence_of_the_topic(kafka: KafkaSettings) -> None:
@@ -104,15 +106,15 @@ def test_the_time_that_a_caller_takes_is_no_silence_of_the_topic(kafka: KafkaSet
     for epoch in range(MANY):
         producer.send(TOPIC.name, control.lost(epoch=epoch), partition=0)
     producer.close()
-    found, busy_until_s = 0, 0.0
+    count, busy_until_s = 0, 0.0
 
     def done() -> bool:
         return time.monotonic() > busy_until_s
 
     place = (TOPIC.name, 0)
     for item in read_partitions(kafka, [place], ends={place: MANY}, limit_s=BRIEF_S):
-        found += 1
+        count += 1
         if item.offset % (MANY // 2) == 0:
             busy_until_s = time.monotonic() + 1.2 * BRIEF_S
             until(done, "the caller's work")
-    assert found == MANY
+    assert count == MANY

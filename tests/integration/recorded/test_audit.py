@@ -82,8 +82,8 @@ def test_an_audit_names_each_violation_by_its_place(
     assert shown.exit_code == 1, shown.output
     report = json.loads(shown.stdout)
     places = {
-        (one["check"], one["topic"], one["partition"], one["offset"])
-        for one in report["violations"]
+        (violation["check"], violation["topic"], violation["partition"], violation["offset"])
+        for violation in report["violations"]
     }
     assert places == {
         ("commands", REPLIES.name, 0, 1),
@@ -118,8 +118,8 @@ def test_a_following_audit_judges_what_comes(cluster: KafkaSettings) -> None:
 
     put(cluster, SESSIONS, *END)
     put(cluster, TRAJECTORIES, own_trajectory(last=5), own_trajectory(last=4))
-    found = next(reports)
-    assert (found.result("sessions").checked, found.clean) == (1, False)
+    report = next(reports)
+    assert (report.result("sessions").checked, report.clean) == (1, False)
     ended.append(True)
     assert next(reports, None) is None
 
@@ -140,8 +140,8 @@ def test_a_training_on_a_recording_is_found_by_its_directory(
 
     shown = CliRunner().invoke(app, ["audit", "--json", "--out", str(folder)])
     assert shown.exit_code == 0, shown.output
-    found = json.loads(shown.stdout)["checks"]["groups"]
-    assert (found["checked"], found["violations"]) == (1, 0)
+    groups = json.loads(shown.stdout)["checks"]["groups"]
+    assert (groups["checked"], groups["violations"]) == (1, 0)
 
     (tmp_path / "other" / "trained").mkdir(parents=True)
     refused = CliRunner().invoke(app, ["audit", "--out", str(tmp_path / "other")])

@@ -100,19 +100,19 @@ def trained(tmp_path: Path) -> Path:
     """Write the trainer's files for half of the sessions in each step; return their directory."""
     for step in range(STEPS):
         half = SESSION_IDS[step::STEPS]
-        found = [one for session in half for one in chains(built(session), "p").chains]
-        batches = pack(found, 64, "padded")
+        step_chains = [chain for session in half for chain in chains(built(session), "p").chains]
+        batches = pack(step_chains, 64, "padded")
         tokens = sum(len(batch) for batch in batches)
         header = Header(step=step, version=step + 1, lineage="l", policy="p", tokens=tokens)
-        write_trained(tmp_path, header, [(found, batches)])
+        write_trained(tmp_path, header, [(step_chains, batches)])
     return tmp_path
 
 
 def built(session: str) -> r.Trajectory:
     """Return the trajectory as the manager builds it, from the events that count."""
-    heard = [one for one in events(session) if getattr(one, "worker", "") != OUSTED]
+    heard = [event for event in events(session) if getattr(event, "worker", "") != OUSTED]
     built = SessionBuilder().apply(
-        *(one for one in heard if not isinstance(one, r.PartitionClaimed))
+        *(event for event in heard if not isinstance(event, r.PartitionClaimed))
     )
     return trajectory(built.session, 0)
 
@@ -126,19 +126,19 @@ def change(directory: Path, step: int, altered: Callable[[TrainedRun], TrainedRu
 
 
 def test_what_was_sampled_was_trained(log: KafkaSettings, trained: Path) -> None:
-    found = verify(log, trained, Skipped())
+    report = verify(log, trained, Skipped())
 
-    assert found.clean
-    assert found.tokens_checked == len(SESSION_IDS) * len(COMPLETION)
+    assert report.clean
+    assert report.tokens_checked == len(SESSION_IDS) * len(COMPLETION)
 
 
 def test_another_id_is_found(log: KafkaSettings, trained: Path) -> None:
     change(trained, 0, lambda run: replace(run, ids=[*run.ids[:-1], run.ids[-1] ^ 1]))
 
-    found = verify(log, trained, Skipped())
+    report = verify(log, trained, Skipped())
 
-    assert (found.mismatches, found.trained_twice) == (1, 0)
-    assert (found.deviations[0].session, found.deviations[0].offset) == (SESSION_IDS[0], 3)
+    assert (report.mismatches, report.trained_twice) == (1, 0)
+    assert (report.deviations[0].session, report.deviations[0].offset) == (SESSION_IDS[0], 3)
 
 
 def test_the_neighbouring_log_prob_is_found(log: KafkaSettings, trained: Path) -> None:
@@ -162,10 +162,10 @@ def test_a_token_trained_twice_is_found(log: KafkaSettings, trained: Path) -> No
     _, [theirs, *_] = read_trained(path)
     change(trained, 1, lambda _: theirs)
 
-    found = verify(log, trained, Skipped())
+    report = verify(log, trained, Skipped())
 
-    assert (found.mismatches, found.trained_twice) == (0, len(COMPLETION))
-    assert "in steps 1, 2" in str(found.deviations[0])
+    assert (report.mismatches, report.trained_twice) == (0, len(COMPLETION))
+    assert "in steps 1, 2" in str(report.deviations[0])
 
 
 def test_tokens_of_a_dispatch_that_had_been_replaced_are_found(

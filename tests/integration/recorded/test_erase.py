@@ -53,7 +53,9 @@ def texts() -> set[bytes]:
         record = decode(stands.value)
         if isinstance(record, RequestTurn):
             mine = record.session_id == ERASED
-            said[mine] |= {text for one in record.messages for text in _strings(json.loads(one))}
+            said[mine] |= {
+                text for message in record.messages for text in _strings(json.loads(message))
+            }
     return {text.encode() for text in said[True] - said[False] if len(text) > 8}
 
 
@@ -61,16 +63,16 @@ def _strings(value: object) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _strings(one)
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _strings(item)
 
 
 def committed(kafka: KafkaSettings) -> dict[tuple[str, int], tuple[int, str]]:
     places = [(SESSIONS.name, number) for number in range(SESSIONS.partitions)]
     with closing(Reader(kafka, "test", group="trajectory-managers")) as reader:
-        found = reader.committed(places)
-    assert any(at > 0 for at, _ in found.values())
-    return found
+        offsets = reader.committed(places)
+    assert any(at > 0 for at, _ in offsets.values())
+    return offsets
 
 
 @pytest.fixture
@@ -81,9 +83,9 @@ def log(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     create_topics(kafka, [CONTROL, FLEET, *small(REQUESTS, ENDED_SESSIONS, PROMPTS, REPLIES)])
     producer = Producer(kafka, "test", linger_ms=5)
     for topic in (REQUESTS, PROMPTS, REPLIES):
-        for one in LOG[topic.name]:
-            number = one.partition if topic == REQUESTS else one.partition % FEW
-            producer.send_bytes(topic.name, one.value, one.key, number, one.headers)
+        for record in LOG[topic.name]:
+            number = record.partition if topic == REQUESTS else record.partition % FEW
+            producer.send_bytes(topic.name, record.value, record.key, number, record.headers)
     producer.send(CONTROL.name, control.sample_failed(group_id="g", detail="a text of it"))
     producer.send(CONTROL.name, control.lost())
     producer.send(FLEET.name, fleet.weights(), key="PolicyWeights/policy")
@@ -92,10 +94,12 @@ def log(kafka: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettings:
     producer.close()
     committer = TransactionalProducer(kafka, "test")
     reader = Reader(kafka, "manager", group="trajectory-managers")
-    for one in LOG[ENDED_SESSIONS.name]:
-        place = SESSIONS.name, one.partition
-        send = partial(committer.send_bytes, ENDED_SESSIONS.name, one.value, one.key, one.partition)
-        committer.commit(send, {place: (one.offset, "covered")}, reader.group_metadata())
+    for record in LOG[ENDED_SESSIONS.name]:
+        place = SESSIONS.name, record.partition
+        send = partial(
+            committer.send_bytes, ENDED_SESSIONS.name, record.value, record.key, record.partition
+        )
+        committer.commit(send, {place: (record.offset, "covered")}, reader.group_metadata())
     committer.close()
     reader.close()
     return kafka
@@ -115,7 +119,7 @@ def test_nothing_of_an_erased_session_is_left_and_all_else_is_at_its_offset(
         {"session": ERASED, "turn": "t", "ids": [1, 2]},
         {"session": "other", "turn": "t", "ids": [1, 2, 3]},
     ]
-    step.write_bytes(gzip.compress(b"".join(json.dumps(one).encode() + b"\n" for one in lines)))
+    step.write_bytes(gzip.compress(b"".join(json.dumps(line).encode() + b"\n" for line in lines)))
 
     asked = [ERASED, "g.0.0", "--to", clean.topic_prefix, "--trained", str(tmp_path)]
     counted = erase(*asked, "--dry-run")
@@ -127,9 +131,11 @@ def test_nothing_of_an_erased_session_is_left_and_all_else_is_at_its_offset(
     assert "weights from version 4 on were trained with erased tokens" in answer.output
 
     after = records(clean)
-    assert not [at for at, one in after.items() if any(word in b"".join(one[:2]) for word in words)]
+    assert not [
+        at for at, record in after.items() if any(word in b"".join(record[:2]) for word in words)
+    ]
     emptied = (CONTROL.name, 0, 0)
-    assert {place for place, one in after.items() if before.get(place) != one} == {emptied}
+    assert {place for place, record in after.items() if before.get(place) != record} == {emptied}
     gone = [before[place] for place in before.keys() - after.keys()]
     assert all(key == ERASED.encode() or concerns(decode(it), ERASED) for it, key, *_ in gone)
     assert committed(clean) == committed(log)

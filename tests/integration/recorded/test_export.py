@@ -37,23 +37,23 @@ def log(broker: KafkaSettings) -> Iterator[KafkaSettings]:
 
 
 def recorded() -> dict[str, Trajectory]:
-    found = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
-    return {one.session_id: one for one in found if isinstance(one, Trajectory)}
+    records = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
+    return {record.session_id: record for record in records if isinstance(record, Trajectory)}
 
 
 def sampled(made: Trajectory) -> dict[PLACE, tuple[int, float, bool]]:
     """Return id, log-prob and mask of each sampled token of a trajectory."""
     ids, logprobs = np.frombuffer(made.tokens, "<i4"), np.frombuffer(made.logprobs, "<f4")
     seen: Counter[str] = Counter()
-    found = {}
+    tokens = {}
     for node in made.nodes:
         if node.origin != "policy":
             continue
         for at in range(node.start, node.start + node.length):
             place = made.session_id, node.turn_id, seen[node.turn_id]
-            found[place] = int(ids[at]), float(logprobs[at]), bool(made.loss_mask[at])
+            tokens[place] = int(ids[at]), float(logprobs[at]), bool(made.loss_mask[at])
             seen[node.turn_id] += 1
-    return found
+    return tokens
 
 
 def unmasked(row: dict[str, Any]) -> Iterator[tuple[PLACE, tuple[int, float, bool]]]:
@@ -61,8 +61,8 @@ def unmasked(row: dict[str, Any]) -> Iterator[tuple[PLACE, tuple[int, float, boo
     seen: Counter[int] = Counter()
     turns = row["turns"].split()
     columns = ("turn_numbers", "token_ids", "logprobs", "mask", "sampled")
-    for turn, token, logprob, trained, own in zip(*(row[c] for c in columns), strict=True):
-        if own:
+    for turn, token, logprob, trained, is_sampled in zip(*(row[c] for c in columns), strict=True):
+        if is_sampled:
             yield (row["session_id"], turns[turn], seen[turn]), (token, logprob, trained)
         if turn >= 0:
             seen[turn] += 1
@@ -73,12 +73,12 @@ def test_each_sampled_token_stands_once_unmasked_in_the_chains(
 ) -> None:
     answer = export("--to", tmp_path / "all")
     assert answer.exit_code == 0, answer.output
-    found = [one for row in rows(tmp_path / "all", "chains") for one in unmasked(row)]
+    tokens = [token for row in rows(tmp_path / "all", "chains") for token in unmasked(row)]
     wanted = {
         place: token for made in recorded().values() for place, token in sampled(made).items()
     }
-    assert len(found) == len(dict(found))
-    assert dict(found) == wanted
+    assert len(tokens) == len(dict(tokens))
+    assert dict(tokens) == wanted
 
     sessions = {row["session_id"]: row for row in rows(tmp_path / "all", "sessions")}
     assert sessions.keys() == recorded().keys()
@@ -179,30 +179,30 @@ def test_the_reward_of_a_row_is_the_return_by_the_runs_own_weights(
         for name in ("plain", "own")
     )
     assert any(whole.values())
-    assert half == {name: of and of / 2 for name, of in whole.items()}
+    assert half == {name: reward and reward / 2 for name, reward in whole.items()}
     assert "another rewards" in str(again.exception)
 
 
-def _of(found: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int]]:
+def _of(table: list[dict[str, Any]], ids: str, mask: str) -> list[tuple[str, int]]:
     return sorted(
         (row["session_id"], token)
-        for row in found
+        for row in table
         for token, flag in zip(row[ids], row[mask], strict=True)
         if flag
     )
 
 
 def test_only_what_is_selected_is_exported(tmp_path: Path) -> None:
-    there = tmp_path / "none"
+    target = tmp_path / "none"
     for named, reason in ((("nosuch",), "session nosuch"), (("--group", "none"), "group none")):
-        answer = export(*named, "--to", there, "--format", "jsonl")
+        answer = export(*named, "--to", target, "--format", "jsonl")
         assert "wrote nothing" in answer.output and reason in answer.output
         assert answer.exit_code == 78
-        assert [*there.iterdir()] == []
-    empty = export("--offsets", "0:900000-900001", "--to", there, "--format", "jsonl")
+        assert [*target.iterdir()] == []
+    empty = export("--offsets", "0:900000-900001", "--to", target, "--format", "jsonl")
     assert "no session that ended matches" in empty.output and empty.exit_code == 0
-    assert "no partition 99" in str(export("--offsets", "99:1-2", "--to", there).exception)
-    assert export("by-hand", "--to", there, "--format", "jsonl").exit_code == 0
+    assert "no partition 99" in str(export("--offsets", "99:1-2", "--to", target).exception)
+    assert export("by-hand", "--to", target, "--format", "jsonl").exit_code == 0
 
 
 @pytest.mark.parametrize("format", ["parquet", "jsonl"])
@@ -217,10 +217,15 @@ def test_an_export_can_be_brought_in_once(log: KafkaSettings, tmp_path: Path, fo
     assert "rows were there" in answer.output
 
     made = brought_in(log, prefix)
-    assert len(made) == len({one.session_id for one in made}) == len(chains_there)
+    assert len(made) == len({trajectory.session_id for trajectory in made}) == len(chains_there)
     assert sorted(
-        (one.metadata["foreign_session_id"], one.tokens, one.loss_mask, one.logprobs)
-        for one in made
+        (
+            trajectory.metadata["foreign_session_id"],
+            trajectory.tokens,
+            trajectory.loss_mask,
+            trajectory.logprobs,
+        )
+        for trajectory in made
     ) == sorted(
         (
             row["session_id"],
@@ -237,15 +242,15 @@ def test_an_export_of_each_form_comes_back_with_its_versions(
     log: KafkaSettings, tmp_path: Path, form: str
 ) -> None:
     export("--to", tmp_path / "all", "--form", form, "--format", "jsonl")
-    there = rows(tmp_path / "all", "samples")
-    assert any(row["version_min"] != row["version_max"] for row in there)
+    samples = rows(tmp_path / "all", "samples")
+    assert any(row["version_min"] != row["version_max"] for row in samples)
     whole = tmp_path / "whole.jsonl"
-    exact = [row for row in there if row["version_min"] is not None]
+    exact = [row for row in samples if row["version_min"] is not None]
     whole.write_bytes(b"\n".join(map(orjson.dumps, exact)))
     answer = bring_in(whole, "--to", f"{log.topic_prefix}{form}.", "--train", "--version", "0")
     assert answer.exit_code == 0, answer.output
     made = brought_in(log, f"{log.topic_prefix}{form}.")
-    came = sorted((one.version_min, one.version_max) for one in made)
+    came = sorted((trajectory.version_min, trajectory.version_max) for trajectory in made)
     assert came == sorted((row["version_min"], row["version_max"]) for row in exact)
 
 
@@ -274,15 +279,15 @@ def test_a_wrong_file_changes_nothing(log: KafkaSettings, tmp_path: Path) -> Non
 
 
 def test_an_export_without_room_leaves_whole_files_only_and_goes_on(tmp_path: Path) -> None:
-    there, whole = tmp_path / "e", tmp_path / "whole"
+    target, whole = tmp_path / "e", tmp_path / "whole"
     with largest_file(SMALL_FILE):
-        refused = export("--to", there, "--format", "jsonl")
+        refused = export("--to", target, "--format", "jsonl")
     assert isinstance(refused.exception, DiskFull), refused.output
-    assert [path for path in there.rglob(".*.jsonl")] == []
-    for directory in (there, whole):
+    assert [path for path in target.rglob(".*.jsonl")] == []
+    for directory in (target, whole):
         assert export("--to", directory, "--format", "jsonl").exit_code == 0
     names = sorted(path.relative_to(whole) for path in whole.rglob("*.jsonl"))
-    assert names == sorted(path.relative_to(there) for path in there.rglob("*.jsonl"))
-    assert [(there / name).read_bytes() for name in names] == [
+    assert names == sorted(path.relative_to(target) for path in target.rglob("*.jsonl"))
+    assert [(target / name).read_bytes() for name in names] == [
         (whole / name).read_bytes() for name in names
     ]

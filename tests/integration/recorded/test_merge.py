@@ -33,8 +33,8 @@ LOG = golden_log()
 
 
 def recorded() -> dict[str, Trajectory]:
-    found = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
-    return {one.session_id: one for one in found if isinstance(one, Trajectory)}
+    records = [decode(record.value) for record in LOG[TRAJECTORIES.name]]
+    return {record.session_id: record for record in records if isinstance(record, Trajectory)}
 
 
 @pytest.fixture
@@ -58,8 +58,8 @@ def own(kafka: KafkaSettings) -> set[str]:
 def written(kafka: KafkaSettings, prefix: str) -> list[Trajectory]:
     """Return the trajectories under another prefix, in their order."""
     target = kafka.model_copy(update={"topic_prefix": prefix})
-    found = read_topic(target, TRAJECTORIES, Skipped())
-    return [item.record for item in found if isinstance(item.record, Trajectory)]
+    items = read_topic(target, TRAJECTORIES, Skipped())
+    return [item.record for item in items if isinstance(item.record, Trajectory)]
 
 
 def test_a_log_is_verified_on_any_number_of_processes(log: KafkaSettings) -> None:
@@ -67,9 +67,9 @@ def test_a_log_is_verified_on_any_number_of_processes(log: KafkaSettings) -> Non
     for processes in ("1", "2"):
         answer = run("--verify", "--json", "--processes", processes)
         assert answer.exit_code == 0, answer.output
-        found = orjson.loads(answer.stdout)
-        assert found["events"] == len(LOG[SESSIONS.name])
-        assert found["sessions"] == found["verification"]["equal"] == len(recorded())
+        report = orjson.loads(answer.stdout)
+        assert report["events"] == len(LOG[SESSIONS.name])
+        assert report["sessions"] == report["verification"]["equal"] == len(recorded())
     assert own(log) == before
 
     producer = Producer(log, "flaw")
@@ -105,9 +105,9 @@ def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSet
 
     answer = run("--to", prefix)
     assert answer.exit_code == 0, answer.output
-    found = written(log, prefix)
-    assert len(found) == len(recorded())
-    assert {one.session_id: one for one in found} == recorded()
+    trajectories = written(log, prefix)
+    assert len(trajectories) == len(recorded())
+    assert {trajectory.session_id: trajectory for trajectory in trajectories} == recorded()
     assert partition_counts(log)[prefix + TRAJECTORIES.name] == TRAJECTORIES.partitions
 
     assert "merged " in answer.output
@@ -126,13 +126,13 @@ def test_a_replay_into_a_prefix_goes_on_where_an_earlier_one_ended(log: KafkaSet
 def test_a_replay_into_files_is_read_by_any_avro_tool(log: KafkaSettings, tmp_path: Path) -> None:
     answer = run("--to-directory", str(tmp_path / "again"))
     assert answer.exit_code == 0, answer.output
-    found: dict[str, Any] = {}
+    sessions: dict[str, Any] = {}
     for path in (tmp_path / "again").iterdir():
         with path.open("rb") as file:
             rows: Iterable[Any] = reader(file)
-            found |= {row["session_id"]: row for row in rows}
-    assert {name: row["tokens"] for name, row in found.items()} == {
-        name: one.tokens for name, one in recorded().items()
+            sessions |= {row["session_id"]: row for row in rows}
+    assert {name: row["tokens"] for name, row in sessions.items()} == {
+        name: trajectory.tokens for name, trajectory in recorded().items()
     }
     again = run("--to-directory", str(tmp_path / "again"))
     shares = SMALL[SESSIONS.name].partitions
@@ -141,8 +141,8 @@ def test_a_replay_into_files_is_read_by_any_avro_tool(log: KafkaSettings, tmp_pa
 
 
 def test_a_selection_that_no_session_meets_is_no_silent_success(log: KafkaSettings) -> None:
-    known = next(iter(recorded()))
-    named = [known, "typo", "--json"]
+    session_id = next(iter(recorded()))
+    named = [session_id, "typo", "--json"]
     for command in (["merge"], ["match", "--strictness", "content"]):
         answer = CliRunner().invoke(app, ["replay", *command, *named])
         assert answer.exit_code == 78, answer.output
@@ -191,15 +191,15 @@ def test_options_that_make_no_sense_are_refused_by_name(
 def test_a_trial_counts_every_recorded_turn(log: KafkaSettings) -> None:
     answer = CliRunner().invoke(app, ["replay", "match", "--strictness", "content", "--json"])
     assert answer.exit_code == 0, answer.output
-    found = orjson.loads(answer.stdout)
-    assert found["sessions"] == len(recorded())
+    report = orjson.loads(answer.stdout)
+    assert report["sessions"] == len(recorded())
     rules = {"root", "extend", "render", "same"}
     of_forks = {"not recorded"}
-    assert rules <= {row["would_match"] for row in found["rules"]} <= rules | of_forks
+    assert rules <= {row["would_match"] for row in report["rules"]} <= rules | of_forks
     turns, tried = Counter[str](), Counter[str]()
-    for one in recorded().values():
-        turns.update(one.match_rules)
-    for row in found["rules"]:
+    for trajectory in recorded().values():
+        turns.update(trajectory.match_rules)
+    for row in report["rules"]:
         tried[row["recorded"]] += row["turns"]
     assert tried == turns
 

@@ -76,10 +76,10 @@ def test_steps_executed_again_make_the_same_tensors(log: KafkaSettings, tmp_path
     answer = run("--json", "--tensors", str(tensors))
     assert answer.exit_code == 0, answer.output
     steps = orjson.loads(answer.stdout)
-    assert [one["step"] for one in steps] == list(range(1, STEPS + 1))
-    assert all(one["equal"] and one["tensors_hash"] for one in steps)
-    for one in steps:
-        assert one["metrics"]["loss"] == one["recorded_metrics"]["loss"]
+    assert [row["step"] for row in steps] == list(range(1, STEPS + 1))
+    assert all(row["equal"] and row["tensors_hash"] for row in steps)
+    for step in steps:
+        assert step["metrics"]["loss"] == step["recorded_metrics"]["loss"]
     assert len(orjson.loads(tensors.read_bytes())) > 1
     changed = f"run.steps 2 -> {STEPS}, trainer.optimizer.lr 0.02 -> 0.01"
     assert f"resumed behind step 2 with 2 other settings: {changed}" in answer.stderr

@@ -47,7 +47,10 @@ def test_other_prefixes_are_named_and_one_of_trajectories_alone_is_erased_from(
     create_topics(kafka, small(CONTROL, TRAJECTORIES))
     foreign, clean = f"{kafka.topic_prefix}foreign.", f"{kafka.topic_prefix}clean."
     exported = tmp_path / "chains.jsonl"
-    rows = [{"token_ids": [1], "mask": [1], "session_id": one} for one in (ERASED, "other")]
+    rows = [
+        {"token_ids": [1], "mask": [1], "session_id": session_id}
+        for session_id in (ERASED, "other")
+    ]
     exported.write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert bring_in(exported, "--to", foreign).exit_code == 0
 

@@ -34,18 +34,20 @@ def published(system: RolloutSystem, root: Path, version: int) -> None:
 
 
 def wait_for_load(system: RolloutSystem, worker: str, version: int) -> None:
-    system.wait(r.WeightsLoaded, lambda one: (one.worker, one.version) == (worker, version))
+    system.wait(
+        r.WeightsLoaded, lambda record: (record.worker, record.version) == (worker, version)
+    )
 
 
 def updates(system: RolloutSystem) -> list[tuple[str, str, int]]:
     """Return the pauses and loads of all workers in the order of `control`."""
-    found = []
+    events = []
     for record in (item.record for item in system.log):
         if isinstance(record, r.GenerationPaused):
-            found.append(("out", record.worker, -1))
+            events.append(("out", record.worker, -1))
         elif isinstance(record, r.WeightsLoaded):
-            found.append(("back", record.worker, record.version))
-    return found
+            events.append(("back", record.worker, record.version))
+    return events
 
 
 def test_a_turn_goes_on_under_new_weights_and_weights_are_loaded_asleep(
@@ -59,22 +61,22 @@ def test_a_turn_goes_on_under_new_weights_and_weights_are_loaded_asleep(
 
     asked = r.Sampling(max_tokens=2 * TOKENS)
     system.generate(role, "t-clock", stream=True, sampling=asked)
-    system.wait(r.TurnProgressed, lambda one: one.turn_id == "t-clock")
+    system.wait(r.TurnProgressed, lambda record: record.turn_id == "t-clock")
     published(system, tmp_path, 1)
     done = system.completed("t-clock")
 
     assert len(unpack(done.token_ids)) + done.token_offset == TOKENS
     spans = [
         span.version_max
-        for one in system.outputs("t-clock")
-        if isinstance(one, r.TurnProgressed | r.TurnCompleted)
-        for span in one.spans
+        for record in system.outputs("t-clock")
+        if isinstance(record, r.TurnProgressed | r.TurnCompleted)
+        for span in record.spans
     ]
     assert (spans[0], spans[-1]) == (0, 1)
     assert done.finish_reason == "stop"
 
     assignment = system.assign("clock", "train")
-    released = system.wait(r.RoleReleased, lambda one: one.assignment == assignment)
+    released = system.wait(r.RoleReleased, lambda record: record.assignment == assignment)
     assert released.free_bytes > 1e9
     published(system, tmp_path, 2)
     assert system.serve("clock", 7).version == 2

@@ -144,14 +144,14 @@ def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
 
 def versions_by_token(records: Sequence[Record], count: int) -> list[int]:
     """Return the version under which each token of a completion was sampled."""
-    found = [-1] * count
+    by_token = [-1] * count
     for record in records:
         assert isinstance(record, r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted)
         end = record.token_offset + len(record.token_ids) // 4
         for span in record.spans:
             assert span.version_min == span.version_max
-            found[span.start : end] = [span.version_min] * (end - span.start)
-    return found
+            by_token[span.start : end] = [span.version_min] * (end - span.start)
+    return by_token
 
 
 def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
@@ -163,7 +163,7 @@ def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
     system.completed("t-tells")
     records = system.outputs("t-tells")
     ids, _ = ids_and_logprobs(records)
-    found: dict[str, list[bytes]] = {"topk_ids": [], "topk_logprobs": []}
+    pieces: dict[str, list[bytes]] = {"topk_ids": [], "topk_logprobs": []}
     for record in records:
         assert isinstance(record, r.TurnProgressed | r.TurnCompleted)
         tokens = len(record.token_ids) // 4
@@ -171,11 +171,11 @@ def test_the_most_likely_tokens_beside_each_are_those_of_the_policy(
             assert tensor.from_token == record.token_offset
             assert tensor.to_token == record.token_offset + tokens
             assert tensor.shape == (tokens, 5)
-            found[tensor.name].append(tensor.data or b"")
+            pieces[tensor.name].append(tensor.data or b"")
     top_ids, top_logprobs = plain_top(plain_model(versions[0]), prompt(0) + ids, 5, 5, 1.7)
-    assert unpack(b"".join(found["topk_ids"])) == [token for row in top_ids for token in row]
-    told = np.frombuffer(b"".join(found["topk_logprobs"]), "<f4").reshape(-1, 5)
-    np.testing.assert_allclose(told, top_logprobs, atol=TOLERANCE)
+    assert unpack(b"".join(pieces["topk_ids"])) == [token for row in top_ids for token in row]
+    logprobs = np.frombuffer(b"".join(pieces["topk_logprobs"]), "<f4").reshape(-1, 5)
+    np.testing.assert_allclose(logprobs, top_logprobs, atol=TOLERANCE)
 
 
 def test_a_seeded_turn_that_begins_anew_is_the_same(

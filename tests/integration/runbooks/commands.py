@@ -60,7 +60,7 @@ def blocks(page: str) -> Iterator[Block]:
         if fence["kind"] in _DATA:
             continue
         if fence["kind"] == _CONSOLE:
-            inside = [one.removeprefix("$ ") for one in inside if one.startswith("$ ")]
+            inside = [text.removeprefix("$ ") for text in inside if text.startswith("$ ")]
         yield Block(tuple(map(_command, _joined(inside))), fence["reason"] or "")
 
 
@@ -80,8 +80,8 @@ def _joined(lines: list[str]) -> Iterator[str]:
 
 
 def _command(line: str) -> Command:
-    found = _COMMENT.search(line)
-    said = found["text"] if found else ""
-    text = line[: found.start()] if found else line
+    comment = _COMMENT.search(line)
+    said = comment["text"] if comment else ""
+    text = line[: comment.start()] if comment else line
     statuses = frozenset({0, *map(int, _STATUS.findall(said))})
     return Command(text.strip(), statuses, "until Ctrl-C" in said)

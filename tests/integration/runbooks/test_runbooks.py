@@ -41,8 +41,8 @@ def test_each_command_of_a_runbook_ends_as_it_says(system: LiveSystem, page: Pat
 
 
 def test_commands_that_no_test_runs_are_few_and_counted() -> None:
-    found = [block for path in PAGES for block in blocks(path.read_text())]
-    assert len([block for block in found if block.reason]) == NOT_RUN
+    all_blocks = [block for path in PAGES for block in blocks(path.read_text())]
+    assert len([block for block in all_blocks if block.reason]) == NOT_RUN
 
 
 @pytest.mark.parametrize(

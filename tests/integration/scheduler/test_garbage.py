@@ -76,7 +76,11 @@ def test_a_scheduler_goes_on_after_garbage_and_buries_it_once(
         standby = Running(kafka, tasks)
         after = litter_both(kafka)
         garbage = {name: before[name] + after[name] for name in before}
-        until(lambda: all(len(buried(kafka, one, 0)) >= len(garbage[one.name]) for one in BOTH))
+        until(
+            lambda: all(
+                len(buried(kafka, source, 0)) >= len(garbage[source.name]) for source in BOTH
+            )
+        )
         first.stop()
         claims(log, 2)
         log.write(control.published(version=1, at_ms=now_ms()))

@@ -123,13 +123,13 @@ def test_topics_that_wait_for_a_reader_are_reported_with_their_place(
     join("a", "rollout")
     start(unread_s=1)
 
-    told = {one.topic: one for one in log.wait(r.ProgressStalled, count=2)}
-    assert set(told) == {"tasks", "trajectories"}
-    assert (told["tasks"].process, told["tasks"].offset) == ("agents", 0)
-    assert told["tasks"].partition in {
+    stalls = {stall.topic: stall for stall in log.wait(r.ProgressStalled, count=2)}
+    assert set(stalls) == {"tasks", "trajectories"}
+    assert (stalls["tasks"].process, stalls["tasks"].offset) == ("agents", 0)
+    assert stalls["tasks"].partition in {
         partition_of(task.group_id, SMALL[TASKS.name].partitions) for task in log.all(r.Task)
     }
-    assert told["trajectories"].process == "train"
+    assert stalls["trajectories"].process == "train"
 
 
 def test_a_run_goes_from_rollout_through_training_back_to_rollout(
@@ -152,7 +152,9 @@ def test_a_run_goes_from_rollout_through_training_back_to_rollout(
     assert (step.step, step.workers) == (0, ("b",))
 
     log.write(*step_over(0, "run-0", "run-1"))
-    back = log.wait(r.RoleAssigned, lambda given: given.assignment > 1 and given.role == "rollout")
+    back = log.wait(
+        r.RoleAssigned, lambda assigned: assigned.assignment > 1 and assigned.role == "rollout"
+    )
     assert back[0].worker == "b"
     log.wait(r.Task, lambda task: task.group_id == f"run-{3 * B - 1}", count=SIZE)
 
@@ -251,10 +253,10 @@ def test_a_gang_that_is_not_complete_in_time_is_released(
     log.write(control.batch_ready(at_ms=now_ms()))
     (late,) = log.wait(r.AssignmentTimedOut)
     assert late.worker == "c"
-    gang = [given for given in log.all(r.RoleAssigned) if given.role == "train"]
-    number = max(given.assignment for given in gang[:2])
-    back = log.wait(r.RoleAssigned, lambda given: given.assignment > number, count=2)
-    assert {(given.worker, given.role) for given in back[:2]} == {
+    gang = [assigned for assigned in log.all(r.RoleAssigned) if assigned.role == "train"]
+    number = max(assigned.assignment for assigned in gang[:2])
+    back = log.wait(r.RoleAssigned, lambda assigned: assigned.assignment > number, count=2)
+    assert {(assigned.worker, assigned.role) for assigned in back[:2]} == {
         ("b", "rollout"),
         ("c", "rollout"),
     }

@@ -120,8 +120,8 @@ def test_the_list_shows_the_offsets_that_are_kept_and_the_lag(cluster: KafkaSett
     created(cluster, [TASKS, CONTROL])
     producer = Producer(cluster, "test")
     for number in range(3):
-        one = task(issued_at_ms=number)
-        producer.send(TASKS.name, one, key="one")
+        record = task(issued_at_ms=number)
+        producer.send(TASKS.name, record, key="one")
     producer.close()
     removed = TopicPartition(
         f"{cluster.topic_prefix}tasks", partition_of("one", TASKS.partitions), 1
@@ -186,8 +186,8 @@ def test_a_session_is_traced_from_the_log(cluster: KafkaSettings) -> None:
     for name in ("group g", "task", "turn 1", "dispatch #1 on w", "weights published"):
         assert name in said
     assert f"trace {session_history.TRACE}" in said
-    found = json.loads(run("trace", session_history.ID, "--json").output)
-    assert [one["name"] for one in found["whole"]][-3:] == [
+    trace = json.loads(run("trace", session_history.ID, "--json").output)
+    assert [entry["name"] for entry in trace["whole"]][-3:] == [
         "step 5",
         "committed",
         "weights published",

@@ -156,7 +156,7 @@ def test_a_frozen_process_is_reported_ended_and_started_again(programs: Path) ->
     """Holds invariant I8."""
     with launcher_of(programs, frozen_s=1) as launcher:
         still: list[str] = []
-        launcher.report_to(lambda found: still.append(f"{found.name} {found}"))
+        launcher.report_to(lambda stall: still.append(f"{stall.name} {stall}"))
         pid = started(launcher, spec(programs, "lives", supervised=True))
         started(launcher, spec(programs, "lives", "another", supervised=True))
         os.kill(pid, signal.SIGSTOP)

@@ -44,7 +44,9 @@ def test_gang_lag_and_strategy_are_those_of_the_records(
     producer.flush(60)
     producer.close()
 
-    told = CliRunner().invoke(app, ["plan", "--kafka"]).stdout
+    output = CliRunner().invoke(app, ["plan", "--kafka"]).stdout
 
-    assert "disaggregated, since no worker changed its role; lag 2, as its trainer recorded" in told
-    assert "and 2 are in the gang of now" in told, "all four could train"
+    assert (
+        "disaggregated, since no worker changed its role; lag 2, as its trainer recorded" in output
+    )
+    assert "and 2 are in the gang of now" in output, "all four could train"

@@ -61,7 +61,7 @@ class Source:
 
     def copied(self, count: int) -> list[Message]:
         """Return the records of the copy, at least `count`, as any client reads them."""
-        found: list[Message] = []
+        messages: list[Message] = []
         options = {"bootstrap.servers": self.kafka.bootstrap_servers, "group.id": "any"}
         with closing(Consumer(options)) as consumer:
             name = self.kafka.topic_prefix + COPY
@@ -69,11 +69,11 @@ class Source:
             consumer.assign(places)
 
             def arrived() -> bool:
-                found.extend(consumer.consume(100, 0.3))
-                return len(found) >= count
+                messages.extend(consumer.consume(100, 0.3))
+                return len(messages) >= count
 
             until(arrived, "the copy")
-        return found
+        return messages
 
     def decoded(self, message: Message) -> tuple[str, object]:
         """Return name and fields of a copied record, read with the registry's schema alone."""

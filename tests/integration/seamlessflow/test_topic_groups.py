@@ -52,14 +52,14 @@ def members(cluster: KafkaSettings) -> Iterator[None]:
             options = membership(cluster, GROUP, REQUESTS, None, never)
             reader = Reader(cluster, name, group=GROUP, **options)
             stack.callback(reader.close)
-            own = owned[name]
-            reader.subscribe([REQUESTS.name], own.update, own.difference_update)
+            partitions = owned[name]
+            reader.subscribe([REQUESTS.name], partitions.update, partitions.difference_update)
             readers.append(reader)
 
         def shared() -> bool:
             for reader in readers:
                 reader.poll(0.05)
-            return {len(own) for own in owned.values()} == {REQUESTS.partitions // 2}
+            return {len(share) for share in owned.values()} == {REQUESTS.partitions // 2}
 
         until(shared, "both members", LIMIT_S)
         yield

@@ -27,12 +27,12 @@ def test_three_brokers_keep_three_copies_and_the_check_names_what_was_made_other
         assert command(app, ["topics", "create", *odd]).exit_code == 0
         names = ["sessions", "prompts", "requests"]
         until(lambda: len(found_topics(kafka, names)) == len(names), "the topics")
-        found = found_topics(kafka, names)
+        topics = found_topics(kafka, names)
         assert {
-            (topic.replication, topic.config["min.insync.replicas"]) for topic in found.values()
+            (topic.replication, topic.config["min.insync.replicas"]) for topic in topics.values()
         } == {(3, "2")}
-        assert (found["prompts"].partitions, found["sessions"].partitions) == (5, 32)
-        assert found["requests"].config["retention.ms"] == str(7 * 24 * 3_600_000)
+        assert (topics["prompts"].partitions, topics["sessions"].partitions) == (5, 32)
+        assert topics["requests"].config["retention.ms"] == str(7 * 24 * 3_600_000)
         checked = command(app, ["topics", "check"])
         assert checked.output == "all topics are as they should be\n"
 

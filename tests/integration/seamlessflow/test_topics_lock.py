@@ -49,6 +49,6 @@ def test_a_second_command_is_refused_with_the_first_and_may_begin_once_that_was_
             pass
         first.kill()
     with only_run_on(settings, tmp_path / "second", never):
-        (there,) = client_ids(settings, RUN_GROUP)
-        assert "second" in there
+        (holder,) = client_ids(settings, RUN_GROUP)
+        assert "second" in holder
     until(lambda: not client_ids(settings, RUN_GROUP), "the end of the second")

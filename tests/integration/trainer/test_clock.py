@@ -75,7 +75,7 @@ def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     final = surviving(scheduler.of(r.StepCommitted))
     assert [commit.step for commit in final] == [0, 1]
     assert sorted(group.group_id for commit in final for group in commit.groups) == [*GROUPS]
-    weights = {one.version: one for one in scheduler.of(r.WeightsPublished)}
+    weights = {record.version: record for record in scheduler.of(r.WeightsPublished)}
     versions = (0, *(commit.version for commit in final))
     assert len({weights[version].tensors_hash for version in versions}) == 3
     for commit in final:
@@ -106,7 +106,9 @@ def test_a_worker_that_started_again_before_the_gang_met_breaks_nothing(
     kafka: KafkaSettings, scheduler: ScriptedScheduler, tmp_path: Path
 ) -> None:
     with TrainerProcesses(two_steps(kafka, tmp_path), [FIRST]) as processes:
-        scheduler.wait_for(lambda: any(one.rendezvous for one in scheduler.of(r.WorkerHeartbeat)))
+        scheduler.wait_for(
+            lambda: any(heartbeat.rendezvous for heartbeat in scheduler.of(r.WorkerHeartbeat))
+        )
         scheduler.send(control.joined("w1", process="train", incarnation="refused"))
         scheduler.send(control.lost("w1", "train", incarnation="refused", epoch=1))
         processes.start(SECOND)

@@ -62,19 +62,22 @@ def start(
 def test_a_run_whose_every_token_is_masked_ends_with_the_reason(
     kafka: KafkaSettings, scheduler: ScriptedScheduler, sessions: list[Trajectory], start: Start
 ) -> None:
-    record_sessions(kafka, [masked_whole(one, "inexact") for one in sessions])
+    record_sessions(kafka, [masked_whole(session, "inexact") for session in sessions])
     with pytest.raises(NothingToTrain, match=r"masked as inexact .*policy\.top_p"):
         start().join()
     scheduler.wait_for(lambda: bool(scheduler.of(r.ProgressStalled)))
-    (told,) = scheduler.of(r.ProgressStalled)
-    assert told.detail.startswith("step 1 has nothing to train: ")
+    (stall,) = scheduler.of(r.ProgressStalled)
+    assert stall.detail.startswith("step 1 has nothing to train: ")
     assert not scheduler.of(r.RunFinished)
 
 
 def test_a_run_goes_on_after_a_step_whose_groups_were_all_filtered(
     kafka: KafkaSettings, scheduler: ScriptedScheduler, sessions: list[Trajectory], start: Start
 ) -> None:
-    alike = [replace(one, rewards=(r.Reward(value=1.0),)) for one in sessions[: LOST * GROUP_SIZE]]
+    alike = [
+        replace(session, rewards=(r.Reward(value=1.0),))
+        for session in sessions[: LOST * GROUP_SIZE]
+    ]
     record_sessions(kafka, alike)
     running = start(TRAINER__FILTERS='{"zero_variance": "drop"}')
     scheduler.wait_for_count(r.StepSkipped, 1)
@@ -96,10 +99,10 @@ def test_a_step_reports_the_masked_tokens_of_groups_that_were_dropped_for_it(
     running.join()
     scheduler.wait_for_count(r.StepCompleted, 1)
     metrics = scheduler.of(r.StepCompleted)[0].metrics
-    masked = sum(one.masked_tokens["abandoned"] for one in [*lost, *partly])
+    masked = sum(session.masked_tokens["abandoned"] for session in [*lost, *partly])
     assert metrics["masked/abandoned"] == metrics["tokens_masked"] == masked
     assert metrics["dropped/filtered"] == 1
 
 
 def abandoned(sessions: list[Trajectory]) -> list[Trajectory]:
-    return [masked_whole(one, "abandoned") for one in sessions]
+    return [masked_whole(session, "abandoned") for session in sessions]

@@ -29,8 +29,8 @@ def test_a_run_ends_when_its_last_version_is_evaluated(
     for name, value in environment(kafka, model, tmp_path / "data", **more).items():
         monkeypatch.setenv(name, value)
     scheduler, producer = ScriptedScheduler(kafka), Producer(kafka, "test-manager")
-    for one in bandit(model, 4, 6):
-        producer.send(TRAJECTORIES.name, one, key=one.group_id)
+    for trajectory in bandit(model, 4, 6):
+        producer.send(TRAJECTORIES.name, trajectory, key=trajectory.group_id)
     running = RunningTrainer(TrainerSettings())
     scheduler.wait_for_count(r.StepCompleted, 1)
     rewards = {"run-eval1-0": 1.0, "run-eval1-1": 0.0}
@@ -44,10 +44,10 @@ def test_a_run_ends_when_its_last_version_is_evaluated(
         producer.send(TRAJECTORIES.name, made, key=group)
     running.join()
     scheduler.wait_for_count(r.RunFinished, 1)
-    kinds = [type(one) for one in scheduler.read]
+    kinds = [type(record) for record in scheduler.read]
     assert kinds.index(r.EvaluationCompleted) < kinds.index(r.RunFinished)
-    (told,) = scheduler.of(r.EvaluationCompleted)
-    assert (told.version, told.step, told.sessions, told.reward_mean) == (1, 1, 2, 0.5)
+    (result,) = scheduler.of(r.EvaluationCompleted)
+    assert (result.version, result.step, result.sessions, result.reward_mean) == (1, 1, 2, 0.5)
     with (tmp_path / "data" / "metrics.csv").open() as rows:
         assert [row["eval_reward_mean"] for row in csv.DictReader(rows)] == ["", "0.5"]
     scheduler.close()

@@ -93,17 +93,19 @@ def assert_nothing_lost(scheduler: ScriptedScheduler, data: Path) -> None:
     """Check a run that has reached its end: its steps, its groups, its versions."""
     scheduler.wait_for_count(r.RunFinished, 1)
     final = surviving(scheduler.of(r.StepCommitted))
-    assert [one.step for one in final] == list(range(STEPS))
-    groups = [group.group_id for one in final for group in one.groups]
+    assert [commit.step for commit in final] == list(range(STEPS))
+    groups = [group.group_id for commit in final for group in commit.groups]
     assert sorted(groups) == sorted(f"run-{number}" for number in range(4 * STEPS))
     made: dict[int, set[str]] = {}
-    for one in scheduler.of(r.WeightsPublished):
-        made.setdefault(one.step, set()).add(one.tensors_hash)
+    for weights in scheduler.of(r.WeightsPublished):
+        made.setdefault(weights.step, set()).add(weights.tensors_hash)
     # Steps that were executed again made the same weights.
-    assert {step: len(of) for step, of in made.items()} == dict.fromkeys(range(STEPS + 1), 1)
-    there = versions(data / "weights")
-    assert there.keys() <= {one.version for one in scheduler.of(r.WeightsPublished)}
-    for version, directory in there.items():
+    assert {step: len(hashes) for step, hashes in made.items()} == dict.fromkeys(
+        range(STEPS + 1), 1
+    )
+    directories = versions(data / "weights")
+    assert directories.keys() <= {record.version for record in scheduler.of(r.WeightsPublished)}
+    for version, directory in directories.items():
         assert verify(directory).version == version
     assert not list((data / "weights").glob(".version-*"))
 

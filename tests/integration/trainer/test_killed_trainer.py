@@ -53,18 +53,18 @@ def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
     assert_each_group_once(commits)
     assert_equal_weights(scheduler.of(r.WeightsPublished))
     assert scheduler.of(r.RunFinished)[0].steps == 6
-    consumed = {one.group_id for one in scheduler.of(r.GroupConsumed)}
+    consumed = {record.group_id for record in scheduler.of(r.GroupConsumed)}
     assert consumed == {f"run-{number}" for number in range(24)}
-    for one in surviving(commits):
-        name = f"step-{one.step:08d}-version-{one.version:08d}.jsonl.gz"
+    for commit in surviving(commits):
+        name = f"step-{commit.step:08d}-version-{commit.version:08d}.jsonl.gz"
         header, _ = read_trained(tmp_path / "trained" / name)
-        assert header.lineage == one.lineage
+        assert header.lineage == commit.lineage
     for name, value in env.items():
         if "KAFKA" in name:
             monkeypatch.setenv(name, value)
     answer = CliRunner().invoke(app, ["replay", "train", "--json"])
     assert answer.exit_code == 0, answer.output
-    assert [one["equal"] for one in orjson.loads(answer.stdout)] == [True] * 6
+    assert [row["equal"] for row in orjson.loads(answer.stdout)] == [True] * 6
 
 
 def killed_twice(env: Mapping[str, str], scheduler: ScriptedScheduler) -> None:
@@ -75,7 +75,7 @@ def killed_twice(env: Mapping[str, str], scheduler: ScriptedScheduler) -> None:
         assert processes.kill(0) == [ExitStatus.PASSING]
     # The process that has the weights, within a step: the trainer ends too.
     with TrainerProcesses(env) as processes:
-        scheduler.wait_for(lambda: any(one.step == 5 for one in scheduler.of(r.StepStarted)))
+        scheduler.wait_for(lambda: any(record.step == 5 for record in scheduler.of(r.StepStarted)))
         assert processes.kill(1) == [ExitStatus.PASSING]
     with TrainerProcesses(env) as processes:
         assert processes.wait() == [0, 0]
@@ -83,26 +83,33 @@ def killed_twice(env: Mapping[str, str], scheduler: ScriptedScheduler) -> None:
 
 
 def assert_each_group_once(commits: Sequence[r.StepCommitted]) -> None:
-    assert len({one.version for one in commits}) == len(commits)
-    lineages = list(dict.fromkeys(one.lineage for one in commits))
+    assert len({commit.version for commit in commits}) == len(commits)
+    lineages = list(dict.fromkeys(commit.lineage for commit in commits))
     first, second, third = (
-        [one.step for one in commits if one.lineage == lineage] for lineage in lineages
+        [commit.step for commit in commits if commit.lineage == lineage] for lineage in lineages
     )
     assert second[0] in first and third[0] in second, "a committed step without a checkpoint"
     assert second[-1] == 4, "step 5 had begun"
     final = surviving(commits)
-    assert [one.step for one in final] == list(range(6))
-    groups = [group.group_id for one in final for group in one.groups]
+    assert [commit.step for commit in final] == list(range(6))
+    groups = [group.group_id for commit in final for group in commit.groups]
     assert sorted(groups) == sorted(f"run-{number}" for number in range(24))
-    members = {(one.step, group) for one in commits for group in one.groups}
+    members = {(commit.step, group) for commit in commits for group in commit.groups}
     assert len(members) == 24, "a step that is done again trains on the same sessions"
 
 
 def assert_equal_weights(published: Sequence[r.WeightsPublished]) -> None:
     """Check that steps that were executed again made the same tensors, to the bit."""
     made: dict[int, list[r.WeightsPublished]] = {}
-    for one in published:
-        made.setdefault(one.step, []).append(one)
-    assert sum(len({one.lineage for one in of}) > 1 for step, of in made.items() if step) > 1
-    for of in made.values():
-        assert len({one.tensors_hash for one in of}) == 1
+    for weights in published:
+        made.setdefault(weights.step, []).append(weights)
+    assert (
+        sum(
+            len({record.lineage for record in records}) > 1
+            for step, records in made.items()
+            if step
+        )
+        > 1
+    )
+    for repeats in made.values():
+        assert len({record.tensors_hash for record in repeats}) == 1

@@ -86,9 +86,9 @@ def test_an_update_that_failed_in_itself_is_no_loss_of_the_rank(
     reply = Reply(number=rank.next_call().number, error="the gradient is not finite", chains=(4,))
     rank.reply(reply)
     rank.close()
-    with pytest.raises(UpdateFailed, match="the gradient is not finite") as found:
+    with pytest.raises(UpdateFailed, match="the gradient is not finite") as raised:
         training.result(LIMIT_S)
-    assert found.value.chains == (4,)
+    assert raised.value.chains == (4,)
 
 
 def test_a_lost_rank_ends_all_calls(

@@ -35,7 +35,7 @@ def audited(sessions: int, groups: int, trained: Path) -> None:
     shown = CliRunner().invoke(app, ["audit", "--json", "--trained", str(trained)])
     assert shown.exit_code == 0, shown.output
     report = json.loads(shown.stdout)
-    counts = {name: list(found.values()) for name, found in report["checks"].items()}
+    counts = {name: list(check.values()) for name, check in report["checks"].items()}
     assert counts.keys() == {"sessions", "groups", "tokens"}
     assert counts["sessions"] == [0, 0, sessions, 0]
     assert counts["groups"] == [groups, 0, 0, 0]
@@ -58,7 +58,7 @@ def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
     with pytest.raises(RecordingUnusable, match="it is empty"):
         RunningTrainer(TrainerSettings()).join()
     digest = Publication(TrainerSettings()).tokenizer_hash
-    sessions = [replace(one, tokenizer_hash=digest) for one in bandit(model, 10, 6)]
+    sessions = [replace(session, tokenizer_hash=digest) for session in bandit(model, 10, 6)]
     record_sessions(recording, sessions)
 
     scheduler = ScriptedScheduler(kafka)
@@ -67,14 +67,18 @@ def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
         monkeypatch.setenv("SEAMLESSFLOW_RUN__STEPS", "9")
         RunningTrainer(TrainerSettings()).join()
         scheduler.wait_for_count(r.RunFinished, 2)
-        assert [one.steps for one in scheduler.of(r.RunFinished)] == [1, 3]
-        assert [len(one.groups) for one in scheduler.of(r.StepCommitted)] == [4, 4, 2]
-        trained = [group.group_id for one in scheduler.of(r.StepCommitted) for group in one.groups]
+        assert [record.steps for record in scheduler.of(r.RunFinished)] == [1, 3]
+        assert [len(commit.groups) for commit in scheduler.of(r.StepCommitted)] == [4, 4, 2]
+        trained = [
+            group.group_id for commit in scheduler.of(r.StepCommitted) for group in commit.groups
+        ]
         # In the same order in every training, whatever partition was read first.
-        assert trained == sorted({one.group_id for one in sessions})
+        assert trained == sorted({session.group_id for session in sessions})
         last = scheduler.of(r.WeightsPublished)[-1]
         assert bandit_return(Path(last.directory)) > bandit_return(model)
-        assert all("mismatch_mean" not in one.metrics for one in scheduler.of(r.StepCompleted))
+        assert all(
+            "mismatch_mean" not in record.metrics for record in scheduler.of(r.StepCompleted)
+        )
         # All is read: another start has nothing to do.
         RunningTrainer(TrainerSettings()).join()
         assert len(scheduler.of(r.StepCommitted)) == 3

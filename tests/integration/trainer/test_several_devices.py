@@ -36,11 +36,11 @@ def log(kafka: KafkaSettings) -> KafkaSettings:
 
 
 def gang(
-    kafka: KafkaSettings, model: Path, data: Path, ranks: int, **of: str | int
+    kafka: KafkaSettings, model: Path, data: Path, ranks: int, **options: str | int
 ) -> dict[str, str]:
     """Return the environment of three steps of a gang."""
-    of = {"BACKEND": "fsdp2", "RANKS": ranks, **of}
-    more = {f"TRAINER__{name}": value for name, value in of.items()}
+    options = {"BACKEND": "fsdp2", "RANKS": ranks, **options}
+    more = {f"TRAINER__{name}": value for name, value in options.items()}
     return environment(kafka, model, data, RUN__STEPS=3, **more)
 
 
@@ -63,13 +63,15 @@ def test_workers_with_several_devices_train_as_a_gang(
     finally:
         scheduler.close()
     completed = scheduler.of(r.StepCompleted)
-    assert [one.version for one in completed] == [1, 2, 3]
+    assert [record.version for record in completed] == [1, 2, 3]
     assert completed[0].metrics["mismatch_max"] < 1e-4
-    assert {one.worker for one in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
+    assert {record.worker for record in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
     for worker in ("w0", "w1"):
-        usage = [of for of in scheduler.of(r.WorkerUsage) if of.worker == worker]
-        own_ms = [of.computing_ms or 0 for of in usage]
-        assert 0 < sum(own_ms) < sum(of.training_ms for of in usage), "tokens, commits, others"
+        usage = [record for record in scheduler.of(r.WorkerUsage) if record.worker == worker]
+        own_ms = [record.computing_ms or 0 for record in usage]
+        assert 0 < sum(own_ms) < sum(record.training_ms for record in usage), (
+            "tokens, commits, others"
+        )
     last = Path(scheduler.of(r.WeightsPublished)[-1].directory)
     assert bandit_return(last) > bandit_return(model)
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
@@ -77,7 +79,7 @@ def test_workers_with_several_devices_train_as_a_gang(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "of",
+    "options",
     [
         pytest.param({}, marks=pytest.mark.soak, id="fsdp2"),
         pytest.param({"BACKEND": "megatron"}, marks=pytest.mark.soak, id="megatron-data"),
@@ -89,10 +91,10 @@ def test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on(
     sessions: list[Trajectory],
     model: Path,
     tmp_path: Path,
-    of: dict[str, str | int],
+    options: dict[str, str | int],
 ) -> None:
     record_sessions(log, sessions)
-    env = gang(log, model, tmp_path, 2, **of) | {"SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"}
+    env = gang(log, model, tmp_path, 2, **options) | {"SEAMLESSFLOW_TRAINER__DEVICES": "[0, 1]"}
     scheduler = ScriptedScheduler(log)
     try:
         with TrainerProcesses(env) as processes:
@@ -103,6 +105,6 @@ def test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on(
         scheduler.wait_for_count(r.RunFinished, 1)
     finally:
         scheduler.close()
-    lives = {of.incarnation for of in scheduler.of(r.RoleAcquired)}
+    lives = {record.incarnation for record in scheduler.of(r.RoleAcquired)}
     assert len(lives) == 2
-    assert max(of.step for of in scheduler.of(r.StepCompleted)) == 2
+    assert max(record.step for record in scheduler.of(r.StepCompleted)) == 2

@@ -74,13 +74,15 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
     running.join()
     scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
     completed = scheduler.of(r.StepCompleted)
-    assert [one.step for one in completed] == list(range(6))
-    assert [one.version for one in completed] == list(range(1, 7))
-    trained = [group.group_id for one in scheduler.of(r.StepCommitted) for group in one.groups]
+    assert [record.step for record in completed] == list(range(6))
+    assert [record.version for record in completed] == list(range(1, 7))
+    trained = [
+        group.group_id for commit in scheduler.of(r.StepCommitted) for group in commit.groups
+    ]
     assert sorted(trained) == sorted(f"run-{number}" for number in range(24))
-    assert sorted(one.group_id for one in scheduler.of(r.GroupConsumed)) == sorted(trained)
+    assert sorted(record.group_id for record in scheduler.of(r.GroupConsumed)) == sorted(trained)
     weights = scheduler.of(r.WeightsPublished)
-    assert [one.version for one in weights] == list(range(7))
+    assert [record.version for record in weights] == list(range(7))
     last = verify(Path(weights[-1].directory), weights[-1].manifest_sha256)
     assert (last.version, last.optimizer_step, last.policy) == (6, 6, "tiny")
     assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
@@ -120,9 +122,9 @@ def test_advantages_of_a_whole_batch_are_learned_from(
     scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
     weights = scheduler.of(r.WeightsPublished)
     assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
-    told = {"value_loss", "value_mean", "explained_variance"}
-    found = told & scheduler.of(r.StepCompleted)[-1].metrics.keys()
-    assert found == (told if advantage.endswith("gae") else set())
+    expected = {"value_loss", "value_mean", "explained_variance"}
+    reported = expected & scheduler.of(r.StepCompleted)[-1].metrics.keys()
+    assert reported == (expected if advantage.endswith("gae") else set())
 
 
 @pytest.mark.slow
@@ -140,7 +142,7 @@ def test_trees_with_advantages_scaled_by_entropy_are_learned_from(
     scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
     weights = scheduler.of(r.WeightsPublished)
     assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
-    assert all(one.metrics["tokens_saved"] > 0.2 for one in scheduler.of(r.StepCompleted))
+    assert all(record.metrics["tokens_saved"] > 0.2 for record in scheduler.of(r.StepCompleted))
 
 
 def test_each_step_is_reported_in_the_order_that_survives_a_kill(
@@ -154,21 +156,25 @@ def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     record_sessions(log, sessions)
     started(monkeypatch, log, model, tmp_path, RUN__STEPS=1).join()
     scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
-    names = [type(one).__name__ for one in scheduler.read if not isinstance(one, r.WorkerHeartbeat)]
+    names = [
+        type(record).__name__
+        for record in scheduler.read
+        if not isinstance(record, r.WorkerHeartbeat)
+    ]
     order = ["BatchReady", "StepStarted", "StepCommitted", "WeightsPublished", "GroupConsumed"]
     order += ["GroupConsumed"] * 3 + ["StepCompleted", "RunFinished", "RoleReleased"]
     begun = names[names.index("BatchReady") :]
     assert [name for name in begun if name in order] == order
     weights = scheduler.of(r.PolicyWeights)
-    assert [one.version for one in weights] == [0, 1]
+    assert [record.version for record in weights] == [0, 1]
     assert weights[1].overrides.temperature == 1
     assert len(weights[1].tokenizer_hash) == 64
-    tokens = sum(len(one.loss_mask) - 1 for one in sessions[: 4 * GROUP_SIZE])
+    tokens = sum(len(session.loss_mask) - 1 for session in sessions[: 4 * GROUP_SIZE])
     (file,) = (tmp_path / "trained").iterdir()
     header, runs = read_trained(file)
     assert (header.step, header.version) == (0, 1)
     assert header.tokens == sum(len(run.ids) for run in runs) <= tokens
-    by_session = {one.session_id: one for one in sessions}
+    by_session = {session.session_id: session for session in sessions}
     for run in runs:
         ids = by_session[run.session].tokens[4 * (1 + run.offset) :]
         assert b"".join(i.to_bytes(4, "little") for i in run.ids) == ids[: 4 * len(run.ids)]

@@ -103,16 +103,18 @@ def read_to(kafka: KafkaSettings, last: str) -> list[str]:
     reader.assign(
         {(TRAJECTORIES.name, n): BEGINNING for n in range(SMALL[TRAJECTORIES.name].partitions)}
     )
-    found: list[str] = []
+    session_ids: list[str] = []
 
     def there() -> bool:
         records = [item.record for item in reader.poll(0.1)]
-        found.extend(record.session_id for record in records if isinstance(record, Trajectory))
-        return last in found
+        session_ids.extend(
+            record.session_id for record in records if isinstance(record, Trajectory)
+        )
+        return last in session_ids
 
     until(there, f"the trajectory of {last}")
     reader.close()
-    return found
+    return session_ids
 
 
 def threads(name: str) -> int:

@@ -75,7 +75,7 @@ def test_calls_by_name_are_repeated_after_a_takeover_and_change_no_later_session
     assert system.call(close_session, "s", idempotency_key="k2") == "200"
     later = system.reward_and_close("s", 1.0)
     assert later.session_id != ended.session_id
-    assert [one.value for one in later.rewards] == [1.0]
+    assert [entry.value for entry in later.rewards] == [1.0]
 
 
 def test_a_consumer_group_without_offsets_emits_no_trajectory_again(
@@ -85,7 +85,7 @@ def test_a_consumer_group_without_offsets_emits_no_trajectory_again(
     before, log = system.start_manager(), tmp_path / "log"
     for session_id in ("s1", "s2", "s3"):
         system.open_session(session_id)
-    emitted = {system.reward_and_close(one, 1.0).session_id for one in ("s1", "s2")}
+    emitted = {system.reward_and_close(name, 1.0).session_id for name in ("s1", "s2")}
     before.terminate()
     before.wait(30)
     system.processes.remove(before)
@@ -107,14 +107,16 @@ def test_a_first_start_on_a_long_log_commits_on_its_way(system: ManagerSystem) -
             system.producer.send(SESSIONS.name, kind(session_id=name, epoch=0), key=name)
     system.producer.flush(30)
     first = system.start_manager(member="0", SEAMLESSFLOW_MANAGER__TRANSACTION_RECORDS="1")
-    found = [system.expect("trajectories", Trajectory).session_id]
+    session_ids = [system.expect("trajectories", Trajectory).session_id]
     os.kill(first.pid, signal.SIGKILL)
     first.wait()
 
     system.start_manager(member="0")
-    found += [system.expect("trajectories", Trajectory).session_id for _ in range(FINALIZED - 1)]
+    session_ids += [
+        system.expect("trajectories", Trajectory).session_id for _ in range(FINALIZED - 1)
+    ]
 
-    assert sorted(found) == sorted(names)
+    assert sorted(session_ids) == sorted(names)
     assert system.call(open_session, "s0", **opening("s0")) == "409 session_exists"
     assert system.take("trajectories") == []
 

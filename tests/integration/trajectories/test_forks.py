@@ -53,11 +53,15 @@ def source(served: ManagerSystem) -> tuple[Session, r.GenerateTurn]:
 def folded(served: ManagerSystem, session_id: str) -> Session:
     number = partition_of(session_id, SMALL["sessions"].partitions)
     refold = Refold(LoggedPartition(number))
-    found = [
+    sessions = [
         refold.apply(item.record, item.offset)
         for item in read_partitions(served.kafka, [(SESSIONS.name, number)])
     ]
-    (session,) = [one for one in found if one is not None and one.session_id == session_id]
+    (session,) = [
+        candidate
+        for candidate in sessions
+        if candidate is not None and candidate.session_id == session_id
+    ]
     return session
 
 

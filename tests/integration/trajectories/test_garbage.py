@@ -85,10 +85,10 @@ def test_a_manager_shows_its_lag_and_what_it_could_not_read(
     system.announce("w0", 3)
     serve_turn(system, NAMES[0])
     (target,) = (tmp_path / "data" / "metrics").iterdir()
-    [found] = orjson.loads(target.read_bytes())
+    [entry] = orjson.loads(target.read_bytes())
 
     def shown() -> set[str]:
-        return set(httpx.get(f"http://{found['targets'][0]}/metrics").text.splitlines())
+        return set(httpx.get(f"http://{entry['targets'][0]}/metrics").text.splitlines())
 
     read_whole = (REQUESTS, SESSIONS, FLEET)
     wanted = {f'{UNREADABLE}{{topic="{topic.name}"}} 7.0' for topic in read_whole}

@@ -128,9 +128,9 @@ def member(
 
 def join(reader: Reader) -> None:
     """Make the reader a member, with partitions."""
-    found: list[object] = []
-    reader.subscribe([REQUESTS.name], found.extend)
-    until(lambda: bool(reader.poll(0.05) or found), "its partitions")
+    partitions: list[object] = []
+    reader.subscribe([REQUESTS.name], partitions.extend)
+    until(lambda: bool(reader.poll(0.05) or partitions), "its partitions")
 
 
 def refused(reader: Reader, reason: str) -> None:

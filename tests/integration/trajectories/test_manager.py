@@ -60,7 +60,7 @@ def test_turns_of_a_session_become_one_trajectory_token_for_token(served: Manage
     assert [
         trajectory.tokens[4 * node.start : 4 * (node.start + node.length)] for node in policy
     ] == sampled
-    assert sum(trajectory.loss_mask) == sum(len(one) // 4 for one in sampled)
+    assert sum(trajectory.loss_mask) == sum(len(ids) // 4 for ids in sampled)
     assert [reward.value for reward in trajectory.rewards] == [0.5]
 
 
@@ -87,22 +87,22 @@ def test_a_worker_that_begins_to_serve_gets_its_part_of_the_turns_behind_their_t
 ) -> None:
     system.start_manager()
     system.announce("w0", 3)
-    given = []
+    prompts = []
     for number in range(6):
         system.open_session(f"m{number}")
         asked = system.request(f"m{number}", [message("user", "key 7")], stream=number == 0)
-        given.append(system.generate(asked.turn_id))
-    begun, some = given[0], system.renderer.encode("code 3")[:4]
+        prompts.append(system.generate(asked.turn_id))
+    begun, some = prompts[0], system.renderer.encode("code 3")[:4]
     system.output(r.TurnProgressed, begun, some, delta=b'{"content":"code"}')
     system.expect(REPLIES.name, r.ReplyDelta)
 
     system.announce("w1", 2)
     stopped = [system.expect(PROMPTS.name, r.CancelGeneration) for _ in range(2)]
 
-    assert {one.reason for one in stopped} == {"rebalanced"}
-    assert begun.turn_id not in {one.turn_id for one in stopped}
+    assert {record.reason for record in stopped} == {"rebalanced"}
+    assert begun.turn_id not in {record.turn_id for record in stopped}
     for cancel in stopped:
-        (before,) = (one for one in given if one.turn_id == cancel.turn_id)
+        (before,) = (prompt for prompt in prompts if prompt.turn_id == cancel.turn_id)
         system.output(r.TurnInterrupted, before, some, reason="cancelled")
         again = system.generate(cancel.turn_id)
         assert (again.worker, again.dispatch, again.completion_ids) == ("w1", 2, some)
@@ -182,7 +182,7 @@ def test_a_session_that_cannot_be_folded_is_given_up_and_the_manager_serves_on(
 
     answer = served.finished(asked.turn_id)
     assert (answer.status, answer.reason) == (500, "internal_error")
-    made = served.expect("trajectories", r.Trajectory, lambda one: one.session_id == "s7")
+    made = served.expect("trajectories", r.Trajectory, lambda record: record.session_id == "s7")
     assert (made.status, made.reason, made.tokens) == ("aborted", "manager_failed", b"")
     assert served.reward_and_close("s8", 1.0).status == "complete"
 

@@ -47,10 +47,10 @@ def answered(
 
 
 def test_a_session_that_nobody_opened_begins_with_its_first_requests(served: ManagerSystem) -> None:
-    one = served.request("named", [message("user", "a")], terms=TERMS)
-    two = served.request("named", [message("user", "b")], terms=TERMS)
-    asked, _ = answered(served, one, "x")
-    answered(served, two, "y")
+    first = served.request("named", [message("user", "a")], terms=TERMS)
+    second = served.request("named", [message("user", "b")], terms=TERMS)
+    asked, _ = answered(served, first, "x")
+    answered(served, second, "y")
 
     trajectory = served.reward_and_close("named", 1.0)
 
@@ -127,7 +127,7 @@ def test_arguments_of_the_template_shape_the_prompt(served: ManagerSystem) -> No
     )
     wrong = served.request("shaped", [message("user", "a")], template_args=b'{"speed":3}')
 
-    prompts = [served.generate(one.turn_id).prompt_ids for one in (plain, hasty)]
+    prompts = [served.generate(request.turn_id).prompt_ids for request in (plain, hasty)]
     assert prompts[1].startswith(prompts[0]) and prompts[1] != prompts[0]
     refused = served.answer(wrong.command_id)
     assert refused.status == 400 and "speed" in refused.detail
@@ -156,7 +156,7 @@ def test_a_request_goes_on_from_the_turn_it_names(served: ManagerSystem) -> None
 
     whole = [message("system", "new"), message("user", "a"), said, message("user", "b")]
     assert extended.prompt_ids.startswith(asked.prompt_ids)
-    assert rendered.prompt_ids == served.renderer.render([orjson.loads(one) for one in whole])
+    assert rendered.prompt_ids == served.renderer.render([orjson.loads(text) for text in whole])
     unknown = served.request("previous", [message("user", "b")], previous_turn="none")
     assert served.answer(unknown.command_id).reason == "previous_response_not_found"
     rules = served.reward_and_close("previous", 1.0).match_rules
@@ -169,18 +169,18 @@ def test_plain_text_goes_on_from_the_exact_ids_of_an_earlier_turn(served: Manage
         return [orjson.dumps({member: content, "role": "raw"}, option=orjson.OPT_SORT_KEYS)]
 
     served.open_session("raw")
-    one, _ = answered(served, served.request("raw", raw("once upon"), raw=True), " a time")
-    two, _ = answered(
+    first, _ = answered(served, served.request("raw", raw("once upon"), raw=True), " a time")
+    second, _ = answered(
         served, served.request("raw", raw("once upon a time there"), raw=True), " was"
     )
-    three, _ = answered(served, served.request("raw", raw([5, 6, 7]), raw=True), "!")
+    third, _ = answered(served, served.request("raw", raw([5, 6, 7]), raw=True), "!")
 
     stop = pack(served.renderer.stop_token_ids[:1])
     sampled = served.renderer.encode(" a time")
-    assert one.prompt_ids == served.renderer.encode("once upon")
-    assert two.prompt_ids == one.prompt_ids + sampled + served.renderer.encode(" there")
-    assert stop not in two.prompt_ids
-    assert len(three.prompt_ids) == 12
+    assert first.prompt_ids == served.renderer.encode("once upon")
+    assert second.prompt_ids == first.prompt_ids + sampled + served.renderer.encode(" there")
+    assert stop not in second.prompt_ids
+    assert len(third.prompt_ids) == 12
     rules = served.reward_and_close("raw", 1.0).match_rules
     assert dict(rules) == {"root": 2, "extend": 1}
 
@@ -223,6 +223,6 @@ def test_a_retry_of_a_streamed_turn_is_told_what_was_streamed_before(served: Man
     retry = served.request("stream", history, stream=True, idempotency_key="k", retry_count=1)
 
     assert served.answer(retry.command_id).turn_id == first.turn_id
-    again = served.expect("replies", r.ReplyDelta, lambda one: one.turn_id == first.turn_id)
+    again = served.expect("replies", r.ReplyDelta, lambda record: record.turn_id == first.turn_id)
     assert (again.token_offset, again.delta) == (0, b'{"content":"he"}')
     assert again.prompt_tokens == len(asked.prompt_ids) // 4

@@ -71,8 +71,8 @@ def in_flight(gateway: GatewayProcess) -> float:
 def answers(gateway: GatewayProcess, status: int) -> float:
     """Return how many calls of agents got this status."""
     wanted = (f'{COUNTED}{{route="/v1/chat/completions"', f'status="{status}"')
-    found = metrics(gateway).items()
-    return sum(value for name, value in found if all(part in name for part in wanted))
+    counts = metrics(gateway).items()
+    return sum(value for name, value in counts if all(part in name for part in wanted))
 
 
 def full(gateway: GatewayProcess, session: str) -> bool:
@@ -92,7 +92,7 @@ def test_a_manager_that_lags_fills_the_places_and_all_goes_on_once_it_caught_up(
         gateway_process(prefixed, max_in_flight=PLACES, turn_timeout_s=1) as gateway,
         ThreadPoolExecutor(AGENTS) as pool,
     ):
-        calls = [pool.submit(ask, gateway, one) for one in sessions]
+        calls = [pool.submit(ask, gateway, name) for name in sessions]
         try:
             until(lambda: in_flight(gateway) == PLACES, "all places to be taken", 20)
             assert full(gateway, "other")

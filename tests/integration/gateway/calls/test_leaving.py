@@ -87,15 +87,15 @@ def test_one_of_two_gateways_on_a_port_ends_and_no_client_gets_an_error(
 ) -> None:
     """The client is OpenAI's with its own retries."""
     port = free_port()
-    with gateway_process(prefixed, port=port, reuse_port=True) as one:
+    with gateway_process(prefixed, port=port, reuse_port=True) as first:
 
         def ask(session: str) -> set[str | None]:
             """Call until the first gateway has ended; return the different answers."""
-            key = one.keys.session_key(session)
-            with openai.OpenAI(base_url=f"{one.url}/v1", api_key=key, timeout=30) as client:
+            key = first.keys.session_key(session)
+            with openai.OpenAI(base_url=f"{first.url}/v1", api_key=key, timeout=30) as client:
                 asked = client.chat.completions.create
                 answers: list[str | None] = []
-                while one.process.poll() is None or len(answers) < CALLS:
+                while first.process.poll() is None or len(answers) < CALLS:
                     answer = asked(model="m", messages=[USER])
                     answers.append(answer.choices[0].message.content)
             return set(answers)
@@ -103,7 +103,7 @@ def test_one_of_two_gateways_on_a_port_ends_and_no_client_gets_an_error(
         with gateway_process(prefixed, port=port, reuse_port=True), ThreadPoolExecutor(6) as pool:
             calls = [pool.submit(ask, f"shared-{number}") for number in range(6)]
             manager.await_command(RequestTurn, "shared-0", 5)
-            until(lambda: called(one, manager) == 2, "both gateways to listen")
-            one.process.terminate()
+            until(lambda: called(first, manager) == 2, "both gateways to listen")
+            first.process.terminate()
             assert [call.result() for call in calls] == [{"hello"}] * 6
-        assert one.process.wait(DEADLINE_S) == 0
+        assert first.process.wait(DEADLINE_S) == 0

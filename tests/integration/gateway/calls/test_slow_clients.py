@@ -69,7 +69,7 @@ def chat(gateway: GatewayProcess, session: str) -> int:
 def in_flight(gateway: GatewayProcess) -> float:
     lines = httpx.get(f"{gateway.url}/metrics").text.splitlines()
     name = "seamlessflow_gateway_in_flight "
-    return next(float(one.split()[1]) for one in lines if one.startswith(name))
+    return next(float(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def memory(gateway: GatewayProcess) -> int:

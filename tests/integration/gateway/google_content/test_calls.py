@@ -74,7 +74,7 @@ def test_calls_of_functions_come_and_go_back(
     ]
     chat = client.chats.create(model="m", config=types.GenerateContentConfig(tools=[TOOL]))
     asked = chat.send_message("hi").function_calls
-    assert asked is not None and [(one.name, one.args) for one in asked] == [("f", {"a": 1})]
+    assert asked is not None and [(call.name, call.args) for call in asked] == [("f", {"a": 1})]
     chat.send_message(types.Part.from_function_response(name="f", response={"output": "42"}))
     second = manager.await_command(RequestTurn, session, 2)
     assert orjson.loads(second.messages[1])["reasoning_content"] == "hm"
@@ -104,10 +104,10 @@ def test_the_client_streams_through_pauses(
         *deltas(turn, "he"),
         finished(turn),
     ]
-    told = list(client.models.generate_content_stream(model="m", contents="hi"))
-    assert "".join(one.text or "" for one in told) == "hello"
-    assert told[-1].candidates is not None
-    assert told[-1].candidates[0].finish_reason == types.FinishReason.STOP
+    chunks = list(client.models.generate_content_stream(model="m", contents="hi"))
+    assert "".join(chunk.text or "" for chunk in chunks) == "hello"
+    assert chunks[-1].candidates is not None
+    assert chunks[-1].candidates[0].finish_reason == types.FinishReason.STOP
 
 
 def test_the_asynchronous_client_streams(
@@ -122,7 +122,7 @@ def test_the_asynchronous_client_streams(
     async def converse() -> str:
         async with made(gateway.url, gateway.keys.session_key(session)).aio as client:
             stream = await client.models.generate_content_stream(model="m", contents="hi")
-            return "".join([one.text or "" async for one in stream])
+            return "".join([chunk.text or "" async for chunk in stream])
 
     assert asyncio.run(converse()) == "abc"
 
@@ -161,7 +161,7 @@ def test_without_server_sent_events_a_stream_is_a_json_array(
         json=BODY,
     )
     assert answer.headers["content-type"] == "application/json"
-    said = [one["candidates"][0]["content"]["parts"][0]["text"] for one in answer.json()]
+    said = [chunk["candidates"][0]["content"]["parts"][0]["text"] for chunk in answer.json()]
     assert "".join(said) == "hello"
 
 
@@ -221,8 +221,8 @@ def test_a_stream_that_fails_after_it_began_ends_with_an_error(
     ]
     texts = []
     with pytest.raises(errors.APIError) as raised:
-        for one in client.models.generate_content_stream(model="m", contents="hi"):
-            texts.append(one.text)
+        for chunk in client.models.generate_content_stream(model="m", contents="hi"):
+            texts.append(chunk.text)
     assert texts == ["he"]
     assert raised.value.status == "DEADLINE_EXCEEDED"
 
@@ -257,6 +257,6 @@ def test_a_key_in_the_url_is_taken_and_written_nowhere(
         metrics = httpx.get(f"{running.url}/metrics").text
         plain = httpx.post(f"{running.url}/v1/chat/completions?key={key}", json=BODY)
         assert plain.status_code == 401
-    told = capfd.readouterr()
-    for written in (told.out, told.err, metrics, repr(manager.find(RequestTurn, session))):
+    output = capfd.readouterr()
+    for written in (output.out, output.err, metrics, repr(manager.find(RequestTurn, session))):
         assert key not in written

@@ -23,8 +23,8 @@ def settings(rank: int, dtype: str, more: str = "{}") -> TrainerSection:
 
 
 def main() -> None:
-    model, place, *of = sys.argv[1:]
-    backend = FsdpBackend(Path(model), settings(1, *of), line(place, 1))
+    model, place, *arguments = sys.argv[1:]
+    backend = FsdpBackend(Path(model), settings(1, *arguments), line(place, 1))
     try:
         for _ in range(3):
             backend.follow()

@@ -124,11 +124,16 @@ def test_two_ranks_train_what_one_does(
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     alone = TorchBackend(model, on_one(more))
-    one, two = trained(alone, model, tmp_path / "one"), trained(leader, model, tmp_path / "two")
-    for expected, found in zip(one, two, strict=True):
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-6)
-    assert one[0]["mismatch_tokens"] == 24
-    names, others = ({path.name for path in (tmp_path / of).iterdir()} for of in ("one", "two"))
+    single, shared = (
+        trained(alone, model, tmp_path / "one"),
+        trained(leader, model, tmp_path / "two"),
+    )
+    for expected, measured in zip(single, shared, strict=True):
+        assert measured == pytest.approx(expected, rel=1e-4, abs=1e-6)
+    assert single[0]["mismatch_tokens"] == 24
+    names, others = (
+        {path.name for path in (tmp_path / folder).iterdir()} for folder in ("one", "two")
+    )
     assert names == others
     for name in names - {"random.safetensors"}:
         paths = tmp_path / "one" / name, tmp_path / "two" / name
@@ -152,8 +157,8 @@ def test_a_loss_of_sessions_is_the_same_on_two_ranks(
         metrics.append(backend.train(step(model, 0, loss)))
         backend.rest()
         backend.rest()
-    wanted, found = metrics
-    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    wanted, measured = metrics
+    assert measured == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert wanted["grad_norm"] > 0
 
 
@@ -162,7 +167,7 @@ def test_a_loss_of_sessions_is_the_same_on_two_ranks(
 def test_two_ranks_train_trees_as_one_trains_single_chains(
     leader: FsdpBackend, model: Path
 ) -> None:
-    chains = [credited(one, place % 3 - 1) for place, one in enumerate(forked_chains())]
+    chains = [credited(chain, place % 3 - 1) for place, chain in enumerate(forked_chains())]
     alone = TorchBackend(model, TrainerSection(device="cpu", threads=1))
     metrics = []
     single, trees = pack(chains, 200, "padded"), pack(chains, 40, "tree")
@@ -172,8 +177,8 @@ def test_two_ranks_train_trees_as_one_trains_single_chains(
         metrics.append(backend.train(StepInput(batches, [], 0, 0.05)))
         backend.rest()
         backend.rest()
-    wanted, found = metrics
-    assert found == pytest.approx(wanted, rel=1e-5, abs=1e-6)
+    wanted, measured = metrics
+    assert measured == pytest.approx(wanted, rel=1e-5, abs=1e-6)
     assert wanted["grad_norm"] > 0
 
 
@@ -183,13 +188,15 @@ def test_a_gang_that_computes_in_half_precision_keeps_float32_weights(
     leader: FsdpBackend, model: Path, tmp_path: Path, dtype: str, more: str
 ) -> None:
     (tmp_path / "two").mkdir()
-    found = trained(leader, model, tmp_path / "two")
+    metrics = trained(leader, model, tmp_path / "two")
     exact = TorchBackend(model, on_one(more)).train(step(model, 0))
-    assert found[0]["grad_norm"] == pytest.approx(exact["grad_norm"], rel=0.05)
+    assert metrics[0]["grad_norm"] == pytest.approx(exact["grad_norm"], rel=0.05)
     for name in ("weights.safetensors", "optimizer.safetensors"):
-        assert {one.dtype for one in load_file(tmp_path / "two" / name).values()} == {torch.float32}
+        assert {tensor.dtype for tensor in load_file(tmp_path / "two" / name).values()} == {
+            torch.float32
+        }
     (published,) = (tmp_path / "two").glob("*model.safetensors")
-    assert {one.dtype for one in load_file(published).values()} == {getattr(torch, dtype)}
+    assert {tensor.dtype for tensor in load_file(published).values()} == {getattr(torch, dtype)}
 
 
 CREDIT = {
@@ -203,26 +210,26 @@ def annotated(backend: Backend, out: Path) -> list[list[float]]:
     """Annotate, train and annotate again, with a checkpoint between; return the columns."""
     names = [Column.REFERENCE, Column.VALUE]
     chains = with_advantages(some_chains(0, 5), ADVANTAGES[:5])
-    found: list[list[float]] = []
+    results: list[list[float]] = []
 
     def look() -> None:
         # Three micro-batches, so that one rank has one less.
         packed = pack(chains, 32, "padded")
         columns = by_chain(chains, packed, backend.annotate(packed, names))
-        found.extend(of[name].tolist() for of in columns for name in names)
+        results.extend(values[name].tolist() for values in columns for name in names)
 
     def learn(target: float) -> None:
         total = sum(chain.trained() for chain in chains)
         ones = [np.ones(chain.trained(), np.float32) for chain in chains]
         columns: list[Columns] = [
-            {Column.TARGET: one * target, Column.TARGET_WEIGHT: (one / total).astype(np.float32)}
-            for one in ones
+            {Column.TARGET: mask * target, Column.TARGET_WEIGHT: (mask / total).astype(np.float32)}
+            for mask in ones
         ]
         pairs = zip(chains, columns, strict=True)
-        taught = [replace(chain, columns=of) for chain, of in pairs]
+        taught = [replace(chain, columns=targets) for chain, targets in pairs]
         batches = pack(taught, 32, "padded")
         metrics = backend.train(StepInput(batches, [], 1, 0.05))
-        found.append([metrics["value_loss"]])
+        results.append([metrics["value_loss"]])
 
     backend.load(None, 0)
     backend.rest()
@@ -237,7 +244,7 @@ def annotated(backend: Backend, out: Path) -> list[list[float]]:
     learn(2.0)
     look()
     backend.rest()
-    return found
+    return results
 
 
 HEAD = {**CREDIT, "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.01}}
@@ -251,11 +258,11 @@ def test_two_ranks_annotate_what_one_does(
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
     alone = TorchBackend(model, on_one(more))
-    one, two = annotated(alone, tmp_path / "one"), annotated(leader, tmp_path / "two")
-    assert len(one) == 33
-    for expected, found in zip(one, two, strict=True):
-        assert found == pytest.approx(expected, rel=1e-4, abs=1e-5)
-    files = (tmp_path / of / "critic-weights.safetensors" for of in ("one", "two"))
+    single, shared = annotated(alone, tmp_path / "one"), annotated(leader, tmp_path / "two")
+    assert len(single) == 33
+    for expected, measured in zip(single, shared, strict=True):
+        assert measured == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    files = (tmp_path / folder / "critic-weights.safetensors" for folder in ("one", "two"))
     whole, sharded = map(load_file, files)
     assert whole.keys() == sharded.keys()
 
@@ -293,7 +300,7 @@ def test_a_loss_that_fails_on_one_rank_stops_both_and_says_why(
     batches[rank] = change(wrong)
     leader.load(None, 0)
     leader.rest()
-    with pytest.raises(UpdateFailed, match=reason) as found:
+    with pytest.raises(UpdateFailed, match=reason) as raised:
         leader.train(StepInput(batches, [], 1, 0.05))
     named = {*wrong.chains_N.tolist()} if change is infinite else set()
-    assert {*found.value.chains} == named
+    assert {*raised.value.chains} == named

@@ -58,8 +58,8 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def further(model: Path) -> Iterator[Further]:
     """Yield a process that is the second rank of one case after the other."""
-    with ranks(model, 1) as found:
-        yield found
+    with ranks(model, 1) as processes:
+        yield processes
 
 
 @contextmanager
@@ -67,23 +67,23 @@ def ranks(model: Path, count: int) -> Iterator[Further]:
     """Yield processes that are each a further rank of one case after the other."""
     command = [sys.executable, "-m", "tests.integration.trainer.gang.whole_steps", str(model)]
     with ExitStack() as stack:
-        found = [
+        processes = [
             stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, text=True))
             for _ in range(count)
         ]
-        yield found
-        for process in found:
+        yield processes
+        for process in processes:
             assert process.stdin is not None
             process.stdin.close()
-        assert [process.wait(TIMEOUT_S) for process in found] == [0] * count
+        assert [process.wait(TIMEOUT_S) for process in processes] == [0] * count
 
 
 def batch(settings: TrainerSettings) -> Batch:
     """Return three groups of two sessions that fork, with a return for each."""
     groups = []
     for number, made in enumerate(forked_sessions(seed=2, groups=3, sessions=2)):
-        sessions = [read(one, "tiny", 0, place) for place, one in enumerate(made)]
-        valid = tuple(one for one in sessions if isinstance(one, ValidSession))
+        sessions = [read(trajectory, "tiny", 0, place) for place, trajectory in enumerate(made)]
+        valid = tuple(session for session in sessions if isinstance(session, ValidSession))
         groups.append(prepare(Group(f"g{number}", valid), StepClock({}, 0), batch_rules(settings)))
     return Batch(0, tuple(groups))
 
@@ -96,8 +96,8 @@ def executed(backend: Backend, settings: TrainerSettings, out: Path) -> dict[str
     backend.load(None, 0)
     ready = annotated(settings.trainer, batch(settings), backend)
     updates = step_updates(settings, ready, 0, 0, ())
-    assert all(len(one.input.micro_batches) > 1 for one in updates)
-    metrics = of_step([backend.train(one.input) for one in updates])
+    assert all(len(update.input.micro_batches) > 1 for update in updates)
+    metrics = of_step([backend.train(update.input) for update in updates])
     backend.remember(1)
     backend.snapshot()
     out.mkdir()
@@ -129,11 +129,11 @@ def on_ranks(
     first = section(shared, rank=0)
     try:
         leader = chosen_backend(first)(model, first, way)
-        found = execute(leader, TrainerSettings(trainer=first), out)
+        metrics = execute(leader, TrainerSettings(trainer=first), out)
         leader.close()
     finally:
         leave_gang()
-    return found
+    return metrics
 
 
 @pytest.mark.slow
@@ -146,8 +146,8 @@ def test_a_step_on_two_ranks_is_that_on_one(
     case = {**CASES[name], "reference": other, "teacher": other}
     alone = section(case)
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
-    found = on_ranks(GANGS[gang], case, model, further, tmp_path / "two")
-    assert_equal(found, wanted, tmp_path / "two", tmp_path / "one")
+    metrics = on_ranks(GANGS[gang], case, model, further, tmp_path / "two")
+    assert_equal(metrics, wanted, tmp_path / "two", tmp_path / "one")
     beside = 2 * alone.critic_used + 3 * bool(alone.reference_every)
     assert len(files(tmp_path / "one")) == 3 + beside
 
@@ -157,7 +157,7 @@ def many_tokens(backend: Backend, _: TrainerSettings, out: Path) -> dict[str, fl
     backend.load(None, 0)
     chains = with_advantages(some_chains(count=60), [1.0, -1.0, 0.5] * 20)
     batches = pack(chains, 350, "packed")
-    assert sum(len(one) * 151_936 > LOGITS_AT_ONCE for one in batches) > 1
+    assert sum(len(micro_batch) * 151_936 > LOGITS_AT_ONCE for micro_batch in batches) > 1
     metrics = dict(backend.train(StepInput(batches, [], 0, 0.05)))
     backend.snapshot()
     out.mkdir()
@@ -175,8 +175,8 @@ def test_logits_in_parts_are_those_of_one_rank(gang: str, tmp_path: Path) -> Non
     settings = TrainerSettings(trainer=alone)
     wanted = many_tokens(TorchBackend(wide, alone), settings, tmp_path / "one")
     with ranks(wide, 1) as further:
-        found = on_ranks(GANGS[gang], case, wide, further, tmp_path / "two", many_tokens)
-    assert_equal(found, wanted, tmp_path / "two", tmp_path / "one")
+        metrics = on_ranks(GANGS[gang], case, wide, further, tmp_path / "two", many_tokens)
+    assert_equal(metrics, wanted, tmp_path / "two", tmp_path / "one")
 
 
 @pytest.mark.soak
@@ -187,19 +187,19 @@ def test_a_step_on_four_ranks_divided_by_layer_and_by_data_is_that_on_one(
     alone = section(case)
     wanted = executed(TorchBackend(model, alone), TrainerSettings(trainer=alone), tmp_path / "one")
     with ranks(model, 3) as further:
-        found = on_ranks(GANGS["megatron-tensor"], case, model, further, tmp_path / "four")
-    assert_equal(found, wanted, tmp_path / "four", tmp_path / "one")
+        metrics = on_ranks(GANGS["megatron-tensor"], case, model, further, tmp_path / "four")
+    assert_equal(metrics, wanted, tmp_path / "four", tmp_path / "one")
 
 
 def assert_equal(
-    found: Mapping[str, float], wanted: Mapping[str, float], out: Path, one: Path
+    metrics: Mapping[str, float], wanted: Mapping[str, float], out: Path, single: Path
 ) -> None:
     """Compare metrics of a step on several ranks and on one, and the files of both."""
-    assert found == pytest.approx(wanted, rel=1e-6, abs=1e-6)
+    assert metrics == pytest.approx(wanted, rel=1e-6, abs=1e-6)
     assert wanted["grad_norm"] > 0
-    assert files(out) == files(one)
-    for file in files(one):
-        whole, sharded = (load_file(of / f"{file}.safetensors") for of in (one, out))
+    assert files(out) == files(single)
+    for file in files(single):
+        whole, sharded = (load_file(folder / f"{file}.safetensors") for folder in (single, out))
         assert whole.keys() == sharded.keys()
         for key, value in whole.items():
             torch.testing.assert_close(
@@ -224,31 +224,31 @@ def test_a_step_in_bfloat16_on_two_ranks_is_one_but_for_rounding(
         backend = TorchBackend(model, settings)
         executed(backend, TrainerSettings(trainer=settings), tmp_path / name)
     on_ranks(GANGS[gang], half, model, further, tmp_path / "two")
-    moves = {of: moved(tmp_path / of, model) for of in ("exact", "one", "two")}
-    one, two = (float((moves[of] - moves["exact"]).norm()) for of in ("one", "two"))
+    moves = {folder: moved(tmp_path / folder, model) for folder in ("exact", "one", "two")}
+    single, shared = (float((moves[folder] - moves["exact"]).norm()) for folder in ("one", "two"))
     # Autocast of torch, by which one rank computes, leaves states between layers as they are.
-    assert one / 2 < two < 2 * one
+    assert single / 2 < shared < 2 * single
 
 
 def moved(saved: Path, model: Path) -> torch.Tensor:
     """Return how far a step has moved each weight; of a checkpoint in float32."""
     first = load_file(model / "model.safetensors")
     after = load_file(saved / "weights.safetensors")
-    assert {of.dtype for of in after.values()} == {torch.float32}
+    assert {tensor.dtype for tensor in after.values()} == {torch.float32}
     return torch.cat([(after[name] - first[name]).flatten() for name in sorted(first)])
 
 
 def test_the_cases_have_every_name_unit_layout_and_column() -> None:
     sections = [section({**case, "teacher": "t"}) for case in CASES.values()]
-    losses = [one.loss for one in sections]
-    assert {one.chosen_surrogate for one in losses} == set(SURROGATES)
-    assert {one.chosen_correction for one in losses} == set(CORRECTIONS)
-    assert {one.aggregation for one in losses} == set(AGGREGATIONS)
-    assert {one.unit for one in losses} == {"token", "turn", "session"}
-    assert {one.kl_estimator for one in losses if one.kl} == estimators()
-    assert {one.layout for one in sections} == set(get_args(Layout))
-    assert any(one.loss.entropy for one in sections)
-    computed = {column for one in sections for column in needed(one)}
+    losses = [trainer.loss for trainer in sections]
+    assert {loss.chosen_surrogate for loss in losses} == set(SURROGATES)
+    assert {loss.chosen_correction for loss in losses} == set(CORRECTIONS)
+    assert {loss.aggregation for loss in losses} == set(AGGREGATIONS)
+    assert {loss.unit for loss in losses} == {"token", "turn", "session"}
+    assert {loss.kl_estimator for loss in losses if loss.kl} == estimators()
+    assert {trainer.layout for trainer in sections} == set(get_args(Layout))
+    assert any(trainer.loss.entropy for trainer in sections)
+    computed = {column for trainer in sections for column in needed(trainer)}
     assert computed == set(Column) - {Column.TARGET, Column.TARGET_WEIGHT}
 
 

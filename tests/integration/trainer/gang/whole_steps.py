@@ -114,8 +114,8 @@ def section(case: Mapping[str, Any], **more: Any) -> TrainerSection:
 
 
 def main() -> None:
-    for given in sys.stdin:
-        place, _, settings = given.partition(" ")
+    for text in sys.stdin:
+        place, _, settings = text.partition(" ")
         section = TrainerSection.model_validate_json(settings)
         backend = chosen_backend(section)(Path(sys.argv[1]), section, line(place, section.rank))
         backend.follow()

@@ -31,12 +31,12 @@ def step(tokens: int, layout: Layout, sequences: int = 1) -> StepInput:
     random = np.random.default_rng(0)
     made = []
     for number in range(sequences):
-        ids = [int(one) for one in random.integers(0, 512, tokens)]
+        ids = [int(token) for token in random.integers(0, 512, tokens)]
         said = [-6.0] * (tokens - 1)
         runs = [Run(ids[:1], "prompt"), Run(ids[1:], "policy", "t0", 0, 1, logprobs=said)]
         made.append(chains(trajectory(runs, f"g-{number}.0.0"), "tiny").chains[0])
-    given = [credited(one, np.ones(one.trained())) for one in made]
-    return StepInput(pack(given, tokens, layout), [], 0, 1e-4)
+    credited_chains = [credited(chain, np.ones(chain.trained())) for chain in made]
+    return StepInput(pack(credited_chains, tokens, layout), [], 0, 1e-4)
 
 
 def main() -> None:

@@ -30,8 +30,8 @@ def begun() -> int:
 
 def main() -> None:
     directory, text, *place = sys.argv[1:]
-    given = {**json.loads(text), "weights_dtype": "bfloat16"}
-    section = TrainerSection.model_validate(given)
+    values = {**json.loads(text), "weights_dtype": "bfloat16"}
+    section = TrainerSection.model_validate(values)
     way = line(place[0], section.rank) if place else meeting()
     if not place:
         print(way.place, flush=True)

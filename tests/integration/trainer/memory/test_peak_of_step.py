@@ -74,11 +74,11 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_peak_of_a_step_is_that_of_the_formula(
     tokens: int, settings: Mapping[str, Any], model: Path
 ) -> None:
-    given = {"device": "cpu", "threads": 1, "mismatch_memory_mb": 0, **settings}
-    trainer = TrainerSection.model_validate(given)
+    values = {"device": "cpu", "threads": 1, "mismatch_memory_mb": 0, **settings}
+    trainer = TrainerSection.model_validate(values)
     rank = RankShape(read_shape(model), tokens, tokens, on_gpu=False, leaves=False)
     expected = total(rank_memory(rank, trainer).device_parts)
-    for peak in peaks(model, given, tokens):
+    for peak in peaks(model, values, tokens):
         assert peak == pytest.approx(expected, rel=MARGIN)
 
 
@@ -87,8 +87,8 @@ def peaks(directory: Path, settings: Mapping[str, Any], tokens: int) -> list[int
     module = "tests.integration.trainer.memory.peak_of_step"
 
     def start(rank: int, *place: str) -> subprocess.Popen[str]:
-        own = json.dumps({**settings, "rank": rank})
-        command = [sys.executable, "-m", module, str(directory), own, str(tokens), *place]
+        rank_settings = json.dumps({**settings, "rank": rank})
+        command = [sys.executable, "-m", module, str(directory), rank_settings, str(tokens), *place]
         environment = {**os.environ, **AT_ONCE}
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
 

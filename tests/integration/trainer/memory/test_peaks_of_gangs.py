@@ -56,7 +56,7 @@ def large(directory: Path) -> list[int]:
     """Write a model of more than 200 MiB; return the bytes of its tensors."""
     shape = {"hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 6}
     made = random_model(config("qwen3", **shape, vocab_size=4096, tie_word_embeddings=True))
-    sizes = [of.numel() * of.element_size() for of in made.parameters()]
+    sizes = [tensor.numel() * tensor.element_size() for tensor in made.parameters()]
     assert sum(sizes) > 200 * MEBIBYTE
     saved(made, directory)
     return sizes
@@ -67,12 +67,12 @@ def peaks(directory: Path, gang: Mapping[str, Any], name: str) -> list[list[int]
     module = f"tests.integration.trainer.memory.{name}"
 
     def start(rank: int, *place: str) -> subprocess.Popen[str]:
-        own = {**gang, "rank": rank, "ranks": 2, "device": "cpu", "threads": 1}
-        command = [sys.executable, "-m", module, str(directory), json.dumps(own), *place]
+        rank_settings = {**gang, "rank": rank, "ranks": 2, "device": "cpu", "threads": 1}
+        command = [sys.executable, "-m", module, str(directory), json.dumps(rank_settings), *place]
         return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
     first = start(0)
     assert first.stdout is not None
     started = [first, start(1, first.stdout.readline().strip())]
-    told = [process.communicate(timeout=TIMEOUT_S)[0].splitlines() for process in started]
-    return [[int(one) for one in lines[-1].split()] for lines in told]
+    outputs = [process.communicate(timeout=TIMEOUT_S)[0].splitlines() for process in started]
+    return [[int(number) for number in lines[-1].split()] for lines in outputs]
