@@ -135,12 +135,11 @@ def _configured(options: MemoryOptions) -> "RunConfig":
 
     config = options.config
     devices = options.devices
-    split = options.train_devices, options.engine_devices
-    if config is not None and any(split):
+    if config is not None and (options.train_devices or options.engine_devices):
         raise typer.BadParameter("--config says which workers train, and the devices of each")
     values: dict[str, Any] = dict(sections_of(config)) if config is not None else {}
     if config is None and devices is not None:
-        values = _values(_devices(devices)[0], *split)
+        values = _values(_devices(devices)[0], options.train_devices, options.engine_devices)
     model = options.model
     changes = [(("policy", "model"), str(model))] if model is not None else []
     for path, value in [*changes, *map(_setting, options.settings)]:
