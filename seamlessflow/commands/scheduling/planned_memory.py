@@ -198,8 +198,10 @@ def _setting(text: str) -> tuple[tuple[str, ...], Any]:
 def _with(values: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
     """Return sections with one setting changed."""
     first, *rest = path
-    under = values.get(first)
-    inner = _with(under if isinstance(under, Mapping) else {}, rest, value) if rest else value
+    inner = value
+    if rest:
+        under = values.get(first)
+        inner = _with(under if isinstance(under, Mapping) else {}, rest, value)
     return {**values, first: inner}
 
 
