@@ -26,12 +26,12 @@ def modules() -> dict[str, str]:
 
 def main() -> None:
     """Run the benchmark that the first argument names."""
-    known = modules()
-    if len(sys.argv) < 2 or sys.argv[1] not in known:
-        sys.exit(f"{__doc__}\nbenchmarks: {', '.join(sorted(known))}")
+    by_name = modules()
+    if len(sys.argv) < 2 or sys.argv[1] not in by_name:
+        sys.exit(f"{__doc__}\nbenchmarks: {', '.join(sorted(by_name))}")
     name, *arguments = sys.argv[1:]
     sys.argv = [f"benchmarks {name}", *arguments]
-    benchmark = import_module(known[name]).main
+    benchmark = import_module(by_name[name]).main
     benchmark(*[arguments][: len(signature(benchmark).parameters)])
 
 

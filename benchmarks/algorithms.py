@@ -52,8 +52,12 @@ def main(argv: Sequence[str]) -> None:
     picture = out / f"{asked.comparison}.png"
     draw(curves, f"Trail, {asked.comparison}", picture)
     rows = {
-        one.method: {"reward": str(one.reward), "seeds": one.seeds, "took_s": one.took_s}
-        for one in figures
+        result.method: {
+            "reward": str(result.reward),
+            "seeds": result.seeds,
+            "took_s": result.took_s,
+        }
+        for result in figures
     }
     print(json.dumps({"benchmark": "algorithms", "picture": str(picture), "methods": rows}))
 
@@ -70,8 +74,8 @@ def _arguments(argv: Sequence[str]) -> argparse.Namespace:
 
 
 def _progress(name: str, point: Point) -> None:
-    told = f"{name}: step {point.step}, {point.tokens:,} tokens, held-out reward {point.reward:.3f}"
-    print(told, file=sys.stderr, flush=True)
+    line = f"{name}: step {point.step}, {point.tokens:,} tokens, held-out reward {point.reward:.3f}"
+    print(line, file=sys.stderr, flush=True)
 
 
 def _printed(figures: Sequence[MethodFigures]) -> str:
@@ -80,11 +84,11 @@ def _printed(figures: Sequence[MethodFigures]) -> str:
         "| method | seeds | held-out reward, last quarter | difference to the first | tokens | s |",
         "|---|---|---|---|---|---|",
     ]
-    for one in figures:
-        difference = "" if one.difference is None else str(one.difference)
+    for result in figures:
+        difference = "" if result.difference is None else str(result.difference)
         lines.append(
-            f"| `{one.method}` | {one.seeds} | {one.reward} | {difference} "
-            f"| {one.tokens:,.0f} | {one.took_s:.0f} |"
+            f"| `{result.method}` | {result.seeds} | {result.reward} | {difference} "
+            f"| {result.tokens:,.0f} | {result.took_s:.0f} |"
         )
     return "\n".join(lines)
 

@@ -49,12 +49,12 @@ def main(argv: Sequence[str]) -> None:
     asked = parser.parse_args(argv)
     torch.set_num_threads(1)
     model = tiny_model()
-    found: dict[str, dict[str, float]] = {}
+    sequences: dict[str, dict[str, float]] = {}
     with closing(TorchEngine(model, TorchEngineSettings())) as engine:
         for count in _SEQUENCES:
-            found[str(count)] = compare(engine, model, count, asked)
+            sequences[str(count)] = compare(engine, model, count, asked)
     parameters = sum(parameter.numel() for parameter in model.parameters())
-    figures = {"parameters": parameters, "sequences": found, "clock": clock_figures()}
+    figures = {"parameters": parameters, "sequences": sequences, "clock": clock_figures()}
     print(json.dumps({"benchmark": "engine", **figures}))
 
 

@@ -36,14 +36,14 @@ def main(argv: Sequence[str]) -> None:
     events = interleaved(sessions, max(1, asked.tokens // tokens))
     with Broker(None, short_lived=True) as broker, tempfile.TemporaryDirectory() as directory:
         write(broker.settings, events)
-        found = {}
-        for one in (PARQUET, JSONL):
-            job = ExportJob(Path(directory) / one.name, one)
+        figures = {}
+        for kind in (PARQUET, JSONL):
+            job = ExportJob(Path(directory) / kind.name, kind)
             began = time.monotonic()
             counts = export(broker.settings, job, lambda *_: None).counts
             wall_s = time.monotonic() - began
-            files = job.directory.rglob(f"*{one.suffix}")
-            found[one.name] = {
+            files = job.directory.rglob(f"*{kind.suffix}")
+            figures[kind.name] = {
                 "tokens": counts["tokens"],
                 "tokens_per_s": round(counts["tokens"] / wall_s),
                 "bytes_per_token": round(
@@ -51,4 +51,4 @@ def main(argv: Sequence[str]) -> None:
                 ),
                 "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
             }
-    print(json.dumps({"benchmark": "export", "events": len(events), **found}))
+    print(json.dumps({"benchmark": "export", "events": len(events), **figures}))

@@ -95,7 +95,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--linger-ms", type=float, default=0, help="of gateway and worker")
     parser.add_argument("--calls", choices=_CALLS, default="plain")
     asked = parser.parse_args(argv)
-    found: dict[str, object] = {
+    figures: dict[str, object] = {
         "manager": asked.manager,
         "linger_ms": asked.linger_ms,
         "calls": asked.calls,
@@ -114,8 +114,8 @@ def main(argv: Sequence[str]) -> None:
         if asked.warm_up:
             _measured(system, _WARM_UP_LEVEL, asked.warm_up)
         for level in map(int, asked.levels.split(",")):
-            found |= _measured(system, level, asked.seconds)
-    print(json.dumps(found))
+            figures |= _measured(system, level, asked.seconds)
+    print(json.dumps(figures))
 
 
 def _start(system: RunningSystem, scratch: Path, manager: str) -> None:

@@ -61,20 +61,20 @@ def main(argv: Sequence[str]) -> None:
             managers.await_owner()
             managers.start()
             times = {way: [managers.hand_over(way) for _ in range(asked.repeats)] for way in _WAYS}
-    found: dict[str, object] = {"benchmark": "handover", "events": written}
+    figures: dict[str, object] = {"benchmark": "handover", "events": written}
     for way, all_of in times.items():
-        found[f"{way}_s"] = round(median(one.total_s for one in all_of), 2)
-        found[f"{way}_longest_s"] = round(max(one.total_s for one in all_of), 2)
-        found[f"{way}_folded_s"] = round(median(one.folded_s for one in all_of), 2)
-        found[f"{way}_cpu_s"] = round(median(one.cpu_s for one in all_of), 2)
-    print(json.dumps({**found, "load": round(os.getloadavg()[0], 1)}))
+        figures[f"{way}_s"] = round(median(handover.total_s for handover in all_of), 2)
+        figures[f"{way}_longest_s"] = round(max(handover.total_s for handover in all_of), 2)
+        figures[f"{way}_folded_s"] = round(median(handover.folded_s for handover in all_of), 2)
+        figures[f"{way}_cpu_s"] = round(median(handover.cpu_s for handover in all_of), 2)
+    print(json.dumps({**figures, "load": round(os.getloadavg()[0], 1)}))
 
 
 def _write(settings: KafkaSettings, policy: PolicyWeights, events: Sequence[Record]) -> int:
     """Write the log of the one partition; return the number of its events."""
-    one = [replace(topic, partitions=1) for topic in _SHARED]
+    shared = [replace(topic, partitions=1) for topic in _SHARED]
     others = [topic for topic in TOPICS.values() if topic not in _SHARED]
-    create_topics(settings, [*one, *others])
+    create_topics(settings, [*shared, *others])
     producer = Producer(settings, "benchmark", linger_ms=5)
     producer.send(FLEET.name, policy, key=fleet_key(policy))
     for event in events:

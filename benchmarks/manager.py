@@ -57,13 +57,13 @@ def main(argv: Sequence[str]) -> None:
                 (Shape(asked.turns, **_USUAL), False),
             )
         )
-        found = {**turns(made, policy), **throughput(usual, long, copies)}
+        figures = {**turns(made, policy), **throughput(usual, long, copies)}
         if not asked.without_broker:
             wanted = asked.events // sum(len(session) for session in unfinished)
             log = interleaved(unfinished, max(1, wanted))
             for managers in (1, 2):
-                found |= broker_rebuild(policy, log, managers)
-    print(json.dumps({"benchmark": "manager", **found}))
+                figures |= broker_rebuild(policy, log, managers)
+    print(json.dumps({"benchmark": "manager", **figures}))
 
 
 def recorded(
@@ -107,9 +107,14 @@ class Log:
     @classmethod
     def of(cls, records: list[Record]) -> "Log":
         """Encode the records; a token counts where it is first on the log."""
-        new = (getattr(one, "suffix_ids", b"") + getattr(one, "token_ids", b"") for one in records)
+        new = (
+            getattr(record, "suffix_ids", b"") + getattr(record, "token_ids", b"")
+            for record in records
+        )
         return cls(
-            records, [encode(one) for one in records], sum(len(ids) // TOKEN_BYTES for ids in new)
+            records,
+            [encode(record) for record in records],
+            sum(len(ids) // TOKEN_BYTES for ids in new),
         )
 
     def fold(self, owned: bool) -> Partition:
@@ -118,7 +123,7 @@ class Log:
         if owned:
             claim = PartitionClaimed(partition=0, epoch=1, manager=_MANAGER, at_ms=0)
             partition.apply(claim, 0, _arguments)
-            partition.appended([one for one in self.records if hasattr(one, "epoch")])
+            partition.appended([record for record in self.records if hasattr(record, "epoch")])
         for offset, data in enumerate(self.encoded, 1):
             partition.apply(decode(data), offset, _arguments)
         return partition
@@ -142,23 +147,23 @@ def turns(made: Renderer, policy: PolicyWeights) -> dict[str, float]:
 
 def decide_us(recorder: Recorder, shape: Shape) -> float:
     """Return the median over different requests behind the same history."""
-    found = []
+    times = []
     for _ in range(_TURN_REPEATS):
         request = recorder.request(shape)
         start = time.process_time()
         recorder.decide(request)
-        found.append(time.process_time() - start)
-    return median(found) * 1e6
+        times.append(time.process_time() - start)
+    return median(times) * 1e6
 
 
 def best_s(work: Callable[[], object]) -> float:
     """Return the least CPU seconds of a few repeats."""
-    found = []
+    times = []
     for _ in range(_REPEATS):
         start = time.process_time()
         work()
-        found.append(time.process_time() - start)
-    return min(found)
+        times.append(time.process_time() - start)
+    return min(times)
 
 
 def _arguments(policy: str) -> Strictness:

@@ -51,18 +51,18 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--memory-mb", type=float, default=ManagerSection().memory_mb)
     parser.add_argument("--broker", action="store_true")
     asked = parser.parse_args(argv)
-    found: dict[str, object] = {"rss_mb_before": _rss_mb()}
+    figures: dict[str, object] = {"rss_mb_before": _rss_mb()}
     with renderer() as (made, policy), TemporaryDirectory() as directory:
         shape = Shape(asked.turns, **_USUAL)
         events = Recorder(made, policy, now_ms()).record(shape, finalized=False).events
         if asked.broker:
-            found = {"broker_sessions": asked.sessions}
-            found |= broker_rebuild(policy, _copies(events, asked.sessions), 1)
+            figures = {"broker_sessions": asked.sessions}
+            figures |= broker_rebuild(policy, _copies(events, asked.sessions), 1)
         else:
             # First the long one: what it takes would be hidden in what the others leave free.
-            found |= long_session(made, policy, asked.long_turns) if asked.long_turns else {}
-            found |= idle_sessions(events, asked.sessions, asked.memory_mb, Path(directory))
-    print(json.dumps({"benchmark": "memory", **found}))
+            figures |= long_session(made, policy, asked.long_turns) if asked.long_turns else {}
+            figures |= idle_sessions(events, asked.sessions, asked.memory_mb, Path(directory))
+    print(json.dumps({"benchmark": "memory", **figures}))
 
 
 @dataclass
@@ -100,7 +100,7 @@ def idle_sessions(
     fold_s = time.process_time() - started_s
     sessions, file = bounded.partition.sessions, bounded.file
     kept = sessions.bytes_in_memory / len(sessions.in_memory)
-    found: dict[str, object] = {
+    figures: dict[str, object] = {
         "idle_sessions": count,
         "idle_peak_mb": _peak_mb(),
         "idle_rss_mb": _rss_mb(),
@@ -116,12 +116,12 @@ def idle_sessions(
         sessions[session_id]
         times.append((time.perf_counter() - begun_s) * 1000)
     if times:
-        found |= {
+        figures |= {
             "read_back_ms": round(median(times), 2),
             "read_back_longest_ms": round(max(times)),
         }
     file.close()
-    return found
+    return figures
 
 
 def long_session(made: Renderer, policy: PolicyWeights, turns: int) -> dict[str, object]:

@@ -52,20 +52,22 @@ def speeds(asked: argparse.Namespace) -> dict[str, float]:
     """Return how fast each part is."""
     random = np.random.default_rng(0)
     sessions = [session(random, n, asked.turns, asked.turn_tokens) for n in range(asked.sessions)]
-    tokens = sum(len(one.loss_mask) for one in sessions)
-    made = [chain for one in sessions for chain in chains(one, "tiny").chains]
-    found: dict[str, float] = {"sessions": len(sessions), "tokens": tokens}
-    found["chains"] = speed(tokens, lambda: [chains(one, "tiny") for one in sessions])
+    tokens = sum(len(trajectory.loss_mask) for trajectory in sessions)
+    made = [chain for trajectory in sessions for chain in chains(trajectory, "tiny").chains]
+    rates: dict[str, float] = {"sessions": len(sessions), "tokens": tokens}
+    rates["chains"] = speed(tokens, lambda: [chains(trajectory, "tiny") for trajectory in sessions])
     for layout in get_args(Layout):
         packing = partial(pack, made, asked.budget, layout)
-        found[f"pack_{layout}"] = speed(tokens, packing)
-        found[f"both_{layout}"] = speed(tokens, partial(whole, sessions, asked.budget, layout))
-    return found
+        rates[f"pack_{layout}"] = speed(tokens, packing)
+        rates[f"both_{layout}"] = speed(tokens, partial(whole, sessions, asked.budget, layout))
+    return rates
 
 
 def whole(sessions: Sequence[Trajectory], budget: int, layout: Layout) -> None:
     """Make micro-batches of trajectories."""
-    made: list[Chain] = [chain for one in sessions for chain in chains(one, "tiny").chains]
+    made: list[Chain] = [
+        chain for trajectory in sessions for chain in chains(trajectory, "tiny").chains
+    ]
     pack(made, budget, layout)
 
 

@@ -42,13 +42,13 @@ def merged(events: Sequence[Record]) -> dict[str, float]:
         kafka = broker.settings
         write(kafka, events)
         job = MergeJob(kafka, partition_bounds(kafka, SessionSelection()))
-        found: dict[str, float] = {"events": len(events)}
+        figures: dict[str, float] = {"events": len(events)}
         for processes in (1, 2):
             began, used = time.monotonic(), time.process_time()
             outcome = merge_on(processes, job, lambda _: None)
             took, cpu = time.monotonic() - began, time.process_time() - used
-            found["sessions"] = outcome.sessions
-            found[f"events_per_s_{processes}"] = round(outcome.events / took)
+            figures["sessions"] = outcome.sessions
+            figures[f"events_per_s_{processes}"] = round(outcome.events / took)
             if processes == 1:
-                found["cpu_us_per_event"] = round(cpu / outcome.events * 1e6, 1)
-        return found
+                figures["cpu_us_per_event"] = round(cpu / outcome.events * 1e6, 1)
+        return figures

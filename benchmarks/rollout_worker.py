@@ -65,12 +65,12 @@ def main(argv: Sequence[str]) -> None:
         floor = start_floor(children, kafka, asked.tokens)
         worker = start_worker(children, kafka, tokenizer, asked.tokens)
         prompt = rendered(tokenizer, asked.prompt)
-        found = {
+        figures = {
             name: [drive(kafka, target, count, asked.turns, prompt) for count in _CONCURRENCY]
             for name, target in (("floor", floor), ("worker", worker))
         }
         children.check()
-    print(json.dumps({"benchmark": "rollout_worker", **found}))
+    print(json.dumps({"benchmark": "rollout_worker", **figures}))
 
 
 def start_floor(children: Children, kafka: KafkaSettings, tokens: int) -> Target:

@@ -70,18 +70,18 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--delta-mb", type=int, default=200, help="0: not measured")
     parser.add_argument("--changed", type=float, default=0.02, help="share of the elements")
     asked = parser.parse_args(argv)
-    found: dict[str, object] = {}
+    figures: dict[str, object] = {}
     for size in asked.mb:
         for place, parent in (("disk", asked.disk), ("tmpfs", asked.fast)):
             with tempfile.TemporaryDirectory(dir=parent) as scratch:
-                found[f"{place}_{size}_mb"] = compare(Path(scratch), size, asked, place == "disk")
+                figures[f"{place}_{size}_mb"] = compare(Path(scratch), size, asked, place == "disk")
     if asked.pause_mb:
         with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
-            found["pause"] = pause(Path(scratch), asked.pause_mb)
+            figures["pause"] = pause(Path(scratch), asked.pause_mb)
     if asked.delta_mb:
         with tempfile.TemporaryDirectory(dir=asked.fast) as scratch:
-            found["delta"] = delta(Path(scratch), asked.delta_mb, asked)
-    print(json.dumps({"benchmark": "weights", **found}))
+            figures["delta"] = delta(Path(scratch), asked.delta_mb, asked)
+    print(json.dumps({"benchmark": "weights", **figures}))
 
 
 def sizes_mb(text: str) -> list[int]:
@@ -108,7 +108,7 @@ def compare(root: Path, size_mb: int, asked: argparse.Namespace, sync: bool) -> 
     best: dict[str, Took] = {}
     for _ in range(asked.repeats):
         for way, took in once(root, source, state, sync).items():
-            best[way] = min(best.get(way, took), took, key=lambda one: one.wall_s)
+            best[way] = min(best.get(way, took), took, key=lambda measure: measure.wall_s)
     copy = best["copy"]
     ratios = {
         f"{way}_to_copy": round(copy.wall_s / took.wall_s, 2)
@@ -120,7 +120,7 @@ def compare(root: Path, size_mb: int, asked: argparse.Namespace, sync: bool) -> 
 
 def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict[str, Took]:
     """Return what each way takes, once; all that it wrote is removed."""
-    found = {"copy": timed(lambda: copied(source, root / "copy", sync))}
+    by_way = {"copy": timed(lambda: copied(source, root / "copy", sync))}
     shutil.rmtree(root / "copy")
     facts = Manifest(policy="p", version=1, optimizer_step=1, lineage="a", dtype="", hash="blake3")
     made: list[PublishedWeights] = []
@@ -130,19 +130,19 @@ def once(root: Path, source: Path, state: dict[str, Tensor], sync: bool) -> dict
         assert version.tensors_hash  # of the announcement
         made.append(version.weights)
 
-    found["publish"] = timed(publish_one)
+    by_way["publish"] = timed(publish_one)
     directory, digest = made[0].path, made[0].manifest_sha256
-    found["verify_again"] = timed(lambda: verify(directory, digest))
+    by_way["verify_again"] = timed(lambda: verify(directory, digest))
     with as_another_host(root):
-        found["verify"] = timed(lambda: verify(directory, digest))
+        by_way["verify"] = timed(lambda: verify(directory, digest))
     load = timed(lambda: take(directory, state))
-    verified = found["verify"]
-    found["sent"] = timed(lambda: sent(directory, digest, root / "worker"))
-    found["load"] = Took(verified.wall_s + load.wall_s, verified.cpu_s + load.cpu_s)
-    found["load_alone"] = load
+    verified = by_way["verify"]
+    by_way["sent"] = timed(lambda: sent(directory, digest, root / "worker"))
+    by_way["load"] = Took(verified.wall_s + load.wall_s, verified.cpu_s + load.cpu_s)
+    by_way["load_alone"] = load
     for each in (directory, root / "worker"):
         shutil.rmtree(each)
-    return found
+    return by_way
 
 
 def sent(directory: Path, digest: str, cache: Path) -> None:

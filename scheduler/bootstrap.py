@@ -105,9 +105,8 @@ def training_draws(pacing: PacingSection) -> Draws | None:
     forks = None if pacing.forks is None else fork_file(pacing.forks, pacing.split)
     for first, second in combinations([file for file, _ in files] + ([forks] if forks else []), 2):
         second.refuse_ids_of(first)
-    order = pacing.seed, pacing.shuffle
-    weighted = [(source_of(file, *order), weight) for file, weight in files]
+    weighted = [(source_of(file, pacing.seed, pacing.shuffle), weight) for file, weight in files]
     if forks is None:
         return mixed(weighted) if weighted else None
-    source = source_of(forks, *order)
+    source = source_of(forks, pacing.seed, pacing.shuffle)
     return with_forks(weighted, source, Fraction(str(pacing.fork_share))) if weighted else source

@@ -91,7 +91,9 @@ def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPat
         return
     name, *rest = pattern
     names = list(value) if isinstance(value, Mapping) else []
-    for key in names if name == _ANY else [name] if name in names else []:
+    if name != _ANY:
+        names = [name] if name in names else []
+    for key in names:
         for path, inner in _matching(value[key], tuple(rest)):
             yield (key, *path), inner
 

@@ -83,8 +83,8 @@ def broker() -> Iterator[KafkaSettings]:
 @pytest.fixture
 def kafka(broker: KafkaSettings) -> Iterator[KafkaSettings]:
     """Yield the shared broker with topics, consumer groups and transactional ids of this test."""
-    with own_topics(broker) as own:
-        yield own
+    with own_topics(broker) as settings:
+        yield settings
 
 
 def _kind() -> str:

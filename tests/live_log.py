@@ -33,13 +33,13 @@ class LiveLog:
     ) -> list[R]:
         """Read until `count` records fit and return them; fail after the limit."""
         deadline = time.monotonic() + self._limit_s
-        found = [record for record in self.all(kind) if fits(record)]
-        while len(found) < count and time.monotonic() < deadline:
+        matches = [record for record in self.all(kind) if fits(record)]
+        while len(matches) < count and time.monotonic() < deadline:
             new = [item.record for item in self._reader.poll(0.05)]
             self.records += new
-            found += [record for record in new if isinstance(record, kind) and fits(record)]
-        assert len(found) >= count, f"no {count} {kind.__name__} that fit: {self.all(kind)}"
-        return found
+            matches += [record for record in new if isinstance(record, kind) and fits(record)]
+        assert len(matches) >= count, f"no {count} {kind.__name__} that fit: {self.all(kind)}"
+        return matches
 
     def close(self) -> None:
         """Close the reader."""

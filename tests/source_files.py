@@ -19,8 +19,8 @@ PRODUCT = (
 
 
 def modules(*folders: str) -> list[Path]:
-    found = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
-    return [path for path in found if path.name != "__init__.py"]
+    paths = [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+    return [path for path in paths if path.name != "__init__.py"]
 
 
 def name(path: Path) -> str:

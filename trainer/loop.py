@@ -72,9 +72,10 @@ class Loop:
             now_ms = self.process.now_ms()
             if received.topic == TRAJECTORIES.name:
                 if isinstance(record, Trajectory):
-                    place = (received.partition, received.offset)
-                    trace = received.headers
-                    self.process.send(*self.dataloader.add(record, *place, now_ms, trace))
+                    further = self.dataloader.add(
+                        record, received.partition, received.offset, now_ms, received.headers
+                    )
+                    self.process.send(*further)
             else:
                 self.control_state.apply(record, received.offset)
                 self.process.gang.apply(record)

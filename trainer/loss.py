@@ -321,7 +321,9 @@ class LossSection(Section):
         levels: set[str] = {self.correction_level, *self.masks.levels()}
         if self.chosen_surrogate == "gspo":
             levels.add(self.ratio_level or "session")
-        return "session" if "session" in levels else "turn" if "turn" in levels else "token"
+        if "session" in levels:
+            return "session"
+        return "turn" if "turn" in levels else "token"
 
 
 def _surrogate(data: Mapping[str, Any]) -> SurrogateName:

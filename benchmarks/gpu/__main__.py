@@ -45,8 +45,8 @@ def main() -> int:
         try:
             make_writable(asked.out, "--out")
         except SettingsRejected as error:
-            told = f"nothing can be written to {asked.out}: {error.reason}; nothing was run"
-            print(told, file=sys.stderr)
+            message = f"nothing can be written to {asked.out}: {error.reason}; nothing was run"
+            print(message, file=sys.stderr)
             return WRONG
     if reason := _missing(asked.device):
         print(f"{reason}: nothing was run", file=sys.stderr)
@@ -58,7 +58,7 @@ def main() -> int:
         print(json.dumps(results[-1]), flush=True)
         if asked.out is not None:
             (asked.out / f"{part}.json").write_text(json.dumps(results[-1], indent=1))
-    return int(any(one["status"] == "failed" for one in results))
+    return int(any(result["status"] == "failed" for result in results))
 
 
 def _missing(device: str) -> str:
@@ -92,11 +92,11 @@ def _run(part: str, asked: argparse.Namespace) -> Mapping[str, object]:
     try:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S)
         lines = done.stdout.splitlines()
-        found = json.loads(lines[-1]) if lines and not done.returncode else None
+        outcome = json.loads(lines[-1]) if lines and not done.returncode else None
         why = f"ended with status {done.returncode}: {lines[-_SHOWN:]}"
     except subprocess.TimeoutExpired:
-        found, why = None, f"took more than {LIMIT_S} s"
-    result = found or {"part": part, "status": "failed", "reason": why}
+        outcome, why = None, f"took more than {LIMIT_S} s"
+    result = outcome or {"part": part, "status": "failed", "reason": why}
     return {**result, "seconds": round(time.monotonic() - began, 1)}
 
 

@@ -30,14 +30,14 @@ def run(asked: Asked) -> Figures:
     """Return planned and measured MiB, and their ratio, by case; measured on a GPU alone."""
     model = write_model(asked.directory / "model", asked.small)
     figures = {name: _case(asked, model, settings) for name, settings in CASES.items()}
-    ratios = [one["ratio"] for one in figures.values() if "ratio" in one]
+    ratios = [case["ratio"] for case in figures.values() if "ratio" in case]
     meets(all(abs(ratio - 1) <= MARGIN for ratio in ratios), "a peak is not as planned", figures)
     return figures
 
 
-def _case(asked: Asked, model: Path, given: Mapping[str, Any]) -> dict[str, float]:
+def _case(asked: Asked, model: Path, changes: Mapping[str, Any]) -> dict[str, float]:
     fixed = {"device": asked.device, "mismatch_memory_mb": 0}
-    settings = TrainerSection.model_validate({**fixed, **given})
+    settings = TrainerSection.model_validate({**fixed, **changes})
     answer = 16 if asked.small else 256
     chains = some_chains(1, 2 * answer, answer)
     tokens = len(chains[0])
@@ -53,8 +53,8 @@ def _case(asked: Asked, model: Path, given: Mapping[str, Any]) -> dict[str, floa
     backend.acquire()
     for _ in range(2):
         backend.train(step(chains, tokens, learning_rate=1e-6))
-    found: dict[str, float] = {"tokens": tokens, "planned_mib": round(planned / 2**20)}
+    figures: dict[str, float] = {"tokens": tokens, "planned_mib": round(planned / 2**20)}
     if not asked.on_gpu:
-        return found
+        return figures
     peak = torch.cuda.max_memory_allocated(asked.device) - before
-    return {**found, "peak_mib": round(peak / 2**20), "ratio": round(peak / planned, 2)}
+    return {**figures, "peak_mib": round(peak / 2**20), "ratio": round(peak / planned, 2)}

@@ -33,9 +33,9 @@ def run(asked: Asked) -> Figures:
         backend.load(None, 0)
         backend.acquire()
         metrics = backend.train(step(sampled, 4096, learning_rate=1e-9))
-        found = {name: float(f"{metrics[name]:.3g}") for name in FIGURES}
-        figures[dtype] = found
-        meets(found["mismatch_mean"] < tolerance, f"{dtype}: above {tolerance:g}", figures)
+        mismatch = {name: float(f"{metrics[name]:.3g}") for name in FIGURES}
+        figures[dtype] = mismatch
+        meets(mismatch["mismatch_mean"] < tolerance, f"{dtype}: above {tolerance:g}", figures)
     return figures
 
 

@@ -35,8 +35,8 @@ def run(asked: Asked) -> Figures:
         moved = _distance((expected[0], load_file(model / "model.safetensors")), expected)
         meets(moved > 10 * TOLERANCE, "the update moved no weight", {"moved": moved})
         for backend in ("torch", "fsdp2"):
-            found = _updated(asked, model, layout, backend, asked.device)
-            figures[f"{backend} {layout}"] = _distance(expected, found)
+            outcome = _updated(asked, model, layout, backend, asked.device)
+            figures[f"{backend} {layout}"] = _distance(expected, outcome)
     meets(max(figures.values()) < TOLERANCE, f"a difference is above {TOLERANCE:g}", figures)
     return figures
 
@@ -62,12 +62,12 @@ def _updated(asked: Asked, model: Path, layout: Layout, backend: str, device: st
     return metrics, load_file(into / "model.safetensors")
 
 
-def _distance(one: Outcome, other: Outcome) -> float:
+def _distance(outcome: Outcome, other: Outcome) -> float:
     """Return the largest difference, of metrics relative to their size."""
     metrics = [
-        abs(one[0][name] - other[0][name]) / max(1.0, abs(one[0][name]))
+        abs(outcome[0][name] - other[0][name]) / max(1.0, abs(outcome[0][name]))
         for name in _METRICS
-        if name in one[0]
+        if name in outcome[0]
     ]
-    weights = [float((tensor - other[1][name]).abs().max()) for name, tensor in one[1].items()]
+    weights = [float((tensor - other[1][name]).abs().max()) for name, tensor in outcome[1].items()]
     return max(*metrics, *weights)

@@ -19,10 +19,10 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        result = _result(given.part, Asked(given.device, Path(directory), given.small))
-    print(json.dumps({"part": given.part, **result, **_machine(given.device)}))
+        result = _result(arguments.part, Asked(arguments.device, Path(directory), arguments.small))
+    print(json.dumps({"part": arguments.part, **result, **_machine(arguments.device)}))
 
 
 def _result(part: str, asked: Asked) -> dict[str, object]:

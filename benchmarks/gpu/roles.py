@@ -27,11 +27,11 @@ def run(asked: Asked) -> Figures:
     taken = timed(backend.acquire, asked.device)
     held = before - free_bytes(asked.device)
     backend.train(update)
-    given = timed(backend.release, asked.device)
+    release_s = timed(backend.release, asked.device)
     left = before - free_bytes(asked.device)
     figures: dict[str, object] = {
         "trainer_takes_s": round(taken, 3),
-        "trainer_gives_s": round(given, 3),
+        "trainer_gives_s": round(release_s, 3),
         "trainer_holds_mib": held // _MIB,
         "trainer_leaves_mib": left // _MIB,
     }

@@ -29,7 +29,7 @@ def run(asked: Asked) -> Figures:
         wait_for(asked.device)
         seconds.append(time.perf_counter() - began)
     tokens = sum(batch.ids_BT.size for batch in update.micro_batches)
-    parameters = sum(one.numel() for one in load_file(model / "model.safetensors").values())
+    parameters = sum(tensor.numel() for tensor in load_file(model / "model.safetensors").values())
     best = min(seconds)
     figures: dict[str, object] = {
         "parameters": parameters,

@@ -22,16 +22,16 @@ def run(asked: Asked) -> Figures:
     backend.load(None, 0)
     backend.acquire()
     facts = Manifest(policy="policy", version=1, optimizer_step=1, lineage="l", dtype="bfloat16")
-    found: list[Path] = []
+    paths: list[Path] = []
 
     def published() -> None:
-        found.append(
+        paths.append(
             publish(asked.directory / "weights", facts, backend.write_weights).weights.path
         )
 
     figures: dict[str, object] = {"publish_s": round(timed(published, asked.device), 3)}
     backend.release()
-    (directory,) = found
+    (directory,) = paths
     size = sum(path.stat().st_size for path in directory.glob("*.safetensors"))
     figures |= {"mib": size // 2**20, "verify_s": round(timed(lambda: verify(directory), "cpu"), 3)}
     settings = TorchEngineSettings(device=asked.device, dtype="bfloat16", max_length=4096)

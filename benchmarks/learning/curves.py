@@ -48,9 +48,9 @@ def curve(method: str, seed: int, steps: int, out: Path, on_point: OnPoint) -> C
 
 def read(file: Path) -> Curve:
     """Return the curve of a file."""
-    told = json.loads(file.read_text(encoding="utf-8"))
-    points = [Point(**{**point, "levels": tuple(point["levels"])}) for point in told["points"]]
-    return Curve(told["method"], told["seed"], told["steps"], tuple(points), told["took_s"])
+    stored = json.loads(file.read_text(encoding="utf-8"))
+    points = [Point(**{**point, "levels": tuple(point["levels"])}) for point in stored["points"]]
+    return Curve(stored["method"], stored["seed"], stored["steps"], tuple(points), stored["took_s"])
 
 
 def prepared(seed: int, out: Path) -> Path:

@@ -60,23 +60,26 @@ def metric(points: Sequence[Point], steps: int) -> float:
 
 def table(curves: Sequence[Curve], baseline: str) -> list[MethodFigures]:
     """Return the figures of each method, in the order of their first curves."""
-    found: dict[str, dict[int, Curve]] = {}
-    for one in curves:
-        found.setdefault(one.method, {})[one.seed] = one
-    return [_figures(name, of, found.get(baseline, {}), baseline) for name, of in found.items()]
+    by_method: dict[str, dict[int, Curve]] = {}
+    for curve in curves:
+        by_method.setdefault(curve.method, {})[curve.seed] = curve
+    return [
+        _figures(name, by_seed, by_method.get(baseline, {}), baseline)
+        for name, by_seed in by_method.items()
+    ]
 
 
 def _figures(
-    name: str, of: Mapping[int, Curve], base: Mapping[int, Curve], baseline: str
+    name: str, by_seed: Mapping[int, Curve], base: Mapping[int, Curve], baseline: str
 ) -> MethodFigures:
-    metrics = {seed: metric(one.points, one.steps) for seed, one in of.items()}
-    both = sorted(of.keys() & base.keys()) if name != baseline else []
+    metrics = {seed: metric(curve.points, curve.steps) for seed, curve in by_seed.items()}
+    both = sorted(by_seed.keys() & base.keys()) if name != baseline else []
     differences = [metrics[seed] - metric(base[seed].points, base[seed].steps) for seed in both]
     return MethodFigures(
         method=name,
-        seeds=len(of),
+        seeds=len(by_seed),
         reward=estimate(list(metrics.values())),
         difference=estimate(differences) if differences else None,
-        tokens=fmean(one.points[-1].tokens for one in of.values()),
-        took_s=fmean(one.took_s for one in of.values()),
+        tokens=fmean(curve.points[-1].tokens for curve in by_seed.values()),
+        took_s=fmean(curve.took_s for curve in by_seed.values()),
     )

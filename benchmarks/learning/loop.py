@@ -76,7 +76,7 @@ class Training:
         batch = self._batch(self._waiting.popleft())
         ready = annotated(self._settings.trainer, batch, self.backend)
         updates = step_updates(self._settings, ready, self.step, self.step, ())
-        metrics = of_step([self.backend.train(one.input) for one in updates])
+        metrics = of_step([self.backend.train(update.input) for update in updates])
         self._loader.consumed(batch)
         self.step += 1
         # A version is the number of its steps here.
@@ -88,17 +88,19 @@ class Training:
 
     def evaluate(self) -> Point:
         """Return the policy's reward on the held-out tasks, sampled as in training."""
-        found: list[Played] = []
+        sessions: list[Played] = []
         for first in range(0, len(self._held_out), _EVALUATED_AT_ONCE):
             tasks = self._held_out[first : first + _EVALUATED_AT_ONCE]
             seats = [Seat(task, f"eval-{self.step}-{task['id']}", 0, 1) for task in tasks]
-            found += self._player.play(seats)
-        levels = sorted({one.seat.task["level"] for one in found})
+            sessions += self._player.play(seats)
+        levels = sorted({session.seat.task["level"] for session in sessions})
         means = tuple(
-            fmean(one.walk.reward for one in found if one.seat.task["level"] == level)
+            fmean(
+                session.walk.reward for session in sessions if session.seat.task["level"] == level
+            )
             for level in levels
         )
-        reward = fmean(one.walk.reward for one in found)
+        reward = fmean(session.walk.reward for session in sessions)
         return Point(self.step, self.tokens, reward, means)
 
     def _roll_out(self) -> list[Trajectory]:
@@ -113,17 +115,19 @@ class Training:
             for sample in range(GROUP_SIZE)
         ]
         played = self._player.play(seats)
-        self.tokens += sum(len(turn.completion.ids) for one in played for turn in one.turns) // 4
-        return [recorded(one, POLICY, self.step, self._hash) for one in played]
+        self.tokens += (
+            sum(len(turn.completion.ids) for session in played for turn in session.turns) // 4
+        )
+        return [recorded(session, POLICY, self.step, self._hash) for session in played]
 
     def _batch(self, trajectories: Sequence[Trajectory]) -> Batch:
         """Return the batch that the dataloader makes of these sessions."""
         for trajectory in trajectories:
             self._loader.add(trajectory, 0, self._offset, now_ms=0)
             self._offset += 1
-        found, _ = self._loader.next_batch(self.step, now_ms=0)
-        assert isinstance(found, Batch), f"no batch at step {self.step}: {found}"
-        return found
+        batch, _ = self._loader.next_batch(self.step, now_ms=0)
+        assert isinstance(batch, Batch), f"no batch at step {self.step}: {batch}"
+        return batch
 
 
 def _read(path: Path) -> list[TrailTask]:

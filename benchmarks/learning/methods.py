@@ -95,7 +95,7 @@ def trainer_settings(
         "device": "cpu",
         "mismatch_versions": 0,
     }
-    given: dict[str, Any] = {
+    sections: dict[str, Any] = {
         "run": {
             "policy": POLICY,
             "steps": steps,
@@ -104,4 +104,4 @@ def trainer_settings(
         },
         "trainer": {**shared, **trainer},
     }
-    return TrainerSettings(**given)
+    return TrainerSettings(**sections)

@@ -18,7 +18,7 @@ _INK, _OTHERS = "#2f6fce", "#b9bfc7"
 @style.context("seamlessflow.reports.style")
 def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
     """Write a panel for each method, with the means of the others in grey. Raises `OSError`."""
-    methods = list(dict.fromkeys(one.method for one in curves))
+    methods = list(dict.fromkeys(curve.method for curve in curves))
     columns = min(_COLUMNS, len(methods))
     rows = -(-len(methods) // columns)
     figure = Figure(figsize=(3.4 * columns, 0.6 + 2.3 * rows), dpi=110)
@@ -43,7 +43,7 @@ def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
 
 
 def _of(curves: Sequence[Curve], method: str) -> list[Curve]:
-    return [one for one in curves if one.method == method]
+    return [curve for curve in curves if curve.method == method]
 
 
 def _mean(axes: Axes, curves: Sequence[Curve], chosen: bool) -> None:
@@ -59,10 +59,10 @@ def _band(axes: Axes, curves: Sequence[Curve]) -> None:
     An interval by few seeds would leave the range that rewards can have.
     """
     steps = [point.step for point in curves[0].points]
-    found = _rewards(curves)
-    low, high = [min(of) for of in found], [max(of) for of in found]
+    rewards = _rewards(curves)
+    low, high = [min(values) for values in rewards], [max(values) for values in rewards]
     axes.fill_between(steps, low, high, color=_INK, alpha=0.2, lw=0, zorder=2)
 
 
 def _rewards(curves: Sequence[Curve]) -> list[tuple[float, ...]]:
-    return list(zip(*([point.reward for point in one.points] for one in curves), strict=True))
+    return list(zip(*([point.reward for point in curve.points] for curve in curves), strict=True))

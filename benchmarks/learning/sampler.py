@@ -73,12 +73,12 @@ class Sampler:
     def sample(self, prompts: Sequence[Prompt], temperature: float = 1.0) -> list[Completion]:
         """Return the completion of each prompt."""
         sampling = SamplingParams(MAX_TOKENS, temperature, stop_token_ids=self._stops)
-        found = {prompt.name: Completion() for prompt in prompts}
+        completions = {prompt.name: Completion() for prompt in prompts}
         for prompt in prompts:
-            done = found[prompt.name].add
-            given = prompt.name, prompt.ids, b"", sampling, prompt.seed
-            self._batch.add(Request.of(*given, done))
+            done = completions[prompt.name].add
+            arguments = prompt.name, prompt.ids, b"", sampling, prompt.seed
+            self._batch.add(Request.of(*arguments, done))
         while self._batch.has_work:
             for request, chunk in self._batch.advance():
                 request.on_chunk(chunk)
-        return [found[prompt.name] for prompt in prompts]
+        return [completions[prompt.name] for prompt in prompts]

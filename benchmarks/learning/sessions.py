@@ -69,31 +69,31 @@ class Player:
 
     def play(self, seats: Sequence[Seat], temperature: float = 1.0) -> list[Played]:
         """Return the session of each seat, played to its end."""
-        found = [self._begun(seat) for seat in seats]
-        while going := [one for one in found if not one.walk.over]:
-            prompts = [self._asked(one) for one in going]
+        sessions = [self._begun(seat) for seat in seats]
+        while going := [session for session in sessions if not session.walk.over]:
+            prompts = [self._asked(session) for session in going]
             completions = self._sampler.sample(prompts, temperature)
-            for one, completion in zip(going, completions, strict=True):
-                self._answered(one, completion)
-        return found
+            for session, completion in zip(going, completions, strict=True):
+                self._answered(session, completion)
+        return sessions
 
     def _begun(self, seat: Seat) -> Played:
         prompt = self._begin(json.dumps(question(seat.task)))
         return Played(seat, Walk(seat.task), prompt, prompt)
 
-    def _asked(self, one: Played) -> Prompt:
-        name = f"{one.name}.{len(one.turns)}"
+    def _asked(self, session: Played) -> Prompt:
+        name = f"{session.name}.{len(session.turns)}"
         seed = xxhash.xxh3_64_intdigest(f"{self._seed} {name}".encode())
-        return Prompt(name, one.prompt, seed)
+        return Prompt(name, session.prompt, seed)
 
-    def _answered(self, one: Played, completion: Completion) -> None:
+    def _answered(self, session: Played, completion: Completion) -> None:
         ids = bytes(completion.ids)
-        tail = self._renderer.tail(one.added)
-        words = one.walk.take(json.loads(self._said(ids, tail)))
-        one.turns.append(PlayedTurn(one.added, completion))
+        tail = self._renderer.tail(session.added)
+        words = session.walk.take(json.loads(self._said(ids, tail)))
+        session.turns.append(PlayedTurn(session.added, completion))
         if words is not None:
-            one.added = self._bridge(tail, ids, words)
-            one.prompt += ids + one.added
+            session.added = self._bridge(tail, ids, words)
+            session.prompt += ids + session.added
 
     def _render(self, message: str) -> bytes:
         return self._renderer.render([json.loads(message)], [LOOKUP])
@@ -110,9 +110,9 @@ class Player:
 
     def _bridged(self, tail: bytes, completion: bytes, words: str) -> bytes:
         message = {"role": "tool", "tool_call_id": "call_0", "content": words}
-        found = self._renderer.bridge(tail, completion, [message], [LOOKUP])
-        assert found is not None  # a valid call can always be continued
-        return found
+        bridge = self._renderer.bridge(tail, completion, [message], [LOOKUP])
+        assert bridge is not None  # a valid call can always be continued
+        return bridge
 
 
 def recorded(played: Played, policy: str, version: int, tokenizer_hash: str) -> Trajectory:

@@ -80,8 +80,8 @@ def _write(
     producer.flush(_DEADLINE_S)
     reader = Reader(settings, "benchmark-group", group=_GROUP)
     places = {number: (SESSIONS.name, number) for number in _PARTITIONS}
-    found = reader.ends(places.values())
-    ends = {number: found[place] for number, place in places.items()}
+    offsets = reader.ends(places.values())
+    ends = {number: offsets[place] for number, place in places.items()}
     covered = {
         (REQUESTS.name, number): (0, PartitionProgress(1, 0, end).encode())
         for number, end in ends.items()

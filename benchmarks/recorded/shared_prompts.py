@@ -51,8 +51,11 @@ def steps(load: Workload) -> dict[str, dict[str, float]]:
     ]
     with tempfile.TemporaryDirectory() as directory:
         model = write_model(Path(directory))
-        found = {layout: figures(model, chains, layout) for layout in get_args(Layout)}
-        return {**found, **{f"critic {kind}": of_critic(model, chains, kind) for kind in CRITICS}}
+        by_layout = {layout: figures(model, chains, layout) for layout in get_args(Layout)}
+        return {
+            **by_layout,
+            **{f"critic {kind}": of_critic(model, chains, kind) for kind in CRITICS},
+        }
 
 
 def chain(random: np.random.Generator, prompt: Int32s, session: str, answer: int) -> Chain:
@@ -94,8 +97,8 @@ def figures(model: Path, chains: Sequence[Chain], layout: Layout) -> dict[str, f
 
 def of_critic(model: Path, chains: Sequence[Chain], kind: str) -> dict[str, float]:
     """Return the same for a step with a critic, values before it included, with `padded`."""
-    own = {"device": "cpu", "advantage": "gae", "critic": {"kind": kind, "coefficient": 0.0}}
-    backend = TorchBackend(model, TrainerSection.model_validate(own))
+    section = {"device": "cpu", "advantage": "gae", "critic": {"kind": kind, "coefficient": 0.0}}
+    backend = TorchBackend(model, TrainerSection.model_validate(section))
     backend.load(None, 0)
     step = StepInput(pack(chains, _BUDGET, "padded"), [], 0, 1e-9)
     best = min(seconds(backend, step, [Column.VALUE]) for _ in range(_REPEATS))

@@ -75,7 +75,9 @@ def tokens_lost(sessions: Sequence[Record], trajectories: Iterable[r.Trajectory]
 
     A turn counts once it was sampled to its end and its session has a trajectory.
     """
-    finished = {one.session_id: recorded_session(one).turns for one in trajectories}
+    finished = {
+        trajectory.session_id: recorded_session(trajectory).turns for trajectory in trajectories
+    }
     ended = {_turn(record) for record in sessions if isinstance(record, r.TurnCompleted)}
     handed_back = {
         (*_turn(record), record.dispatch)

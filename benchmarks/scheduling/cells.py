@@ -112,7 +112,7 @@ _STEADY = (
         rows=4,
     ),
 )
-LOADS = tuple(replace(one, drifts=drifts) for one in _STEADY for drifts in (False, True))
+LOADS = tuple(replace(load, drifts=drifts) for load in _STEADY for drifts in (False, True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,20 +144,20 @@ class Measured:
 def measured(cell: Cell) -> Measured:
     """Return the figures of a cell, simulated. Raises `RuntimeError` if it makes too few steps."""
     run, settings = simulated(cell)
-    found = figures(run, settings)
-    if found is None:
+    summary = figures(run, settings)
+    if summary is None:
         raise RuntimeError(f"{cell} made {len(run.tokens)} of {cell.steps} steps")
-    shares = found.spent.shares()
+    shares = summary.spent.shares()
     return Measured(
         cell,
-        found.step_s,
-        found.ideal_s,
-        found.spent.idle_share,
+        summary.step_s,
+        summary.ideal_s,
+        summary.spent.idle_share,
         shares["waiting"],
         shares["under_filled"],
         shares["switching"],
-        found.staleness,
-        found.tokens_s,
+        summary.staleness,
+        summary.tokens_s,
     )
 
 

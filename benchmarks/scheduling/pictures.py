@@ -20,16 +20,16 @@ _WIDTH = 0.38
 
 
 @style.context("seamlessflow.reports.style")
-def draw_steps(found: Sequence[Sequence[Compared]], title: str, path: Path) -> None:
+def draw_steps(by_load: Sequence[Sequence[Compared]], title: str, path: Path) -> None:
     """Write a panel for each load: step and ideal step of each pipeline. Raises `OSError`."""
     columns = 2
-    rows = -(-len(found) // columns)
+    rows = -(-len(by_load) // columns)
     figure = Figure(figsize=(12.0, 1.0 + 2.9 * rows), dpi=130)
     FigureCanvasAgg(figure)
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes, of in zip(panels, found, strict=False):
-        _panel(axes, of)
-    for axes in panels[len(found) :]:
+    for axes, pairs in zip(panels, by_load, strict=False):
+        _panel(axes, pairs)
+    for axes in panels[len(by_load) :]:
         axes.set_visible(False)
     figure.text(0.02, 0.975, title, fontsize=13, weight="bold", va="top")
     figure.legend(
@@ -56,26 +56,26 @@ def draw_bubbles(load: Load, nodes: int, steps: int, folder: Path) -> list[Path]
     return paths
 
 
-def _panel(axes: Axes, found: Sequence[Compared]) -> None:
-    for place, one in enumerate(found):
-        for shift, of, colour in ((-0.5, one.same, _SAME), (0.5, one.best, _BEST)):
+def _panel(axes: Axes, pairs: Sequence[Compared]) -> None:
+    for place, pair in enumerate(pairs):
+        for shift, measured, colour in ((-0.5, pair.same, _SAME), (0.5, pair.best, _BEST)):
             at = place + shift * _WIDTH
-            axes.bar(at, of.step_s, _WIDTH * 0.94, color=colour)
+            axes.bar(at, measured.step_s, _WIDTH * 0.94, color=colour)
             ends = (at - _WIDTH / 2, at + _WIDTH / 2)
-            axes.plot(ends, (of.ideal_s, of.ideal_s), color=INK, linewidth=2)
-            label = f"{of.step_s:.0f}\n{of.cell.train} of {of.cell.nodes}"
+            axes.plot(ends, (measured.ideal_s, measured.ideal_s), color=INK, linewidth=2)
+            label = f"{measured.step_s:.0f}\n{measured.cell.train} of {measured.cell.nodes}"
             axes.annotate(
                 label,
-                (at, of.step_s),
+                (at, measured.step_s),
                 (0, 2),
                 textcoords="offset points",
                 ha="center",
                 va="bottom",
                 fontsize=7.5,
             )
-    names = [one.same.cell.pipeline.name.replace(" ", "\n", 1) for one in found]
-    axes.set_xticks(range(len(found)), labels=names, fontsize=9, color=INK)
-    axes.set_title(found[0].same.cell.load.title, loc="left", fontsize=10.5, weight="bold")
+    names = [pair.same.cell.pipeline.name.replace(" ", "\n", 1) for pair in pairs]
+    axes.set_xticks(range(len(pairs)), labels=names, fontsize=9, color=INK)
+    axes.set_title(pairs[0].same.cell.load.title, loc="left", fontsize=10.5, weight="bold")
     axes.set_ylabel("seconds a step", fontsize=9)
     axes.margins(y=0.22)
     axes.grid(axis="y")

@@ -75,54 +75,59 @@ def main(argv: Sequence[str]) -> None:
     began_s = time.process_time()
     loads = LOADS if asked.only is None else LOADS[asked.only : asked.only + 1]
     nodes = asked.devices // NODE
-    found: list[list[Compared]] = []
+    by_load: list[list[Compared]] = []
     for load in loads:
-        found.append(list(compared(load, nodes, asked.steps, _shown)))
-        _write(asked.out, found)
-    steady = [] if asked.small else [of for of in found if not of[0].same.cell.load.drifts]
-    for of in steady:
-        found.append(list(scaled(of, _LARGE // NODE, _LARGE_STEPS, _THINNER, _shown)))
-        _write(asked.out, found)
+        by_load.append(list(compared(load, nodes, asked.steps, _shown)))
+        _write(asked.out, by_load)
+    steady = (
+        [] if asked.small else [pairs for pairs in by_load if not pairs[0].same.cell.load.drifts]
+    )
+    for pairs in steady:
+        by_load.append(list(scaled(pairs, _LARGE // NODE, _LARGE_STEPS, _THINNER, _shown)))
+        _write(asked.out, by_load)
     draw_bubbles(loads[0], nodes, _SHOWN_STEPS, asked.out)
-    goals = _goals(found)
-    told = {
+    goals = _goals(by_load)
+    report = {
         "benchmark": "pipelines",
         "out": str(asked.out),
         "goals": len(goals),
-        "met": sum(one.met for one in goals),
+        "met": sum(goal.met for goal in goals),
         "cpu_s": round(time.process_time() - began_s, 1),
     }
-    print(json.dumps(told))
+    print(json.dumps(report))
 
 
-def verdicts(found: Sequence[Compared], devices: int) -> Iterator[Verdict]:
+def verdicts(pairs: Sequence[Compared], devices: int) -> Iterator[Verdict]:
     """Yield the goals of `multiplexed`, of the pipelines under one load."""
-    by_name = {one.same.cell.pipeline.name: one for one in found}
-    own, off, sync = (by_name[one.name] for one in (MULTIPLEXED, ONE_STEP_OFF, SYNCHRONOUS))
-    load = own.best.cell.load
-    best_s = own.best.step_s
+    by_name = {pair.same.cell.pipeline.name: pair for pair in pairs}
+    multiplexed, off, sync = (
+        by_name[pipeline.name] for pipeline in (MULTIPLEXED, ONE_STEP_OFF, SYNCHRONOUS)
+    )
+    load = multiplexed.best.cell.load
+    best_s = multiplexed.best.step_s
     ideal = "step / ideal step"
-    yield Verdict(load.title, devices, ideal, 1.05, best_s / own.best.ideal_s, True)
+    yield Verdict(load.title, devices, ideal, 1.05, best_s / multiplexed.best.ideal_s, True)
     asked = 1.0 if load.drifts else 1.03
     beside = "step / step of one step off, each at its best split"
     yield Verdict(load.title, devices, beside, asked, best_s / off.best.step_s, True)
     half = "step of disaggregated synchronous / step, half of the nodes train"
-    yield Verdict(load.title, devices, half, 1.8, sync.same.step_s / own.same.step_s, False)
+    yield Verdict(load.title, devices, half, 1.8, sync.same.step_s / multiplexed.same.step_s, False)
 
 
-def table(found: Sequence[Compared], title: str) -> str:
+def table(pairs: Sequence[Compared], title: str) -> str:
     """Return the pipelines under one load as a table in Markdown."""
-    rows = [_row(one, best) for one in found for best in (False, True) if _is_shown(one, best)]
+    rows = [_row(pair, best) for pair in pairs for best in (False, True) if _is_shown(pair, best)]
     return "\n".join([f"**{title}**", "", _HEAD, "|---" * _HEAD.count(" | ") + "|---|", *rows])
 
 
-def judged(found: Sequence[Verdict]) -> str:
+def judged(goals: Sequence[Verdict]) -> str:
     """Return the goals as a table in Markdown."""
     head = "| load | devices | ratio | asked | measured | |\n|---|---|---|---|---|---|"
     rows = [
-        f"| {of.load} | {of.devices:,} | {of.goal} | {'at most' if of.at_most else 'at least'} "
-        f"{of.asked:.2f} | {of.measured:.2f} | {'' if of.met else 'not met'} |"
-        for of in found
+        f"| {verdict.load} | {verdict.devices:,} | {verdict.goal} "
+        f"| {'at most' if verdict.at_most else 'at least'} {verdict.asked:.2f} "
+        f"| {verdict.measured:.2f} | {'' if verdict.met else 'not met'} |"
+        for verdict in goals
     ]
     return "\n".join([head, *rows])
 
@@ -130,20 +135,22 @@ def judged(found: Sequence[Verdict]) -> str:
 def _shown(cell: Cell) -> Measured:
     """Return the figures of a cell, and show them."""
     began_s = time.perf_counter()
-    found = measured(cell)
+    figures = measured(cell)
     print(
         f"{cell.load.title}: {cell.pipeline.name}, {cell.train} of {cell.nodes} nodes train: "
-        f"step {found.step_s:.1f} s, ideal {found.ideal_s:.1f} s "
+        f"step {figures.step_s:.1f} s, ideal {figures.ideal_s:.1f} s "
         f"({time.perf_counter() - began_s:.1f} s)",
         file=sys.stderr,
         flush=True,
     )
-    return found
+    return figures
 
 
-def _plain(of: Measured) -> dict[str, object]:
-    cell = of.cell
-    figures = {one.name: getattr(of, one.name) for one in fields(of) if one.name != "cell"}
+def _plain(result: Measured) -> dict[str, object]:
+    cell = result.cell
+    figures = {
+        field.name: getattr(result, field.name) for field in fields(result) if field.name != "cell"
+    }
     return {
         "load": cell.load.title,
         "pipeline": cell.pipeline.name,
@@ -154,46 +161,51 @@ def _plain(of: Measured) -> dict[str, object]:
     }
 
 
-def _devices(of: Sequence[Compared]) -> int:
-    return of[0].same.cell.nodes * NODE
+def _devices(pairs: Sequence[Compared]) -> int:
+    return pairs[0].same.cell.nodes * NODE
 
 
-def _goals(found: Sequence[Sequence[Compared]]) -> list[Verdict]:
-    return [one for of in found for one in verdicts(of, _devices(of))]
+def _goals(by_load: Sequence[Sequence[Compared]]) -> list[Verdict]:
+    return [verdict for pairs in by_load for verdict in verdicts(pairs, _devices(pairs))]
 
 
-def _write(out: Path, found: Sequence[Sequence[Compared]]) -> None:
+def _write(out: Path, by_load: Sequence[Sequence[Compared]]) -> None:
     """Write all that was measured so far."""
-    goals = _goals(found)
-    tables = [table(of, f"{of[0].same.cell.load.title}, {_devices(of):,} devices") for of in found]
+    goals = _goals(by_load)
+    tables = [
+        table(pairs, f"{pairs[0].same.cell.load.title}, {_devices(pairs):,} devices")
+        for pairs in by_load
+    ]
     text = "\n\n".join([judged(goals), *tables])
     (out / "pipelines.md").write_text(f"{text}\n", encoding="utf-8")
-    rows = [_plain(of) for one in found for two in one for of in (two.same, two.best)]
-    told = {"cells": rows, "goals": [{**asdict(one), "met": one.met} for one in goals]}
-    (out / "pipelines.json").write_text(f"{json.dumps(told, indent=1)}\n", encoding="utf-8")
-    for devices in {_devices(of) for of in found}:
-        shown = [of for of in found if _devices(of) == devices]
+    rows = [
+        _plain(result) for pairs in by_load for pair in pairs for result in (pair.same, pair.best)
+    ]
+    report = {"cells": rows, "goals": [{**asdict(goal), "met": goal.met} for goal in goals]}
+    (out / "pipelines.json").write_text(f"{json.dumps(report, indent=1)}\n", encoding="utf-8")
+    for devices in {_devices(pairs) for pairs in by_load}:
+        shown = [pairs for pairs in by_load if _devices(pairs) == devices]
         title = f"Time of a step on {devices:,} devices"
         draw_steps(shown, title, out / f"pipelines-{devices}.svg")
 
 
-def _is_shown(one: Compared, best: bool) -> bool:
-    return not best or one.best.cell.train != one.same.cell.train
+def _is_shown(pair: Compared, best: bool) -> bool:
+    return not best or pair.best.cell.train != pair.same.cell.train
 
 
-def _row(one: Compared, best: bool) -> str:
-    of = one.best if best else one.same
-    split = f"{of.cell.train} of {of.cell.nodes}{', best' if of is one.best else ''}"
+def _row(pair: Compared, best: bool) -> str:
+    result = pair.best if best else pair.same
+    split = f"{result.cell.train} of {result.cell.nodes}{', best' if result is pair.best else ''}"
     cells = (
-        of.cell.pipeline.name,
+        result.cell.pipeline.name,
         split,
-        f"{of.step_s:.1f} s",
-        f"{of.ideal_s:.1f} s",
-        f"{of.step_s / of.ideal_s - 1:.0%}",
-        f"{of.waiting:.0%}",
-        f"{of.under_filled:.0%}",
-        f"{of.switching:.1%}",
-        f"{of.staleness:.2f}",
+        f"{result.step_s:.1f} s",
+        f"{result.ideal_s:.1f} s",
+        f"{result.step_s / result.ideal_s - 1:.0%}",
+        f"{result.waiting:.0%}",
+        f"{result.under_filled:.0%}",
+        f"{result.switching:.1%}",
+        f"{result.staleness:.2f}",
     )
     return f"| {' | '.join(cells)} |"
 

@@ -30,15 +30,15 @@ def rehearsed(out: Path) -> dict[str, object]:
     """
     make_model(out / "model", seed=0)
     write_tasks(make_tasks(_TASKS, 0, "train"), out / "tasks.jsonl")
-    found: dict[str, object] = {}
+    rehearsals: dict[str, object] = {}
     for devices in _CLUSTERS:
         for pipeline in PIPELINES:
             name = f"{devices} devices, {pipeline.name}"
             print(name, file=sys.stderr, flush=True)
-            found[name] = _rehearsed(out / name.replace(", ", "-").replace(" ", "-"), pipeline)
-            print(found[name], file=sys.stderr, flush=True)
-    (out / "rehearsals.json").write_text(f"{json.dumps(found, indent=1)}\n", encoding="utf-8")
-    return found
+            rehearsals[name] = _rehearsed(out / name.replace(", ", "-").replace(" ", "-"), pipeline)
+            print(rehearsals[name], file=sys.stderr, flush=True)
+    (out / "rehearsals.json").write_text(f"{json.dumps(rehearsals, indent=1)}\n", encoding="utf-8")
+    return rehearsals
 
 
 def _rehearsed(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
@@ -61,14 +61,14 @@ def _rehearsed(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
         )
         if done.returncode != ExitStatus.LASTING or not result.exists():
             done.check_returncode()
-    told = json.loads(result.read_text(encoding="utf-8"))
+    verdict = json.loads(result.read_text(encoding="utf-8"))
     summary = json.loads((result.parent / "summary.json").read_text(encoding="utf-8"))
     return {
         "step_s": summary["step_s"],
         "ideal_step_s": summary["ideal_step_s"],
         "device_time": summary["device_time"],
         "switches": summary["role_switches"],
-        "distorted": told["distorted"],
+        "distorted": verdict["distorted"],
     }
 
 
@@ -80,8 +80,8 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
     return {
         "out": str(folder),
         "workers": [
-            {"id": f"w{n}", "tags": of, "device": "cuda", "devices": list(range(devices))}
-            for n, of in enumerate(tags)
+            {"id": f"w{n}", "tags": roles, "device": "cuda", "devices": list(range(devices))}
+            for n, roles in enumerate(tags)
         ],
         "policy": {
             "model": str(folder.parent / "model"),
@@ -100,7 +100,7 @@ def configuration(folder: Path, pipeline: Pipeline) -> Mapping[str, object]:
             "name": "answer",
             "concurrency": (pipeline.lag + 1) * _GROUPS * 8,
         },
-        "trainer": {"backend": "fsdp2", "ranks": devices * sum("train" in of for of in tags)},
+        "trainer": {"backend": "fsdp2", "ranks": devices * sum("train" in roles for roles in tags)},
         "rollout": {
             "engine": "vllm",
             "capacity": _CAPACITY,

@@ -41,8 +41,8 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--workers", type=int, default=1000)
     parser.add_argument("--tasks", type=int, default=1_000_000)
     asked = parser.parse_args(argv)
-    found = {"benchmark": "scheduler", "workers": asked.workers, **_decisions(asked.workers)}
-    print(json.dumps({**found, "tasks": asked.tasks, **_draws(asked.tasks)}))
+    figures = {"benchmark": "scheduler", "workers": asked.workers, **_decisions(asked.workers)}
+    print(json.dumps({**figures, "tasks": asked.tasks, **_draws(asked.tasks)}))
 
 
 def _decisions(workers: int) -> dict[str, float]:
@@ -50,7 +50,9 @@ def _decisions(workers: int) -> dict[str, float]:
     view, now_ms = _running(settings, workers)
     collect_seldom()  # as the scheduler does
     rules = simulated_rules(settings, workers)
-    name, member = next((name, one) for name, one in view.state.workers.items() if one.assignment)
+    name, member = next(
+        (name, worker) for name, worker in view.state.workers.items() if worker.assignment
+    )
     number = member.assignment.number if member.assignment else 0
     acquired = r.RoleAcquired(
         worker=name,
@@ -96,8 +98,8 @@ def _draws(tasks: int) -> dict[str, float]:
         for number in range(_DRAWS):
             source.draw(number)
         draw_us = 1e6 * (time.perf_counter() - began_s) / _DRAWS
-    found = {"open_s": open_s, "memory_mb": used_kb / 1024, "draw_us": draw_us}
-    return {name: round(value, 2) for name, value in found.items()}
+    figures = {"open_s": open_s, "memory_mb": used_kb / 1024, "draw_us": draw_us}
+    return {name: round(value, 2) for name, value in figures.items()}
 
 
 def _running(settings: SchedulerSettings, workers: int) -> tuple[View, int]:
@@ -109,7 +111,7 @@ def _running(settings: SchedulerSettings, workers: int) -> tuple[View, int]:
     section = SimulationSection.model_validate({"workers": lots})
     cluster = modelled(section, DeviceModelSection(), UpdateSection())
     whole = simulate(settings, cluster, Workload(section.workload, section.seed))
-    first = next(one.at_ms for one in whole.control if isinstance(one, r.StepCompleted))
+    first = next(record.at_ms for record in whole.control if isinstance(record, r.StepCompleted))
     half_s = (first / 1000 + whole.ended_s) / 2
     run = simulate(settings, cluster, Workload(section.workload, section.seed), half_s)
     return replace(run.view), round(1000 * run.ended_s)

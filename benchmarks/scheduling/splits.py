@@ -40,7 +40,7 @@ def compared(
 
 
 def scaled(
-    found: Iterable[Compared],
+    pairs: Iterable[Compared],
     nodes: int,
     steps: int,
     thinner: int,
@@ -50,15 +50,15 @@ def scaled(
 
     A step has `thinner` times fewer sessions for each node, and an engine as many times fewer rows.
     """
-    for one in found:
-        load = one.same.cell.load
+    for pair in pairs:
+        load = pair.same.cell.load
         load = replace(load, groups=load.groups // thinner, rows=load.rows // thinner)
-        known: dict[int, Measured] = {}
-        for of in (one.same.cell, one.best.cell):
-            train = of.train * nodes // of.nodes
-            if train not in known:
-                known[train] = measure(Cell(of.pipeline, load, nodes, train, steps))
-        first, *other = known.values()
+        by_train: dict[int, Measured] = {}
+        for cell in (pair.same.cell, pair.best.cell):
+            train = cell.train * nodes // cell.nodes
+            if train not in by_train:
+                by_train[train] = measure(Cell(cell.pipeline, load, nodes, train, steps))
+        first, *other = by_train.values()
         yield Compared(first, other[0] if other else first)
 
 

@@ -57,14 +57,16 @@ def main(argv: Sequence[str]) -> None:
             control, sessions, trajectories = (
                 _records(broker.settings, topic) for topic in (CONTROL, SESSIONS, TRAJECTORIES)
             )
-    found = switches(MOVES, control, sessions)
-    lost = tokens_lost(sessions, [one for one in trajectories if isinstance(one, Trajectory)])
+    by_role = switches(MOVES, control, sessions)
+    lost = tokens_lost(
+        sessions, [trajectory for trajectory in trajectories if isinstance(trajectory, Trajectory)]
+    )
     figures: dict[str, object] = {
         "benchmark": "switch",
         "agents": asked.agents,
         "tokens_lost": lost,
     }
-    for role, all_of in found.items():
+    for role, all_of in by_role.items():
         figures |= _figures(f"to_{role}", all_of[_FIRST:][: asked.switches])
     print(json.dumps({**figures, "load": round(load, 1)}))
 

@@ -109,10 +109,10 @@ def called_key(answer: Message) -> int | None:
     """Return the key of an answer that is exactly one valid call of `lookup`, else None."""
     arguments = lookup_call(answer)
     try:
-        found: object = None if arguments is None else json.loads(arguments)
+        parsed: object = None if arguments is None else json.loads(arguments)
     except (ValueError, RecursionError):
         return None
-    match found:
+    match parsed:
         # `True` is an int in Python.
         case {"key": int(key), **rest} if not rest and not isinstance(key, bool):
             return key if 0 <= key < DIGITS else None

@@ -133,5 +133,10 @@ def _source_offsets(letters: Iterable[Received]) -> Iterator[int]:
 
 def _not_buried(letter: Letter, reason: str) -> None:
     # One line in 30 s: `log.logger` leaves out the others, and counts them.
-    place = letter.topic, letter.partition, letter.offset
-    _log.error("%s[%d]@%d is not among the dead letters: %s", *place, reason)
+    _log.error(
+        "%s[%d]@%d is not among the dead letters: %s",
+        letter.topic,
+        letter.partition,
+        letter.offset,
+        reason,
+    )

@@ -312,14 +312,27 @@ class Reader:
             _log.warning(f"Kafka reports {error.name()}: %s", error.str())
 
     def _take(self, received: Received, unreadable: Unreadable, message: Message) -> None:
-        place = received.topic, received.partition, received.offset
         self.unreadable[received.topic] += 1
         if unreadable.missed is not None and self._rules.folds:
             raise unreadable.missed
-        _log.warning("skipped: %s[%d]@%d: %s", *place, unreadable.error)
+        _log.warning(
+            "skipped: %s[%d]@%d: %s",
+            received.topic,
+            received.partition,
+            received.offset,
+            unreadable.error,
+        )
         if unreadable.missed is None:
-            raw = message.key(), message.value() or b""
-            self._garbage.append(Letter(*place, *raw, unreadable.error, received.headers))
+            letter = Letter(
+                received.topic,
+                received.partition,
+                received.offset,
+                message.key(),
+                message.value() or b"",
+                unreadable.error,
+                received.headers,
+            )
+            self._garbage.append(letter)
 
     def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
         return [TopicPartition(self._prefix + topic, n, at) for (topic, n), at in offsets.items()]

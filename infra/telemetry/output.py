@@ -106,12 +106,12 @@ class MetricsExport:
         families = self._metrics.families()
         now_ns = time.time_ns()
         temporality = export.AggregationTemporality.CUMULATIVE
-        times = (self._since_ns, now_ns)
+        since_ns = self._since_ns
         if self._changes is not None:
             families = [self._changes.since_last(family) for family in families]
             temporality = export.AggregationTemporality.DELTA
             self._since_ns = now_ns
-        metrics = [_metric(family, temporality, *times) for family in families]
+        metrics = [_metric(family, temporality, since_ns, now_ns) for family in families]
         scope = export.ScopeMetrics(InstrumentationScope("seamlessflow"), metrics, "")
         return export.MetricsData([export.ResourceMetrics(self._resource, [scope], "")])
 

@@ -126,8 +126,15 @@ def _content(letter: DeadLetter) -> RenderableType:
         return Group(reason, Text(hex_dump(letter.value)))
     key = None if letter.key is None else letter.key.decode()
     source = -1 if letter.source is None else letter.source
-    place = TOPICS[letter.topic].name, letter.partition, source
-    item = Received(*place, letter.timestamp_ms, key, letter.headers, record)
+    item = Received(
+        TOPICS[letter.topic].name,
+        letter.partition,
+        source,
+        letter.timestamp_ms,
+        key,
+        letter.headers,
+        record,
+    )
     return Group(Text("can be decoded now:", "green"), records_view([item], None))
 
 

@@ -73,9 +73,15 @@ def export(
     cluster = find_cluster(kafka, stopping=stopping).id
     skipped = Skipped()
     weights = _recorded_weights(kafka, skipped, stopping)
-    place = cluster, kafka.topic_prefix, job.form, job.format.name
     now = partition_bounds(kafka, job.selection, stopping)
-    terms = ExportTerms(*place, job.selection, _special(weights))
+    terms = ExportTerms(
+        cluster,
+        kafka.topic_prefix,
+        job.form,
+        job.format.name,
+        job.selection,
+        _special(weights),
+    )
     manifest = ExportManifest.begin(job.directory, terms, now)
     outcome = ExportOutcome(Counter(), len(manifest.finished), skipped)
     # Retention may have removed events since the first call.

@@ -156,8 +156,9 @@ def _verl(columns: _Columns) -> ForeignRow:
 def _chain(columns: _Columns) -> ForeignRow:
     ids_T = columns.array("token_ids", np.int32)
     sampled_T = columns.array("mask", np.bool_)
-    figures = columns.optional("logprobs", np.float32), columns.optional("temperatures", np.float32)
-    return _made(columns, ids_T, sampled_T, *figures, "reward")
+    logprobs_T = columns.optional("logprobs", np.float32)
+    temperatures_T = columns.optional("temperatures", np.float32)
+    return _made(columns, ids_T, sampled_T, logprobs_T, temperatures_T, "reward")
 
 
 def _trl(columns: _Columns) -> ForeignRow:
@@ -200,8 +201,16 @@ def _made(
             several = int(low), int(high)
         versions_T = np.full(len(ids_T), version, np.int32)
     named = {name: str(columns.row[name]) for name in _TEXTS if columns.has(name)}
-    arrays = ids_T, sampled_T, logprobs_T, temperatures_T, versions_T
-    return ForeignRow(*arrays, columns.number(reward), several, named)
+    return ForeignRow(
+        ids_T,
+        sampled_T,
+        logprobs_T,
+        temperatures_T,
+        versions_T,
+        columns.number(reward),
+        several,
+        named,
+    )
 
 
 def _check(row: ForeignRow) -> None:

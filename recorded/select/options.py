@@ -117,7 +117,9 @@ def _versions(option: str) -> Range:
     first, dash, last = option.partition("-")
     try:
         low = int(first)
-        high = (int(last) if last else 2**62) if dash else int(first)
+        high = low
+        if dash:
+            high = int(last) if last else 2**62
     except ValueError:
         reason = f"{option} is not a version, such as 7, 7-9 or 7-"
         raise SettingsRejected("--versions", reason) from None

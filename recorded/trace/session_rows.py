@@ -117,7 +117,10 @@ def _turn(
     detail = f"{_ending(ended)}, {started.turn_id}"
     whole = row(
         f"turn {number}",
-        *(asked, item, ended, answered),
+        asked,
+        item,
+        ended,
+        answered,
         detail=detail,
         depth=1,
         under_way=ended is None,

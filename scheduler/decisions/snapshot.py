@@ -149,7 +149,12 @@ def snapshot(
         now_ms=now_ms,
         workers=tuple(
             _view(
-                *(name, worker, over_rollout[name], modelled[name], weights, now_ms),
+                name,
+                worker,
+                over_rollout[name],
+                modelled[name],
+                weights,
+                now_ms,
                 policy=None if names is None else run.policy,
             )
             for name, worker in sorted(state.workers.items())

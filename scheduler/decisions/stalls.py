@@ -47,8 +47,10 @@ def stalled(
     state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
 ) -> list[ProgressStalled]:
     """Return the present stalls of a policy, also those that were reported before."""
-    inputs = state, policy, settings, now_ms
-    stalls = [*_training(*inputs), *_rollout(*inputs)]
+    stalls = [
+        *_training(state, policy, settings, now_ms),
+        *_rollout(state, policy, settings, now_ms),
+    ]
     deadline_ms = milliseconds(settings.scheduler.stall_s)
     return [
         ProgressStalled(

@@ -106,7 +106,11 @@ def _fault(device: str, gpus: int | None) -> str:
         return f"{device!r} is no device, such as cpu or cuda:0{near}"
     if kind != "cuda" or gpus is None or int(number or 0) < gpus:
         return ""
-    present = f"cuda:0 to cuda:{gpus - 1}" if gpus > 1 else "cuda:0 alone" if gpus else "no GPU"
+    present = "no GPU"
+    if gpus > 1:
+        present = f"cuda:0 to cuda:{gpus - 1}"
+    elif gpus:
+        present = "cuda:0 alone"
     return f"there is no {device}; this machine has {present}"
 
 

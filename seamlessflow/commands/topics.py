@@ -168,8 +168,7 @@ def acls(
 
     settings = load(TopicStateSettings)
     kafka = settings.kafka
-    groups = (settings.manager.group, settings.agents.group)
-    for kind, access in needs(*groups).items():
+    for kind, access in needs(settings.manager.group, settings.agents.group).items():
         user = principal_prefix + kind
         wanted = permissions(access, kafka.topic_prefix)
         if create:

@@ -102,8 +102,8 @@ def write_report(
         keep_final_weights, [policy_config.weights_dir for policy_config in each_policy(config)]
     )
     weights = tuple(directory for directory in kept if directory is not None)
-    rewards = figures["reward_first10"], figures["reward_last10"]
-    reasons = why_little(*rewards, [step.metrics for step in steps])
+    metrics = [step.metrics for step in steps]
+    reasons = why_little(figures["reward_first10"], figures["reward_last10"], metrics)
     if biased := bias(figures["lengths"]):
         reasons = [*reasons, biased]
     notices = tuple(skipped.notices)

@@ -130,8 +130,8 @@ def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _source(source: Mapping[str, Any], what: str) -> str:
-    edges = source["reward_first10"], source["reward_last10"]
-    return f"{_change(*edges, what)}, {number_of(source['groups'], 'group')}"
+    change = _change(source["reward_first10"], source["reward_last10"], what)
+    return f"{change}, {number_of(source['groups'], 'group')}"
 
 
 def _policy(policy: Mapping[str, Any]) -> str:

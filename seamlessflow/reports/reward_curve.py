@@ -206,12 +206,14 @@ def _session(trajectory: Trajectory, weights: Weights) -> SessionFacts:
         interrupted_turns=trajectory.interrupted_turns,
         limit=trajectory.limit,
         masked=trajectory.masked_tokens,
-        fate=PRUNED
-        if trajectory.status == PRUNED
-        else "ended"
-        if trajectory.cause == "policy"
-        else "failed",
+        fate=_fate(trajectory),
     )
+
+
+def _fate(trajectory: Trajectory) -> str:
+    if trajectory.status == PRUNED:
+        return PRUNED
+    return "ended" if trajectory.cause == "policy" else "failed"
 
 
 @dataclass(slots=True)

@@ -141,11 +141,18 @@ def split(
     placed = list[SimulatedWorkersSection]()
     before = 0
     for worker in workers:
-        chosen = TRAIN if strategy == DISAGGREGATED else BOTH
-        tags = BOTH if strategy == COLOCATED else chosen if before < gang else ROLLOUT
+        tags = _tags(strategy, before < gang)
         placed.append(worker.model_copy(update={"tags": tags}))
         before += worker.devices
     return placed
+
+
+def _tags(strategy: str, in_gang: bool) -> tuple[str, ...]:
+    if strategy == COLOCATED:
+        return BOTH
+    if not in_gang:
+        return ROLLOUT
+    return TRAIN if strategy == DISAGGREGATED else BOTH
 
 
 def _each(lots: Iterable[SimulatedWorkersSection]) -> Iterable[SimulatedWorkersSection]:

@@ -293,7 +293,11 @@ def _reward(progress: RunProgress) -> Text:
     text = Text(f"{now:.3f} ", "bold")
     if before is not None and len(progress.steps) > RECENT_STEPS:
         change = now - before
-        style = "green" if change > 0.005 else "red" if change < -0.005 else "dim"
+        style = "dim"
+        if change > 0.005:
+            style = "green"
+        elif change < -0.005:
+            style = "red"
         text.append(f"{change:+.3f} ", style)
     return text.append(sparkline(progress.rewards()[-_SHOWN_REWARDS:]), "blue")
 

@@ -63,7 +63,8 @@ class AgentSystem:
         return {
             name: count - before.get(name, 0)
             for name, count in self._answers().items()
-            if count > before.get(name, 0) and not any(one in name for one in _NOT_REFUSED)
+            if count > before.get(name, 0)
+            and not any(fragment in name for fragment in _NOT_REFUSED)
         }
 
     def _session(self, session_id: str, base_url: str, api_key: str) -> "AgentSession":
@@ -103,7 +104,7 @@ class AgentSession:
         assert not self.system.refused(self.answered_before)
         trajectory = made.end(self.session_id, reward)
         same_tokens(trajectory, self.system.sampled(self.sampled_before))
-        assert [one.value for one in trajectory.rewards] == [reward]
+        assert [entry.value for entry in trajectory.rewards] == [reward]
         return trajectory
 
 

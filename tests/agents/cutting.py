@@ -42,8 +42,8 @@ class _Cut:
             with suppress(TimeoutError):
                 agent, _ = self._listener.accept()
                 gateway = socket.create_connection(self._to)
-                for one in (agent, gateway):
-                    one.settimeout(_WAIT_S)
+                for end in (agent, gateway):
+                    end.settimeout(_WAIT_S)
                 for ends in ((agent, gateway, False), (gateway, agent, True)):
                     self._threads.append(threading.Thread(target=self._pass_on, args=ends))
                     self._threads[-1].start()
@@ -60,8 +60,8 @@ class _Cut:
                     if place >= 0:
                         self.cuts += 1
                         break
-            for one in (source, to):
-                one.shutdown(socket.SHUT_RDWR)
+            for end in (source, to):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 @contextmanager

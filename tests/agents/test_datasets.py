@@ -58,7 +58,7 @@ def exported(log: KafkaSettings, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def read(installed: Installed, where: Path, format: str, files: list[Path], **job: Any) -> Any:
     """Return the columns' kinds and the rows that `datasets` reads out of the files."""
-    job |= {"format": format, "files": [str(one) for one in files]}
+    job |= {"format": format, "files": [str(path) for path in files]}
     command = installed.program("read_table.py", json.dumps(job))
     cache = {"HF_HOME": str(where), "HF_HUB_OFFLINE": "1"}
     return json.loads(installed.run(command, where, **cache))
@@ -73,9 +73,9 @@ def test_parquet_is_read_with_the_types_and_values_of_the_export(
     installed: Installed, exported: Path, tmp_path: Path, form: str, table: Table
 ) -> None:
     whole = exported / form / "parquet"
-    found = read(installed, tmp_path, "parquet", table_files(whole, table.name))
-    assert found == {"kinds": kinds(table), "rows": rows(whole, table.name)}
-    assert found["rows"]
+    result = read(installed, tmp_path, "parquet", table_files(whole, table.name))
+    assert result == {"kinds": kinds(table), "rows": rows(whole, table.name)}
+    assert result["rows"]
 
 
 @pytest.mark.parametrize("form, table", TABLES)
@@ -93,9 +93,9 @@ def test_lines_of_json_have_their_values_and_with_features_the_same_types(
 def test_files_that_datasets_wrote_are_brought_in_like_those_of_the_export(
     log: KafkaSettings, installed: Installed, exported: Path, tmp_path: Path, form: str
 ) -> None:
-    own = table_files(exported / form / "parquet", FORMS[form].chains.name)
+    chain_files = table_files(exported / form / "parquet", FORMS[form].chains.name)
     parquet, jsonl = tmp_path / "written.parquet", tmp_path / "written.jsonl"
-    read(installed, tmp_path, "parquet", own, write=[str(parquet), str(jsonl)])
+    read(installed, tmp_path, "parquet", chain_files, write=[str(parquet), str(jsonl)])
 
     def made_of(*files: Path) -> list[Trajectory]:
         prefix = f"{log.topic_prefix}{form}.{files[0].stem}{files[0].suffix}."
@@ -103,16 +103,18 @@ def test_files_that_datasets_wrote_are_brought_in_like_those_of_the_export(
         assert answer.exit_code == 0, answer.output
         return sorted(brought_in(log, prefix), key=sequence)
 
-    wanted = made_of(*own)
+    wanted = made_of(*chain_files)
     assert len(wanted) == len(rows(exported / form / "parquet", FORMS[form].chains.name))
     for made, tolerance in ((made_of(parquet), 0.0), (made_of(jsonl), JSON_DIGITS)):
-        assert [sequence(one) for one in made] == [sequence(one) for one in wanted]
+        assert [sequence(trajectory) for trajectory in made] == [
+            sequence(trajectory) for trajectory in wanted
+        ]
         np.testing.assert_allclose(logprobs(made), logprobs(wanted), rtol=1e-7, atol=tolerance)
 
 
-def sequence(one: Trajectory) -> tuple[str, bytes, bytes]:
-    return one.metadata["foreign_session_id"], one.tokens, one.loss_mask
+def sequence(trajectory: Trajectory) -> tuple[str, bytes, bytes]:
+    return trajectory.metadata["foreign_session_id"], trajectory.tokens, trajectory.loss_mask
 
 
 def logprobs(trajectories: list[Trajectory]) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.frombuffer(b"".join(one.logprobs for one in trajectories), "<f4")
+    return np.frombuffer(b"".join(trajectory.logprobs for trajectory in trajectories), "<f4")

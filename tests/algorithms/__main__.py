@@ -57,15 +57,15 @@ def main() -> int:
     if unknown := sorted(set(names) - RUNS.keys()):
         print(f"no run {', '.join(unknown)}; there are {', '.join(RUNS)}")
         return 1
-    found = _known(out)
+    verdicts = _known(out)
     try:
         with stoppable() as stop:
-            _train([name for name in names if name not in found], out, stop, found)
+            _train([name for name in names if name not in verdicts], out, stop, verdicts)
     except Interrupted:
         print("\nstopped as asked")
         return Interrupted.status
-    failed = [name for name, one in found.items() if one.faults]
-    print(f"{len(found) - len(failed)} of {len(found)} runs ok", end="")
+    failed = [name for name, verdict in verdicts.items() if verdict.faults]
+    print(f"{len(verdicts) - len(failed)} of {len(verdicts)} runs ok", end="")
     print(f"; failed: {', '.join(failed)}" if failed else "")
     return int(bool(failed))
 
@@ -86,7 +86,7 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _train(names: Sequence[str], out: Path, stop: Stop, found: dict[str, Verdict]) -> None:
+def _train(names: Sequence[str], out: Path, stop: Stop, verdicts: dict[str, Verdict]) -> None:
     print(
         f"runs, summary.json and summary.md are in {out}; preparing model and teacher", flush=True
     )
@@ -99,11 +99,11 @@ def _train(names: Sequence[str], out: Path, stop: Stop, found: dict[str, Verdict
             print(f"[{place}/{len(names)}] {name:22}", end="", flush=True)
             shutil.rmtree(out / name, ignore_errors=True)  # of a run that was cut off or failed
             prefix = f"{name}-{time.time_ns()}."
-            own = broker.settings.model_copy(update={"topic_prefix": prefix})
-            commands = Commands(out / name, own, stop)
-            found[name] = _verdict(name, RUNS[name], commands, own, data, teacher)
-            print(_line(found[name]), flush=True)
-            _write(list(found.values()), out)
+            kafka = broker.settings.model_copy(update={"topic_prefix": prefix})
+            commands = Commands(out / name, kafka, stop)
+            verdicts[name] = _verdict(name, RUNS[name], commands, kafka, data, teacher)
+            print(_line(verdicts[name]), flush=True)
+            _write(list(verdicts.values()), out)
 
 
 def _verdict(
@@ -126,11 +126,11 @@ def _verdict(
     return Verdict(name, round(time.monotonic() - began_s, 1), killed_at, tuple(faults))
 
 
-def _line(one: Verdict) -> str:
-    text = f"{one.took_s:6.1f} s, killed at step {one.killed_at}: "
-    if not one.faults:
+def _line(verdict: Verdict) -> str:
+    text = f"{verdict.took_s:6.1f} s, killed at step {verdict.killed_at}: "
+    if not verdict.faults:
         return f"{text}ok"
-    return "\n    ".join([f"{text}FAILED", *one.faults])
+    return "\n    ".join([f"{text}FAILED", *verdict.faults])
 
 
 def _known(out: Path) -> dict[str, Verdict]:
@@ -138,16 +138,16 @@ def _known(out: Path) -> dict[str, Verdict]:
     file = out / _SUMMARY
     rows = json.loads(file.read_text(encoding="utf-8")) if file.exists() else []
     verdicts = [Verdict(**{**row, "faults": tuple(row["faults"])}) for row in rows]
-    return {one.name: one for one in verdicts if not one.faults}
+    return {verdict.name: verdict for verdict in verdicts if not verdict.faults}
 
 
-def _write(found: Sequence[Verdict], out: Path) -> None:
-    rows: Sequence[Mapping[str, object]] = [asdict(one) for one in found]
+def _write(results: Sequence[Verdict], out: Path) -> None:
+    rows: Sequence[Mapping[str, object]] = [asdict(result) for result in results]
     (out / _SUMMARY).write_text(json.dumps(rows, indent=1), encoding="utf-8")
     lines = ["| run | seconds | killed at step | verdict |", "|---|---|---|---|"]
-    for one in found:
-        verdict = "; ".join(one.faults).replace("\n", " ") or "ok"
-        lines.append(f"| `{one.name}` | {one.took_s:.0f} | {one.killed_at} | {verdict} |")
+    for result in results:
+        verdict = "; ".join(result.faults).replace("\n", " ") or "ok"
+        lines.append(f"| `{result.name}` | {result.took_s:.0f} | {result.killed_at} | {verdict} |")
     (out / "summary.md").write_text("\n".join([*lines, ""]), encoding="utf-8")
 
 

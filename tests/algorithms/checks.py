@@ -37,12 +37,12 @@ def log_faults(kafka: KafkaSettings) -> Iterator[str]:
     for received in read_topic(kafka, CONTROL, Skipped()):
         if isinstance(received.record, WeightsPublished):
             hashes[received.record.step].append(received.record.tensors_hash)
-    again = {step: found for step, found in hashes.items() if step and len(found) > 1}
+    again = {step: tensors for step, tensors in hashes.items() if step and len(tensors) > 1}
     if not again:
         yield "no step was executed again"
-    for step, found in again.items():
-        if len(set(found)) > 1 or not all(found):
-            yield f"the weights behind step {step} have other tensors: {', '.join(found)}"
+    for step, tensors in again.items():
+        if len(set(tensors)) > 1 or not all(tensors):
+            yield f"the weights behind step {step} have other tensors: {', '.join(tensors)}"
 
 
 def file_faults(out: Path, steps: int, metrics: Set[str], run: WholeRun) -> Iterator[str]:
@@ -50,15 +50,15 @@ def file_faults(out: Path, steps: int, metrics: Set[str], run: WholeRun) -> Iter
     missing = metrics - found_metrics(out)
     if missing:
         yield f"no step has {', '.join(sorted(missing))}"
-    told: Mapping[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
-    if told["steps"] != steps:
-        yield f"{told['steps']} steps of {steps}"
-    if told["restarts"].get("trainer") != 1:
-        yield f"restarts: {told['restarts']}"
-    checks = told["checks"]
+    summary: Mapping[str, Any] = json.loads((out / "summary.json").read_text(encoding="utf-8"))
+    if summary["steps"] != steps:
+        yield f"{summary['steps']} steps of {steps}"
+    if summary["restarts"].get("trainer") != 1:
+        yield f"restarts: {summary['restarts']}"
+    checks = summary["checks"]
     if checks["mismatches"] or checks["trained_twice"] or not checks["tokens_checked"]:
         yield f"checks: {checks}"
-    for symptom in told["symptoms"]:
+    for symptom in summary["symptoms"]:
         if not any(text in symptom for text in run.symptoms):
             yield f"symptom: {symptom}"
     for file in sorted((out / "logs").glob("*.log")):
@@ -72,8 +72,8 @@ def file_faults(out: Path, steps: int, metrics: Set[str], run: WholeRun) -> Iter
 def audit_faults(kafka: KafkaSettings, out: Path) -> Iterator[str]:
     """Yield what an audit finds; it must have found something to check for each check."""
     report = audit(kafka, out / "trained")
-    yield from (f"audit: {one}" for one in report.violations)
-    if idle := [one.check for one in report.results if not one.checked]:
+    yield from (f"audit: {violation}" for violation in report.violations)
+    if idle := [result.check for result in report.results if not result.checked]:
         yield f"audit: nothing to check of {', '.join(idle)}"
 
 
@@ -81,7 +81,7 @@ def found_metrics(out: Path) -> set[str]:
     """Return the metrics that some step of the run has."""
     with (out / "metrics.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    more = (one.partition("=")[0] for row in rows for one in (row["more"] or "").split())
+    more = (metric.partition("=")[0] for row in rows for metric in (row["more"] or "").split())
     return {name for row in rows for name, value in row.items() if value} | set(more)
 
 

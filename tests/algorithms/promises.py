@@ -67,9 +67,9 @@ def untested(trained: Sequence[TrainerSection]) -> list[str]:
     Of a setting with names each name must be in one of them; any other one must have in one of them
     another value than its default. All settings of `trainer` count, except those of `OPERATION`.
     """
-    known = set(_wanted(TrainerSection, "trainer"))
-    found = {name for one in trained for name in _had(one, "trainer")}
-    return sorted(known - found - LEFT_OUT)
+    settings = set(_wanted(TrainerSection, "trainer"))
+    tested = {name for section in trained for name in _had(section, "trainer")}
+    return sorted(settings - tested - LEFT_OUT)
 
 
 def promised(trainer: TrainerSection) -> Iterator[str]:
@@ -112,9 +112,9 @@ def _had(section: BaseModel, path: str) -> Iterator[str]:
         if isinstance(value, BaseModel):
             yield from _had(value, place)
         elif isinstance(value, Mapping):
-            yield from (f"{place}.{key} {of}" for key, of in value.items())
+            yield from (f"{place}.{key} {choice}" for key, choice in value.items())
         else:
-            yield from (f"{place} {one}" for one in (value if _several(value) else [value]))
+            yield from (f"{place} {choice}" for choice in (value if _several(value) else [value]))
             if value != field.get_default(call_default_factory=True):
                 yield place
 

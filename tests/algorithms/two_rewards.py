@@ -9,7 +9,7 @@ from seamlessflow.demo.agent import ModelEndpoint
 
 async def run(task: TrailTask, session: ModelEndpoint) -> Mapping[str, object]:
     """Play one session; return its rewards by name. Raises the client's errors."""
-    found = await agent.run(task, session)
-    turns = found["turn_rewards"]
+    outcome = await agent.run(task, session)
+    turns = outcome["turn_rewards"]
     assert isinstance(turns, Mapping)
-    return {"rewards": {"reward": found["reward"], "first": next(iter(turns.values()), 0.0)}}
+    return {"rewards": {"reward": outcome["reward"], "first": next(iter(turns.values()), 0.0)}}

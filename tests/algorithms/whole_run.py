@@ -74,7 +74,7 @@ class Commands:
         return self._checked(process, arguments[0])
 
     def _started(self, *arguments: str) -> subprocess.Popen[bytes]:
-        own: Mapping[str, str] = {
+        variables: Mapping[str, str] = {
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
             "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self._kafka.topic_prefix,
             "SEAMLESSFLOW_KAFKA__BLOBS": self._kafka.blobs or "",
@@ -84,7 +84,7 @@ class Commands:
         with self._file(arguments[0]).open("wb") as printed:
             return subprocess.Popen(
                 [sys.executable, "-m", "seamlessflow", *arguments],
-                env={**os.environ, **own},
+                env={**os.environ, **variables},
                 stdout=printed,
                 stderr=subprocess.STDOUT,
                 # Ctrl-C comes to this process alone, which then ends the command in order.
@@ -126,8 +126,8 @@ def steps_made(out: Path) -> int:
 
 def _checkpointed(out: Path) -> int:
     """Return the version of the newest whole checkpoint, which is its steps before a resume."""
-    found = (out / "checkpoints").glob(_CHECKPOINT)
-    return max((int(file.parent.name.partition("-")[2]) for file in found), default=0)
+    files = (out / "checkpoints").glob(_CHECKPOINT)
+    return max((int(file.parent.name.partition("-")[2]) for file in files), default=0)
 
 
 def _last(lines: Sequence[str], most: int = 12) -> str:

@@ -27,10 +27,10 @@ def letter(
     offset: int = 0,
     source: int = 40,
     error: str = "an error",
-    own: Sequence[tuple[str, bytes]] = SOURCE_HEADERS,
+    headers: Sequence[tuple[str, bytes]] = SOURCE_HEADERS,
 ) -> DeadLetter:
     """Return a letter at this offset of the dead-letter topic, whose source is at `source`."""
     value = record if isinstance(record, bytes) else encode(record)
-    made = on_topic(topic, offset, value, dead_letter_headers(topic, 3, source, error, own))
+    made = on_topic(topic, offset, value, dead_letter_headers(topic, 3, source, error, headers))
     assert isinstance(made, DeadLetter)
     return made

@@ -69,16 +69,16 @@ def plain_logprobs(
         logits = source(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, :-1]
         logprobs = torch.log_softmax(logits.float() / temperature, dim=-1)
     chosen = logprobs.gather(1, torch.tensor(tokens[1:])[:, None])[:, 0]
-    found: npt.NDArray[np.float32] = chosen[start - 1 :].numpy()
-    return found
+    rest: npt.NDArray[np.float32] = chosen[start - 1 :].numpy()
+    return rest
 
 
 def plain_rows(source: PreTrainedModel, tokens: list[int], start: int) -> npt.NDArray[np.float64]:
     """Return the log-probs of the whole vocabulary in the place of each of `tokens[start:]`."""
     with torch.inference_mode():
         logits = source(input_ids=torch.tensor([tokens]), use_cache=False).logits[0, start - 1 : -1]
-    found: npt.NDArray[np.float64] = torch.log_softmax(logits.double(), dim=-1).numpy()
-    return found
+    rows: npt.NDArray[np.float64] = torch.log_softmax(logits.double(), dim=-1).numpy()
+    return rows
 
 
 def plain_top(
@@ -97,12 +97,12 @@ def greedy_by_generate(source: PreTrainedModel, tokens: list[int], count: int) -
     """Return the tokens with which `transformers`' own loop continues."""
     ids = torch.tensor([tokens])
     loop: Any = source  # its type does not say that it generates
-    found = loop.generate(
+    generated = loop.generate(
         ids,
         attention_mask=torch.ones_like(ids),  # else it takes the pad token in a prompt for padding
         max_new_tokens=count,
         do_sample=False,
         pad_token_id=0,
     )
-    continued: list[int] = found[0, len(tokens) :].tolist()
+    continued: list[int] = generated[0, len(tokens) :].tolist()
     return continued

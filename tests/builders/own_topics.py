@@ -38,8 +38,8 @@ def own_topics(broker: KafkaSettings) -> Iterator[KafkaSettings]:
     yield settings
     names: list[str] = []
     with suppress(KafkaUnavailable):  # a broker of the test's own, which the test has stopped
-        there = partition_counts(settings, timeout_s=5)
-        names = [name for name in there if name.startswith(settings.topic_prefix)]
+        counts = partition_counts(settings, timeout_s=5)
+        names = [name for name in counts if name.startswith(settings.topic_prefix)]
     if names:
         admin = AdminClient({"bootstrap.servers": settings.bootstrap_servers})
         for deleted in admin.delete_topics(names).values():

@@ -22,7 +22,7 @@ SILENT = json.dumps({"fetch.min.bytes": 100_000_000, "fetch.wait.max.ms": 50_000
 
 def settings(kafka: KafkaSettings, directory: Path) -> dict[str, str]:
     """Return the settings of all processes, which share one environment."""
-    own: dict[str, object] = {
+    variables: dict[str, object] = {
         "KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
         "KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
         "KAFKA__WAIT_S": kafka.wait_s,
@@ -39,4 +39,4 @@ def settings(kafka: KafkaSettings, directory: Path) -> dict[str, str]:
         "AGENTS__CALLABLE": "seamlessflow.demo.agent:run",
         "AGENTS__ADMIN_KEY": "0123456789abcdef0123456789abcdef",
     }
-    return {f"SEAMLESSFLOW_{name}": str(value) for name, value in own.items()}
+    return {f"SEAMLESSFLOW_{name}": str(value) for name, value in variables.items()}

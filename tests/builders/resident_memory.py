@@ -7,13 +7,13 @@ NOW: Literal["VmRSS"] = "VmRSS"
 MOST: Literal["VmHWM"] = "VmHWM"
 
 
-def resident(of: Literal["VmRSS", "VmHWM"], process: int | str = "self") -> int:
+def resident(figure: Literal["VmRSS", "VmHWM"], process: int | str = "self") -> int:
     """Return the resident memory of now, or the most so far, in bytes.
 
     `getrusage` would begin with the figure of the parent process.
     """
     status = Path(f"/proc/{process}/status").read_text(encoding="utf-8")
-    (line,) = (line for line in status.splitlines() if line.startswith(f"{of}:"))
+    (line,) = (line for line in status.splitlines() if line.startswith(f"{figure}:"))
     return int(line.split()[1]) * 1024
 
 

@@ -100,15 +100,15 @@ def model_headers(directory: Path, **changes: Any) -> Path:
 def _shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
     hidden, inner = config["hidden_size"], config["intermediate_size"]
     width = config["head_dim"]
-    queries, keys = (config[f"num_{of}_heads"] * width for of in ("attention", "key_value"))
-    found = {
+    queries, keys = (config[f"num_{kind}_heads"] * width for kind in ("attention", "key_value"))
+    shapes = {
         "model.embed_tokens.weight": [config["vocab_size"], hidden],
         "model.norm.weight": [hidden],
         "lm_head.weight": [config["vocab_size"], hidden],
     }
     for number in range(config["num_hidden_layers"]):
         layer = f"model.layers.{number}"
-        found |= {
+        shapes |= {
             f"{layer}.self_attn.q_proj.weight": [queries, hidden],
             f"{layer}.self_attn.k_proj.weight": [keys, hidden],
             f"{layer}.self_attn.v_proj.weight": [keys, hidden],
@@ -121,4 +121,4 @@ def _shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
             f"{layer}.input_layernorm.weight": [hidden],
             f"{layer}.post_attention_layernorm.weight": [hidden],
         }
-    return found
+    return shapes

@@ -26,32 +26,34 @@ _SESSION = tuple(RecordedSession.__dataclass_fields__)
 
 def keep(runs: Mapping[str, Recorded], file: Path = FILE) -> None:
     """Write runs by name."""
-    told = {name: _plain(run) for name, run in runs.items()}
-    text = json.dumps(told, separators=(",", ":")).encode()
+    plain_runs = {name: _plain(run) for name, run in runs.items()}
+    text = json.dumps(plain_runs, separators=(",", ":")).encode()
     file.write_bytes(gzip.compress(text, mtime=0))
 
 
 def kept(file: Path = FILE) -> dict[str, Recorded]:
     """Return the runs by name."""
-    told = json.loads(gzip.decompress(file.read_bytes()))
+    plain_runs = json.loads(gzip.decompress(file.read_bytes()))
     return {
         name: Recorded(
             control=[
                 from_json(KINDS[kind], json.dumps(fields).encode())
                 for kind, fields in run["control"]
             ],
-            turns=[RecordedTurn(**dict(zip(_TURN, of, strict=True))) for of in run["turns"]],
-            sessions=[_session(dict(zip(_SESSION, of, strict=True))) for of in run["sessions"]],
+            turns=[RecordedTurn(**dict(zip(_TURN, turn, strict=True))) for turn in run["turns"]],
+            sessions=[
+                _session(dict(zip(_SESSION, session, strict=True))) for session in run["sessions"]
+            ],
             rows=run["rows"],
         )
-        for name, run in told.items()
+        for name, run in plain_runs.items()
     }
 
 
 def _plain(run: Recorded) -> dict[str, object]:
-    control = [_slim(one) for one in run.control if type(one).__name__ in KINDS]
+    control = [_slim(record) for record in run.control if type(record).__name__ in KINDS]
     return {
-        "control": [[type(one).__name__, json.loads(to_json(one))] for one in control],
+        "control": [[type(record).__name__, json.loads(to_json(record))] for record in control],
         "turns": [astuple(turn) for turn in run.turns],
         "sessions": [astuple(session) for session in run.sessions],
         "rows": run.rows,

@@ -45,13 +45,15 @@ def _read(out: Path) -> Recorded:
         return read_run(kafka, Skipped())
 
 
-def _config(directory: Path, name: str, of: Arrangement) -> dict[str, Any]:
+def _config(directory: Path, name: str, arrangement: Arrangement) -> dict[str, Any]:
     return {
         "out": str(directory / name),
-        "workers": [{"id": f"w{number}", "tags": [*tags]} for number, tags in enumerate(of.tags)],
+        "workers": [
+            {"id": f"w{number}", "tags": [*tags]} for number, tags in enumerate(arrangement.tags)
+        ],
         "policy": {"model": str(directory / "model"), "max_context": 512},
         "run": {
-            **{"id": "calibration", "steps": STEPS, "lag": of.lag},
+            **{"id": "calibration", "steps": STEPS, "lag": arrangement.lag},
             **{"groups_per_step": 4, "group_size": 4},
         },
         "pacing": {
@@ -62,7 +64,7 @@ def _config(directory: Path, name: str, of: Arrangement) -> dict[str, Any]:
         "agents": {"callable": "tests.calibration.agent:run"},
         "trainer": {"threads": 1},
         "rollout": {"capacity": 16, "torch": {"threads": 1, "kv_bytes": 64 * 1024**2}},
-        "scheduler": {"policy": of.strategy},
+        "scheduler": {"policy": arrangement.strategy},
     }
 
 

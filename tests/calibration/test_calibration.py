@@ -28,37 +28,39 @@ def runs() -> dict[str, Recorded]:
     return kept()
 
 
-def predicted(calibrated: Recorded, of: Arrangement) -> SimulatedFigures:
+def predicted(calibrated: Recorded, arrangement: Arrangement) -> SimulatedFigures:
     """Return the figures of another strategy on the devices and work of a recorded run."""
-    workers = [{"tags": [*tags], "devices": 1} for tags in of.tags]
-    given = {
+    workers = [{"tags": [*tags], "devices": 1} for tags in arrangement.tags]
+    chosen = {
         "simulation": {"workers": workers},
-        "run": {"steps": STEPS, "lag": of.lag},
-        "scheduler": {"policy": of.strategy},
+        "run": {"steps": STEPS, "lag": arrangement.lag},
+        "scheduler": {"policy": arrangement.strategy},
     }
-    known = {"device_model": {"rates": SWITCH}}
-    config = parse(under(given, under(sections(calibrated), known)))
+    rates = {"device_model": {"rates": SWITCH}}
+    config = parse(under(chosen, under(sections(calibrated), rates)))
     settings = SchedulerSettings(run=config.run, scheduler=config.scheduler, pacing=config.pacing)
     workload = Workload(config.simulation.workload, config.simulation.seed)
     cluster = modelled(config.simulation, config.device_model, config.rollout.update)
-    found = figures(simulate(settings, cluster, workload), settings)
-    assert found is not None
-    return found
+    prediction = figures(simulate(settings, cluster, workload), settings)
+    assert prediction is not None
+    return prediction
 
 
 def measured(run: Recorded) -> tuple[float, float]:
     """Return the step in seconds and the idle share, over the same steps as those predicted."""
-    of = timeline(run.control)
-    window = (of.steps[WARM_UP_STEPS - 1].at_ms, of.steps[-1].at_ms)
-    idle = together(of.device_time(window).values()).idle_share
-    return (window[1] - window[0]) / (len(of.steps) - WARM_UP_STEPS) / 1000, idle
+    course = timeline(run.control)
+    window = (course.steps[WARM_UP_STEPS - 1].at_ms, course.steps[-1].at_ms)
+    idle = together(course.device_time(window).values()).idle_share
+    return (window[1] - window[0]) / (len(course.steps) - WARM_UP_STEPS) / 1000, idle
 
 
-@pytest.mark.parametrize(("known", "other"), [*permutations(STRATEGIES, 2)])
-def test_another_strategy_is_predicted(runs: dict[str, Recorded], known: str, other: str) -> None:
+@pytest.mark.parametrize(("calibrated", "other"), [*permutations(STRATEGIES, 2)])
+def test_another_strategy_is_predicted(
+    runs: dict[str, Recorded], calibrated: str, other: str
+) -> None:
     step_s, idle = measured(runs[other])
 
-    found = predicted(runs[known], STRATEGIES[other])
+    prediction = predicted(runs[calibrated], STRATEGIES[other])
 
-    assert found.step_s == pytest.approx(step_s, rel=WITHIN)
-    assert found.spent.idle_share == pytest.approx(idle, rel=WITHIN)
+    assert prediction.step_s == pytest.approx(step_s, rel=WITHIN)
+    assert prediction.spent.idle_share == pytest.approx(idle, rel=WITHIN)

@@ -32,8 +32,8 @@ def tempered(raw: Rows, temperature: float) -> Rows:
     """Return log-probs at a temperature, from those at temperature 1."""
     scaled = raw / temperature
     scaled -= scaled.max(axis=1, keepdims=True)
-    found: Rows = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
-    return found
+    rows: Rows = scaled - np.log(np.exp(scaled).sum(axis=1, keepdims=True))
+    return rows
 
 
 def assert_reported(done: Generation, expected: Rows) -> None:
@@ -156,8 +156,10 @@ class EngineContract:
         engine.pause("keep")
         temperatures = (0.0, 0.5, 1.0, 2.0)
         rows = [
-            Generation(engine, PROMPT, SamplingParams(9, one, top_logprobs=3), f"r{one}")
-            for one in temperatures
+            Generation(
+                engine, PROMPT, SamplingParams(9, temperature, top_logprobs=3), f"r{temperature}"
+            )
+            for temperature in temperatures
         ]
         engine.resume()
         for done, temperature in zip(rows, temperatures, strict=True):

@@ -13,12 +13,12 @@ from tests.exploration.explorer import Counterexample, Exploration, explore
 def main() -> int:
     """Explore; return 1 if a property does not hold."""
     parser = argparse.ArgumentParser(prog="scripts/explore", description=__doc__)
-    for one in fields(Bounds):
-        parser.add_argument(f"--{one.name}", type=type(one.default), default=one.default)
+    for bound in fields(Bounds):
+        parser.add_argument(f"--{bound.name}", type=type(bound.default), default=bound.default)
     parser.add_argument("--most-states", type=int, default=10**9, help="end after so many")
     parser.add_argument("--limit-s", type=float, default=10**9, help="end after so many seconds")
-    given = vars(parser.parse_args())
-    most_states, limit_s = given.pop("most_states"), given.pop("limit_s")
+    arguments = vars(parser.parse_args())
+    most_states, limit_s = arguments.pop("most_states"), arguments.pop("limit_s")
     # Worlds have no cycles, and there are many of them.
     gc.disable()
     began = time.monotonic()
@@ -32,9 +32,9 @@ def main() -> int:
         )
 
     try:
-        graph = explore(Bounds(**given), most_states, limit_s, report)
-    except Counterexample as found:
-        print(found)
+        graph = explore(Bounds(**arguments), most_states, limit_s, report)
+    except Counterexample as counterexample:
+        print(counterexample)
         return 1
     report(graph)
     rest = f"; {graph.open:,} of them not continued" if graph.open else ", all of them"

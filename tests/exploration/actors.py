@@ -171,5 +171,7 @@ class SchedulerActor:
     def lacks(self, heartbeat: WorkerHeartbeat) -> bool:
         """Return True if the heartbeat is not only one more of a process that it hears."""
         latest = self.fleet.heartbeats.get((heartbeat.worker, heartbeat.process))
-        known = latest is not None and latest.heartbeat.incarnation == heartbeat.incarnation
-        return not known or bool(self.unread_fleet) or (latest is not None and latest.seen_ms < 0)
+        same_life = latest is not None and latest.heartbeat.incarnation == heartbeat.incarnation
+        return (
+            not same_life or bool(self.unread_fleet) or (latest is not None and latest.seen_ms < 0)
+        )

@@ -124,8 +124,8 @@ class Collector:
                 self.value(value[key], of_member if name == "members" else "")
         elif kind is tuple:
             self.found.append(len(value))
-            for one in value:
-                self.value(one)
+            for member in value:
+                self.value(member)
         else:
             self.found.append(value)
 
@@ -167,14 +167,14 @@ _known: dict[int, tuple[object, Form]] = {}
 
 def of_shared(value: Any) -> Form:
     """Return the form of a value that is never changed, only replaced: it is made once."""
-    known = _known.get(id(value))
-    if known is None:
+    entry = _known.get(id(value))
+    if entry is None:
         if len(_known) > _MOST_KNOWN:
             _known.clear()
         collector = Collector([type(value).__name__])
         collector.fields(value)
-        known = _known[id(value)] = (value, collector.form())
-    return known[1]
+        entry = _known[id(value)] = (value, collector.form())
+    return entry[1]
 
 
 def canonical(now_ms: int, forms: Iterable[Form]) -> int:
@@ -222,10 +222,12 @@ def _times(record: Record, collector: Collector) -> None:
 
 def _names(kind: type[Any]) -> tuple[str, ...]:
     """Return the fields of a class that matter as they are."""
-    known = _fields_of.get(kind)
-    if known is None:
-        special = {name for of, names in _APART.items() if issubclass(kind, of) for name in names}
+    entry = _fields_of.get(kind)
+    if entry is None:
+        special = {
+            name for base, names in _APART.items() if issubclass(kind, base) for name in names
+        }
         left_out = {*_IGNORED, *special, "obeyed"}
-        names = tuple(of.name for of in fields(kind) if of.name not in left_out)
-        known = _fields_of[kind] = names
-    return known
+        names = tuple(member.name for member in fields(kind) if member.name not in left_out)
+        entry = _fields_of[kind] = names
+    return entry

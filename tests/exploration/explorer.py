@@ -53,14 +53,14 @@ class Exploration:
         for source, target in zip(self.sources, self.targets, strict=True):
             before.setdefault(target, []).append(source)
         # What follows an unexplored world is unknown, so that it counts as one that leads on.
-        found = bytearray(self.states)
+        reached = bytearray(self.states)
         waiting = [*self.goals, *range(self.states - self.open, self.states)]
         while waiting:
             place = waiting.pop()
-            if not found[place]:
-                found[place] = 1
+            if not reached[place]:
+                reached[place] = 1
                 waiting.extend(before.pop(place, ()))
-        return [place for place in range(self.states) if not found[place]]
+        return [place for place in range(self.states) if not reached[place]]
 
 
 class Counterexample(AssertionError):
@@ -109,13 +109,13 @@ def _expanded(graph: Exploration, world: World, place: int) -> Iterator[World]:
             check(after)
         except Broken as broken:
             raise Counterexample(str(broken), [*graph.trace(place), name]) from broken
-        known = graph.states
+        states_before = graph.states
         number = _find(graph, after, place, name)
         graph.transitions += 1
         if not name.startswith("fault"):
             graph.sources.append(place)
             graph.targets.append(number)
-        if number == known:
+        if number == states_before:
             yield after
 
 

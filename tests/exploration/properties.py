@@ -24,9 +24,11 @@ def at_goal(world: World) -> bool:
     return (
         world.leader.step == world.bounds.steps
         and len(world.schedulers) == 1
-        and not any(one.control or one.unread_fleet for one in world.schedulers)
-        and not any(one.roles is None or trainers.acting(one) for one in world.trainers.values())
-        and all(_rolls_out(one, world) for one in world.rollouts.values())
+        and not any(scheduler.control or scheduler.unread_fleet for scheduler in world.schedulers)
+        and not any(
+            trainer.roles is None or trainers.acting(trainer) for trainer in world.trainers.values()
+        )
+        and all(_rolls_out(rollout, world) for rollout in world.rollouts.values())
     )
 
 
@@ -57,15 +59,15 @@ def _one_reader_of_a_slot(world: World) -> None:
 def _held_as_recorded(world: World) -> None:
     """Check that a role which the log says is held is held, unless its process died since."""
     for name, worker in world.log.state.workers.items():
-        given = worker.assignment
-        if given is None or given.lapsed or given.acquired_ms is None:
+        assignment = worker.assignment
+        if assignment is None or assignment.lapsed or assignment.acquired_ms is None:
             continue
         actor: RolloutActor | TrainerActor
-        actor = world.rollouts[name] if given.role == "rollout" else world.trainers[name]
-        if actor.roles is None or actor.roles.incarnation != given.incarnation:
+        actor = world.rollouts[name] if assignment.role == "rollout" else world.trainers[name]
+        if actor.roles is None or actor.roles.incarnation != assignment.incarnation:
             continue
         if not actor.memory and not actor.doubted:
-            raise Broken(f"{given.role} of worker {name} is recorded as held and is not")
+            raise Broken(f"{assignment.role} of worker {name} is recorded as held and is not")
 
 
 def _whole_gangs(world: World) -> None:
@@ -75,10 +77,10 @@ def _whole_gangs(world: World) -> None:
         return
     for name in started.workers:
         actor, worker = world.trainers[name], world.log.state.workers.get(name)
-        given = worker.assignment if worker is not None else None
-        if actor.roles is None or actor.doubted or given is None:
+        assignment = worker.assignment if worker is not None else None
+        if actor.roles is None or actor.doubted or assignment is None:
             continue
-        if actor.roles.incarnation != given.incarnation or given.role != "train":
+        if actor.roles.incarnation != assignment.incarnation or assignment.role != "train":
             continue
         held = actor.roles.held
         if held is None or held.gang_epoch != started.gang_epoch:

@@ -80,9 +80,9 @@ def test_a_process_that_lags_acts_behind_any_part_of_what_it_has_not_read() -> N
     world = opening(Bounds(strategy="multiplexed"))
     roles = world.rollouts["b"].roles
     assert roles is not None
-    own = {"worker": "b", "incarnation": roles.incarnation, "slot": 0, "epoch": roles.epoch}
+    fields = {"worker": "b", "incarnation": roles.incarnation, "slot": 0, "epoch": roles.epoch}
     for number, role in enumerate(("train", "rollout"), roles.assignment + 1):
-        record = control.assigned(**{**own, "role": role, "assignment": number})
+        record = control.assigned(**{**fields, "role": role, "assignment": number})
         world.to_control(record, "scheduler")
 
     names = {name for name, _ in rollouts.usual(world) if name.startswith("rollout b")}

@@ -72,9 +72,9 @@ class World:
         """Return the hash of all that the future depends on."""
         head = Collector([self.left, self.leader, len(self.schedulers), self.snapshot_epoch])
         forms = [head.form(), self.log.form, *(form for _, form in self.fresh.values())]
-        forms += [one.form for one in self.rollouts.values()]
-        forms += [one.form for one in self.trainers.values()]
-        forms += [one.form for one in self.schedulers]
+        forms += [rollout.form for rollout in self.rollouts.values()]
+        forms += [trainer.form for trainer in self.trainers.values()]
+        forms += [scheduler.form for scheduler in self.schedulers]
         forms += [canon.of_shared(roles) for roles in self.newcomers.values()]
         # In which order compaction leaves heartbeats is only of concern to those that start.
         beats = sorted(key for key in self.compacted if key.startswith("WorkerHeartbeat"))
@@ -84,8 +84,8 @@ class World:
     @property
     def snapshot_epoch(self) -> int:
         """Epoch of the scheduler that stored its state last, -1 before the first."""
-        found = self.compacted.get("SchedulerSnapshot")
-        return found.epoch if isinstance(found, r.SchedulerSnapshot) else -1
+        snapshot = self.compacted.get("SchedulerSnapshot")
+        return snapshot.epoch if isinstance(snapshot, r.SchedulerSnapshot) else -1
 
     def join(self, name: str) -> None:
         """Let what a rollout process that starts now reads of `fleet` be known."""
@@ -107,7 +107,8 @@ class World:
         self.log = Log.of(fold.apply(before, record), record)
         letter = Letter(record, writer, self.log, before.epoch)
         self.schedulers = tuple(
-            replace(one, control=(*one.control, letter)) for one in self.schedulers
+            replace(scheduler, control=(*scheduler.control, letter))
+            for scheduler in self.schedulers
         )
         for name, rollout in self.rollouts.items():
             if rollout.roles is not None and of_rollout(record, rollout):
@@ -133,8 +134,10 @@ class World:
         letter = Letter(record, writer, self.log, self.log.state.epoch)
         if isinstance(record, r.WorkerHeartbeat):
             self.schedulers = tuple(
-                replace(one, unread_fleet=(*one.unread_fleet, letter)) if one.lacks(record) else one
-                for one in self.schedulers
+                replace(scheduler, unread_fleet=(*scheduler.unread_fleet, letter))
+                if scheduler.lacks(record)
+                else scheduler
+                for scheduler in self.schedulers
             )
         for name, rollout in self.rollouts.items():
             if rollout.roles is not None and of_rollout(record, rollout):

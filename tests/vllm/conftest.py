@@ -84,8 +84,8 @@ def engine(
     tmp_path: Path,
 ) -> Iterator[VllmEngine]:
     """Yield an engine for each test, with version 3."""
-    there = section.model_copy(update={"url": server.url, "max_length": context})
-    engine = VllmEngine(there, CAPACITY, served, VERSION, tmp_path / "unused.log")
+    settings = section.model_copy(update={"url": server.url, "max_length": context})
+    engine = VllmEngine(settings, CAPACITY, served, VERSION, tmp_path / "unused.log")
     yield engine
     engine.close()
     assert server.exit_status is None, server.tail()

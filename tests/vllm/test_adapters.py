@@ -44,12 +44,12 @@ def adapters(
 @pytest.fixture(scope="module")
 def merged(models: tuple[Path, Path], adapters: tuple[Path, Path]) -> list[PreTrainedModel]:
     """Return what each adapter makes of its base, as one model."""
-    found: list[PreTrainedModel] = []
+    merged_models: list[PreTrainedModel] = []
     for each in adapters:
         target = each.with_name(f"{each.name}-merged")
         merge(models[0], each, target)
-        found.append(AutoModelForCausalLM.from_pretrained(target))
-    return found
+        merged_models.append(AutoModelForCausalLM.from_pretrained(target))
+    return merged_models
 
 
 @pytest.fixture(scope="module")
@@ -86,29 +86,33 @@ class TestVllmEngineWithAdapter(EngineContract):
     loads_asleep = False
 
 
-def assert_samples(found: Generation, source: PreTrainedModel, start: int, end: int | None) -> None:
-    wanted = plain_logprobs(source, found.tokens, len(found.prompt))[start:end]
-    np.testing.assert_allclose(found.logprobs[start:end], wanted, rtol=0, atol=TOLERANCE)
+def assert_samples(
+    generation: Generation, source: PreTrainedModel, start: int, end: int | None
+) -> None:
+    wanted = plain_logprobs(source, generation.tokens, len(generation.prompt))[start:end]
+    np.testing.assert_allclose(generation.logprobs[start:end], wanted, rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.parametrize("context", [LONG_CONTEXT])
 def test_another_adapter_in_mid_stream_takes_over_at_an_exact_token(
     engine: VllmEngine, weights: Path, merged: list[PreTrainedModel]
 ) -> None:
-    found = Generation(engine, prompt(20), SamplingParams(LENGTH))
-    until(lambda: bool(found.completion))
+    generation = Generation(engine, prompt(20), SamplingParams(LENGTH))
+    until(lambda: bool(generation.completion))
     engine.pause("keep")
-    at = len(found.completion)
+    at = len(generation.completion)
     assert at < LENGTH
     engine.load_weights(weights, VERSION + 1)
     engine.resume()
-    assert found.finish() == "length"
+    assert generation.finish() == "length"
     sampled_by = [
-        chunk.spans[0].version for chunk in found.chunks for _ in range(len(chunk.token_ids) // 4)
+        chunk.spans[0].version
+        for chunk in generation.chunks
+        for _ in range(len(chunk.token_ids) // 4)
     ]
     assert sampled_by == [VERSION] * at + [VERSION + 1] * (LENGTH - at)
-    assert_samples(found, merged[0], 0, at)
-    assert_samples(found, merged[1], at, None)
+    assert_samples(generation, merged[0], 0, at)
+    assert_samples(generation, merged[1], at, None)
 
 
 def test_many_updates_leave_the_base_as_it_was(
@@ -118,9 +122,9 @@ def test_many_updates_leave_the_base_as_it_was(
         engine.pause("keep")
         engine.load_weights(adapters[number % 2], VERSION + number)
         engine.resume()
-    found = Generation(engine, prompt(20), SamplingParams(30))
-    found.finish()
-    assert_samples(found, merged[0], 0, None)
+    generation = Generation(engine, prompt(20), SamplingParams(30))
+    generation.finish()
+    assert_samples(generation, merged[0], 0, None)
 
 
 def test_what_the_server_was_not_started_for_is_refused(
@@ -150,9 +154,9 @@ def test_a_server_is_started_for_the_adapter_that_it_begins_with(
     settings = section.model_copy(update={"max_length": context})
     engine = VllmEngine(settings, CAPACITY, adapters[0], VERSION, tmp_path / "own.log")
     try:
-        found = Generation(engine, prompt(20), SamplingParams(30))
-        assert found.finish() == "length"
-        assert_samples(found, merged[0], 0, None)
-        assert set(found.versions) == {VERSION}
+        generation = Generation(engine, prompt(20), SamplingParams(30))
+        assert generation.finish() == "length"
+        assert_samples(generation, merged[0], 0, None)
+        assert set(generation.versions) == {VERSION}
     finally:
         engine.close()

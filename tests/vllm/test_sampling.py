@@ -64,8 +64,8 @@ def test_the_most_likely_tokens_are_those_at_the_temperature(
     done.finish()
     ids, logprobs = plain_top(plain, done.tokens, 20, 5, 0.5)
     assert [list(row) for row in done.tops] == ids
-    found = [list(row.values()) for row in done.tops]
-    np.testing.assert_allclose(found, logprobs, rtol=0, atol=TOLERANCE)
+    rows = [list(row.values()) for row in done.tops]
+    np.testing.assert_allclose(rows, logprobs, rtol=0, atol=TOLERANCE)
 
 
 def test_a_text_follows_its_schema_and_ends(engine: VllmEngine, tokenizer: Tokenizer) -> None:

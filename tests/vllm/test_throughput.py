@@ -18,11 +18,11 @@ def test_both_ways_bring_all_tokens_and_their_figures_are_json(
     section: VllmSection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SEAMLESSFLOW_ROLLOUT__VLLM__PYTHON", str(section.python))
-    found: dict[str, Any] = dict(compare(Asked("cpu", tmp_path, small=True), STREAMS))
-    assert json.loads(json.dumps(found)) == found
-    assert (found["streams"], found["calls_a_stream"], found["tokens_a_call"]) == (3, 2, 24)
+    result: dict[str, Any] = dict(compare(Asked("cpu", tmp_path, small=True), STREAMS))
+    assert json.loads(json.dumps(result)) == result
+    assert (result["streams"], result["calls_a_stream"], result["tokens_a_call"]) == (3, 2, 24)
     for kind in ("plain", "streamed"):
-        figures = found[kind]
+        figures = result[kind]
         assert figures["bare_tokens"] == figures["tokens"] == 3 * 2 * 24
         assert min(figures[name] for name in ("bare_tokens_a_second", "tokens_a_second")) > 0
         assert figures["ratio"] > 0

@@ -90,8 +90,8 @@ def test_a_lost_engine_comes_back_with_its_worker_and_dies_with_it(
         completion = unpack(b"".join(record.token_ids for record in output))
         assert (len(completion) == LONG.max_tokens) == (done.finish_reason == "length")
         wanted = plain_logprobs(plain, prompt(number) + completion, len(prompt(number)))
-        found = np.frombuffer(b"".join(record.logprobs for record in output), "<f4")
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=TOLERANCE)
+        logprobs = np.frombuffer(b"".join(record.logprobs for record in output), "<f4")
+        np.testing.assert_allclose(logprobs, wanted, rtol=0, atol=TOLERANCE)
 
     started = below(process.pid)
     assert any("api_server" in command_line(pid) for pid in started)
@@ -127,14 +127,14 @@ Written = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 
 def written(system: RolloutSystem, turn_id: str) -> list[Written]:
     """Return the output records of a turn; check that they have no hole."""
-    found: list[Written] = []
+    records: list[Written] = []
     length = 0
     for record in system.outputs(turn_id):
         assert isinstance(record, Written)
         assert record.token_offset == length
         length += len(record.token_ids) // 4
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def named(name: str, ancestor: int) -> int:
@@ -146,10 +146,10 @@ def named(name: str, ancestor: int) -> int:
 
 def below(ancestor: int) -> set[int]:
     """Return the ids of all descendants of a process."""
-    found = {ancestor}
-    while more := {pid for pid, stat in stats().items() if int(stat[1]) in found} - found:
-        found |= more
-    return found - {ancestor}
+    pids = {ancestor}
+    while more := {pid for pid, stat in stats().items() if int(stat[1]) in pids} - pids:
+        pids |= more
+    return pids - {ancestor}
 
 
 def running() -> set[int]:
@@ -159,13 +159,13 @@ def running() -> set[int]:
 
 def stats() -> dict[int, list[str]]:
     """Return state and parent of every process."""
-    found = {}
+    processes = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
-            found[int(path.parent.name)] = path.read_text().rpartition(") ")[2].split()[:2]
+            processes[int(path.parent.name)] = path.read_text().rpartition(") ")[2].split()[:2]
         except OSError:
             continue
-    return found
+    return processes
 
 
 def command_line(pid: int) -> str:

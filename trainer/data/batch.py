@@ -273,13 +273,22 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     decision = verdict(rules.filters, group.shaped(), screened.chains)
     if decision and decision[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(decision[0], group))
-    parts: Parts = ((), ()) if dropped else (screened.chains, ())
+    trained: tuple[Chain, ...] = () if dropped else screened.chains
+    counted: tuple[Chain, ...] = ()
     if decision and not dropped:
-        parts = _without_credit(screened.chains, rules)
+        trained, counted = _without_credit(screened.chains, rules)
     trainable = sum(chain.trained() for chain in screened.chains)
-    lost = screened.lost, over_age, screened.longest_lost
-    rule = decision[0] if decision else ""
-    return Prepared(group, *parts, trainable, *lost, rule, dropped)
+    return Prepared(
+        group,
+        chains=trained,
+        counted=counted,
+        trainable=trainable,
+        stale=screened.lost,
+        over_age=over_age,
+        longest_stale=screened.longest_lost,
+        filtered=decision[0] if decision else "",
+        dropped=dropped,
+    )
 
 
 def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> Parts:

@@ -190,8 +190,16 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
     trained_T = (mask != 0) & (turns_T >= 0)
     versions_T = _versions(trajectory, turns_T)
     advantages_T = np.zeros(size, np.float32)
-    places = turns_T, offsets_T, advantages_T
-    return Tokens(ids_T, trained_T, logprobs_T, temperatures_T, versions_T, *places)
+    return Tokens(
+        ids_T,
+        trained_T,
+        logprobs_T,
+        temperatures_T,
+        versions_T,
+        turns_T,
+        offsets_T,
+        advantages_T,
+    )
 
 
 def _check(trajectory: Trajectory, node: TrajectoryNode, size: int) -> None:

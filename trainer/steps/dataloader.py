@@ -85,8 +85,7 @@ class Dataloader:
     def __post_init__(self) -> None:
         resume = self._resume
         limits = self._limits
-        fixed = resume.settled, resume.fixed
-        self._grouping = Grouping(*fixed, limits.attempts, limits.redundancy)
+        self._grouping = Grouping(resume.settled, resume.fixed, limits.attempts, limits.redundancy)
         self.store = ReuseStore.of(resume.reusable, resume.reused_until())
         """Groups that later steps may train again."""
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
@@ -144,8 +143,9 @@ class Dataloader:
             return []
         if not self.rules.train_foreign:
             trajectory = without_foreign(trajectory)
-        place = partition, offset, trace
-        session = read(trajectory, self._policy, *place, self.policies, self.rules.rewards)
+        session = read(
+            trajectory, self._policy, partition, offset, trace, self.policies, self.rules.rewards
+        )
         if self.store.add(session):
             return []
         if trajectory.purpose != "eval":

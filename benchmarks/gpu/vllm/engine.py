@@ -36,12 +36,12 @@ def run(asked: Asked) -> Figures:
 def _figures(engine: VllmEngine, asked: Asked, turns: int) -> Figures:
     tokens = 64 if asked.small else 512
     _sample(engine, turns, 16)  # what is compiled first is not measured
-    own = turns * tokens / timed(lambda: _sample(engine, turns, tokens), asked.device)
+    speed = turns * tokens / timed(lambda: _sample(engine, turns, tokens), asked.device)
     bare = turns * tokens / timed(lambda: _bare(engine, turns, tokens), asked.device)
     figures: dict[str, object] = {
-        "tokens_a_second": round(own),
+        "tokens_a_second": round(speed),
         "bare_tokens_a_second": round(bare),
-        "ratio": round(own / bare, 2),
+        "ratio": round(speed / bare, 2),
     }
     engine.pause("keep")
     load = timed(lambda: engine.load_weights(asked.directory / "next", 1), asked.device)
@@ -99,4 +99,4 @@ def _bare(engine: VllmEngine, turns: int, tokens: int) -> None:
 
 def _prompt(number: int) -> list[int]:
     random = np.random.default_rng([number, time.monotonic_ns()])
-    return [int(one) for one in random.integers(0, VOCABULARY, _PROMPT)]
+    return [int(token) for token in random.integers(0, VOCABULARY, _PROMPT)]

@@ -67,8 +67,8 @@ class WholeSystem:
     def pids(self) -> Mapping[str, int]:
         """The processes whose CPU counts, without the clients."""
         names = ("gateway", "manager", "worker")
-        there = self.children.pids()
-        return {"kafka": self.broker_pid, **{name: there[name] for name in names}}
+        ids = self.children.pids()
+        return {"kafka": self.broker_pid, **{name: ids[name] for name in names}}
 
     def sessions(self, number: int) -> list[str]:
         """Open sessions; return their keys."""

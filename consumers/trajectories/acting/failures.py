@@ -60,8 +60,12 @@ class Failures:
 
     def not_assembled(self, partition: Partition, session_id: str, error: Exception) -> None:
         """Log a session whose trajectory was emitted without tokens."""
-        place = session_id, partition.number
-        _log.error("cannot assemble the trajectory of %s of partition %d", *place, exc_info=error)
+        _log.error(
+            "cannot assemble the trajectory of %s of partition %d",
+            session_id,
+            partition.number,
+            exc_info=error,
+        )
         self._metrics.counter(_FAILURES, about="trajectory").inc()
 
     def _give_up(
@@ -70,8 +74,13 @@ class Failures:
         session_id = session.session_id
         if session_id in partition.given_up:  # its end is on its way to the log
             return
-        place = session_id, partition.number
-        _log.error("gives up session %s of partition %d: cannot %s", *place, doing, exc_info=error)
+        _log.error(
+            "gives up session %s of partition %d: cannot %s",
+            session_id,
+            partition.number,
+            doing,
+            exc_info=error,
+        )
         self._metrics.counter(_FAILURES, about="session").inc()
         partition.given_up.add(session_id)
         self._outbox.carry_out(partition, given_up(session, self._contexts.now(partition)))

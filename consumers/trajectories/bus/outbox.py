@@ -115,9 +115,16 @@ class Outbox:
 
     def send_dead_letter(self, received: Received, error: str) -> None:
         """Send a record that cannot be decided or folded to its dead-letter topic."""
-        place = (received.topic, received.partition, received.offset)
-        value = self._producer.encode(received.record)
-        send_letter(self._producer, Letter(*place, received.key, value, error, received.headers))
+        letter = Letter(
+            received.topic,
+            received.partition,
+            received.offset,
+            received.key,
+            self._producer.encode(received.record),
+            error,
+            received.headers,
+        )
+        send_letter(self._producer, letter)
 
     def _send_replies(self, replies: Sequence[Addressed]) -> None:
         for partition, reply, headers in replies:

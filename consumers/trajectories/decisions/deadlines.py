@@ -92,12 +92,17 @@ def _overdue_session(session: Session, context: Context) -> Decision:
     if not (too_old or idle or over):
         return Decision()
     status, cause, limit = ending_left_open(session) if too_old or idle else _OF_FINISHED_RUN
+    reason = RUN_FINISHED
+    if too_old:
+        reason = "too old"
+    elif idle:
+        reason = "idle"
     event = r.SessionClosed(
         session_id=session.session_id,
         epoch=context.epoch,
         at_ms=now,
         status=status,
-        reason="too old" if too_old else "idle" if idle else RUN_FINISHED,
+        reason=reason,
         cause=cause,
         limit=limit,
         await_reward_until_ms=now,

@@ -77,8 +77,9 @@ class WeightsFetcher:
             if delta is not None and (cached or anchor is None):
                 self._fetch(delta, here)
                 facts = read_delta(here, version, manifest_sha256)
-                before = facts.base_version or 0, facts.base_manifest_sha256 or ""
-                base = self._cache.known(*before) if cached else None
+                base_version = facts.base_version or 0
+                base_sha256 = facts.base_manifest_sha256 or ""
+                base = self._cache.known(base_version, base_sha256) if cached else None
                 if base is not None:
                     return base, [here, *deltas]
             if anchor is not None:
@@ -86,7 +87,8 @@ class WeightsFetcher:
             if delta is None:
                 raise WeightsGone(f"{self._storage.url} (version {version}, or one it builds on)")
             deltas.insert(0, here)
-            version, manifest_sha256 = before
+            version = base_version
+            manifest_sha256 = base_sha256
         raise WeightsGone(f"{self._storage.url} (an anchor of version {version})")
 
     def _part(self, form: Form, version: int, manifest_sha256: str) -> str | None:

@@ -69,8 +69,8 @@ class ClockEngine(ThreadedEngine):
         computed: int = 0,
     ) -> None:
         self.state.require_working("submit")
-        arguments = request_id, prompt, completion, sampling
-        request = Request.of(*arguments, sampling.seed or 0, on_chunk, computed)
+        seed = sampling.seed or 0
+        request = Request.of(request_id, prompt, completion, sampling, seed, on_chunk, computed)
         request.check(_TOKENS, self._settings.max_length)
         self._thread.post("submit", lambda: self._accept(request))
 

@@ -115,8 +115,11 @@ class _Asking:
         completion = pack(question.completion)
         try:
             self._engine.submit(
-                *(listener.request_id, question.prompt, completion),
-                *(question.sampling, listener.on_chunk),
+                listener.request_id,
+                question.prompt,
+                completion,
+                question.sampling,
+                listener.on_chunk,
             )
         except EngineError as error:
             refused = isinstance(error, RequestInvalid)

@@ -86,9 +86,11 @@ class HostPlaces:
         `shown`: this host sees that one. Raises the last source's error, if all fail.
         """
         sources = self._sources(policy)
-        always = self._settings.from_trainer == "always"
+        if shown:
+            always = self._settings.from_trainer == "always"
+            sources = sources[:1] if always else ()
         failed: SeamlessFlowError | None = None
-        for source in (sources[:1] if always else ()) if shown else sources:
+        for source in sources:
             try:
                 return take(source)
             except SeamlessFlowError as error:

@@ -60,19 +60,24 @@ def roll_out(
     stuck = snapshot.batch and not gang
     reason, figures = _why_not_training(snapshot, gang)
     training = gates.TrainingFigures(snapshot)
-    return [
-        Wanted(worker.name, "rollout", "only rolls out")
-        if "train" not in worker.tags
-        else Wanted(
-            worker=worker.name,
-            role="rollout",
-            reason=reason,
-            optional=worker.role == "train" and not stuck,
-            figures=training.of(worker) if worker.role == "train" and not stuck else figures,
+    wanted = []
+    for worker in free:
+        if "rollout" not in worker.able:
+            continue
+        if "train" not in worker.tags:
+            wanted.append(Wanted(worker.name, "rollout", "only rolls out"))
+            continue
+        optional = worker.role == "train" and not stuck
+        wanted.append(
+            Wanted(
+                worker=worker.name,
+                role="rollout",
+                reason=reason,
+                optional=optional,
+                figures=training.of(worker) if optional else figures,
+            )
         )
-        for worker in free
-        if "rollout" in worker.able
-    ]
+    return wanted
 
 
 def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset[str]:

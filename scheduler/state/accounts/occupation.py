@@ -150,6 +150,6 @@ class Occupation:
     def _end_interval(self, worker: str, present: _Present, at_ms: int) -> None:
         # Clocks of machines differ: what seems to end before it began has no length.
         if at_ms > present.since_ms:
-            span = present.state, present.since_ms, at_ms, present.devices
-            self.intervals.append(Interval(worker, *span))
+            interval = Interval(worker, present.state, present.since_ms, at_ms, present.devices)
+            self.intervals.append(interval)
             present.since_ms = at_ms

@@ -135,12 +135,11 @@ def _configured(options: MemoryOptions) -> "RunConfig":
 
     config = options.config
     devices = options.devices
-    split = options.train_devices, options.engine_devices
-    if config is not None and any(split):
+    if config is not None and (options.train_devices or options.engine_devices):
         raise typer.BadParameter("--config says which workers train, and the devices of each")
     values: dict[str, Any] = dict(sections_of(config)) if config is not None else {}
     if config is None and devices is not None:
-        values = _values(_devices(devices)[0], *split)
+        values = _values(_devices(devices)[0], options.train_devices, options.engine_devices)
     model = options.model
     changes = [(("policy", "model"), str(model))] if model is not None else []
     for path, value in [*changes, *map(_setting, options.settings)]:
@@ -199,8 +198,10 @@ def _setting(text: str) -> tuple[tuple[str, ...], Any]:
 def _with(values: Mapping[str, Any], path: Sequence[str], value: object) -> dict[str, Any]:
     """Return sections with one setting changed."""
     first, *rest = path
-    under = values.get(first)
-    inner = _with(under if isinstance(under, Mapping) else {}, rest, value) if rest else value
+    inner = value
+    if rest:
+        under = values.get(first)
+        inner = _with(under if isinstance(under, Mapping) else {}, rest, value)
     return {**values, first: inner}
 
 

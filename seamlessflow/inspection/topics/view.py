@@ -56,12 +56,16 @@ def topic_table(states: Sequence[TopicState]) -> Table:
         table.add_column("records", justify="right")
     for state in states:
         group = state.group
-        lag = "" if group is None else _DENIED if group.refused else f"{group.lag:,}"
         dead = f"{state.dead_letters:,}" if state.dead_letters else ""
         name = group.name if group else ""
+        lag = _lag(group) if group else ""
         cells = [state.name, str(state.partitions), f"{state.offsets:,}", dead, name, lag]
         table.add_row(*cells, *([_records(state)] if counted else []))
     return table
+
+
+def _lag(group: GroupState) -> str:
+    return _DENIED if group.refused else f"{group.lag:,}"
 
 
 def group_tables(groups: Sequence[GroupState], growth: LagGrowth) -> RenderableType:

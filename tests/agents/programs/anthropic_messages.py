@@ -51,9 +51,9 @@ def sync() -> str:
     while True:
         answer = client.messages.create(**request(messages))
         messages.append({"role": "assistant", "content": answer.content})
-        if not (found := results(answer)):
+        if not (tool_results := results(answer)):
             return text(answer)
-        messages += found
+        messages += tool_results
 
 
 async def asynchronous() -> str:
@@ -63,9 +63,9 @@ async def asynchronous() -> str:
             answer = await client.messages.create(**request(messages))
             messages.append(answer.to_dict())
             messages[-1] = {"role": "assistant", "content": messages[-1]["content"]}
-            if not (found := results(answer)):
+            if not (tool_results := results(answer)):
                 return text(answer)
-            messages += found
+            messages += tool_results
 
 
 def stream() -> str:
@@ -76,9 +76,9 @@ def stream() -> str:
                 pass
             answer = events.get_final_message()
         messages.append({"role": "assistant", "content": answer.content})
-        if not (found := results(answer)):
+        if not (tool_results := results(answer)):
             return text(answer)
-        messages += found
+        messages += tool_results
 
 
 how = sys.argv[1]

@@ -45,8 +45,8 @@ def sync() -> str:
     assert counted.total_tokens and counted.total_tokens > 0
     chat = client.chats.create(model="policy", config=CONFIG)
     parts = chat.send_message(TASK).parts
-    while found := results(parts):
-        parts = chat.send_message(found).parts
+    while tool_results := results(parts):
+        parts = chat.send_message(tool_results).parts
     return text(parts)
 
 
@@ -54,8 +54,8 @@ async def asynchronous() -> str:
     async with genai.Client().aio as client:
         chat = client.chats.create(model="policy", config=CONFIG)
         parts = (await chat.send_message(TASK)).parts
-        while found := results(parts):
-            parts = (await chat.send_message(found)).parts
+        while tool_results := results(parts):
+            parts = (await chat.send_message(tool_results)).parts
         return text(parts)
 
 
@@ -64,8 +64,8 @@ def stream() -> str:
     chat = client.chats.create(model="policy", config=CONFIG)
     message: Any = TASK
     while message:
-        told = chat.send_message_stream(message)
-        parts = [part for event in told for part in event.parts or ()]
+        events = chat.send_message_stream(message)
+        parts = [part for event in events for part in event.parts or ()]
         message = results(parts)
     return text(parts)
 

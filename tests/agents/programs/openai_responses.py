@@ -50,9 +50,9 @@ def sync() -> str:
     while True:
         response = client.responses.create(**request(items), store=False)
         items += response.output
-        if not (found := results(response)):
+        if not (tool_results := results(response)):
             return response.output_text
-        items += found
+        items += tool_results
 
 
 async def asynchronous() -> str:
@@ -61,9 +61,9 @@ async def asynchronous() -> str:
         while True:
             response = await client.responses.create(**request(items), store=False)
             items += [item.model_dump(exclude_none=True) for item in response.output]
-            if not (found := results(response)):
+            if not (tool_results := results(response)):
                 return response.output_text
-            items += found
+            items += tool_results
 
 
 def stream() -> str:
@@ -74,17 +74,19 @@ def stream() -> str:
                 pass
             response = events.get_final_response()
         items += response.output
-        if not (found := results(response)):
+        if not (tool_results := results(response)):
             return response.output_text
-        items += found
+        items += tool_results
 
 
 def previous() -> str:
     """Run the loop with only the new items and `previous_response_id`."""
     client = OpenAI()
     response = client.responses.create(**request([TASK]))
-    while found := results(response):
-        response = client.responses.create(**request(found), previous_response_id=response.id)
+    while tool_results := results(response):
+        response = client.responses.create(
+            **request(tool_results), previous_response_id=response.id
+        )
     return response.output_text
 
 

@@ -23,10 +23,10 @@ def features(kinds: dict[str, Any]) -> datasets.Features:
     )
 
 
-def kinds(found: datasets.Features) -> dict[str, Any]:
+def kinds(schema: datasets.Features) -> dict[str, Any]:
     return {
-        name: [one.feature.dtype] if isinstance(one, datasets.List) else one.dtype
-        for name, one in found.items()
+        name: [column.feature.dtype] if isinstance(column, datasets.List) else column.dtype
+        for name, column in schema.items()
     }
 
 

@@ -70,8 +70,8 @@ class AuditedLog:
 
     def counts(self, check: str) -> tuple[int, int, int, int]:
         """Return what a check counted: checked, open, not checkable, violations."""
-        found = self.report.result(check)
-        return found.checked, found.open, found.not_checkable, found.violations
+        result = self.report.result(check)
+        return result.checked, result.open, result.not_checkable, result.violations
 
 
 def trajectory(session_id: str = "s", first: int = 0, last: int = 0, status: str = "") -> Record:

@@ -34,7 +34,7 @@ def run(tokens: Sequence[int], offset: int = 0, **more: Any) -> TrainedRun:
 
 
 def file(*runs: TrainedRun, step: int = 0, version: int = 1, lineage: str = "l") -> TrainedFile:
-    tokens = sum(len(one.ids) for one in runs)
+    tokens = sum(len(trained_run.ids) for trained_run in runs)
     header = Header(step=step, version=version, lineage=lineage, policy="p", tokens=tokens)
     return TrainedFile(header, runs)
 

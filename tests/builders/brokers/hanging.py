@@ -30,7 +30,9 @@ def leave_hanging(kafka: KafkaSettings, decided: IdState) -> None:
     """
     leave_open(kafka)
     name = kafka.topic_prefix + transactional_id(MEMBER)
-    newest = [one for one in read_states(kafka, lambda: False) if one.transactional_id == name][-1]
+    newest = [
+        record for record in read_states(kafka, lambda: False) if record.transactional_id == name
+    ][-1]
     done = {
         IdState.PREPARE_COMMIT: IdState.COMPLETE_COMMIT,
         IdState.PREPARE_ABORT: IdState.COMPLETE_ABORT,
@@ -46,11 +48,11 @@ def leave_hanging(kafka: KafkaSettings, decided: IdState) -> None:
 
 def leave_open(kafka: KafkaSettings) -> None:
     """Leave a transaction that its producer, which is gone, did not end."""
-    own = {
+    settings = {
         "transactional.id": kafka.topic_prefix + transactional_id(MEMBER),
         "transaction.timeout.ms": _TIMEOUT_MS,
     }
-    producer = PlainProducer({**client_options(kafka), **own})
+    producer = PlainProducer({**client_options(kafka), **settings})
     producer.init_transactions(30)
     reader = Consumer({**client_options(kafka), "group.id": kafka.topic_prefix + GROUP})
     offset = TopicPartition(kafka.topic_prefix + REQUESTS.name, PARTITION, OFFSET, "progress")

@@ -27,7 +27,7 @@ def adapter(
     LoraConfig(
         r=rank, lora_alpha=2 * rank, target_modules=targets, task_type="CAUSAL_LM"
     ).save_pretrained(str(directory))
-    of = BaseModel.of(base)
+    base_model = BaseModel.of(base)
     manifest = Manifest(
         policy="tiny",
         version=version,
@@ -35,8 +35,8 @@ def adapter(
         lineage="a",
         dtype="float32",
         kind="adapter",
-        base_model=of.directory,
-        base_hash=of.hash,
+        base_model=base_model.directory,
+        base_hash=base_model.hash,
     )
     write_manifest(directory, manifest)
     return directory

@@ -183,8 +183,8 @@ class Raw(Wrapped):
         def raw(chunk: TokenChunk) -> None:
             rows = np.frombuffer(chunk.top_logprobs, "<f4").reshape(-1, top) * temperature
             total = np.log(np.exp(rows).sum(axis=1))
-            own = np.frombuffer(chunk.logprobs, "<f4") * temperature - total
-            logprobs, tops = own.astype("<f4"), (rows - total[:, None]).astype("<f4")
+            sampled = np.frombuffer(chunk.logprobs, "<f4") * temperature - total
+            logprobs, tops = sampled.astype("<f4"), (rows - total[:, None]).astype("<f4")
             raw_chunk = replace(chunk, logprobs=logprobs.tobytes(), top_logprobs=tops.tobytes())
             asked.on_chunk(raw_chunk)
 

@@ -81,14 +81,14 @@ def damaged(draw: st.DrawFn, whole: Mapping[str, Any]) -> bytes:
     """Return `whole` with up to three places dropped, replaced, repeated, nested or moved."""
     body: Any = deepcopy(dict(whole))
     for _ in range(draw(st.integers(1, 3))):
-        there = places(body)
-        if not there:
+        all_places = places(body)
+        if not all_places:
             break
-        _damage(draw, body, draw(st.sampled_from(there)), there)
+        _damage(draw, body, draw(st.sampled_from(all_places)), all_places)
     return spelt(body)
 
 
-def _damage(draw: st.DrawFn, body: Any, place: Place, there: list[Place]) -> None:
+def _damage(draw: st.DrawFn, body: Any, place: Place, all_places: list[Place]) -> None:
     *before, last = place
     holder = _at(body, tuple(before))
     match draw(st.sampled_from(("drop", "replace", "replace", "nest", "move", "repeat"))):
@@ -99,7 +99,7 @@ def _damage(draw: st.DrawFn, body: Any, place: Place, there: list[Place]) -> Non
         case "nest":
             holder[last] = _nested(holder[last], draw(st.integers(1, 40)))
         case "move":
-            holder[last] = deepcopy(_at(body, draw(st.sampled_from(there))))
+            holder[last] = deepcopy(_at(body, draw(st.sampled_from(all_places))))
         case "repeat":
             holder[last] = [deepcopy(holder[last])] * draw(st.sampled_from((2, 17, 400)))
 

@@ -47,7 +47,7 @@ R = TypeVar("R", bound=Record)
 def finished(turn: RequestTurn, text: str | None = "hello", **more: Any) -> ReplyFinished:
     """Return the whole answer to a turn."""
     message = {"role": "assistant", "content": text} | more.pop("message", {})
-    given = {
+    fields = {
         "turn_id": turn.turn_id,
         "message": orjson.dumps(message),
         "finish_reason": "stop",
@@ -57,7 +57,7 @@ def finished(turn: RequestTurn, text: str | None = "hello", **more: Any) -> Repl
     }
     assert turn.reply is not None
     return ReplyFinished(
-        gateway=turn.reply.gateway, session_id=turn.session_id, **{**given, **more}
+        gateway=turn.reply.gateway, session_id=turn.session_id, **{**fields, **more}
     )
 
 
@@ -229,12 +229,12 @@ def _ready(gateway: GatewayProcess) -> bool:
 
 def assert_told(answer: httpx.Response, path: str) -> None:
     """Check that an error has the format of the dialect at this path."""
-    told = answer.json()
+    body = answer.json()
     assert answer.headers["content-type"] == "application/json"
-    assert told["error"]["message"]
+    assert body["error"]["message"]
     if path.startswith("/v1/messages"):
-        assert told["type"] == "error" and told["error"]["type"]
+        assert body["type"] == "error" and body["error"]["type"]
     elif path.startswith("/v1beta/"):
-        assert told["error"]["code"] == answer.status_code and told["error"]["status"]
+        assert body["error"]["code"] == answer.status_code and body["error"]["status"]
     else:
-        assert told["error"].keys() == {"message", "type", "param", "code"}
+        assert body["error"].keys() == {"message", "type", "param", "code"}

@@ -27,7 +27,7 @@ assign_reward = builder(
 
 
 def request_turn(turn_id: str = "a", **changes: Any) -> r.RequestTurn:
-    own: dict[str, Any] = {
+    fields: dict[str, Any] = {
         **_SENT,
         "command_id": f"request-{turn_id}",
         "body_hash": b"body",
@@ -36,4 +36,4 @@ def request_turn(turn_id: str = "a", **changes: Any) -> r.RequestTurn:
         "stream": False,
         "deadline_ms": 5_000,
     }
-    return r.RequestTurn(turn_id=turn_id, **{**own, **changes})
+    return r.RequestTurn(turn_id=turn_id, **{**fields, **changes})

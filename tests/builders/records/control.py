@@ -93,8 +93,8 @@ finished = builder(r.RunFinished(at_ms=0, steps=1, reason=""), "steps")
 
 
 def started(workers: Iterable[str], step: int = 0, **changes: Any) -> r.StepStarted:
-    own: dict[str, Any] = {"epoch": 1, "at_ms": 0, "gang": "train", "gang_epoch": 1, **changes}
-    return r.StepStarted(step=step, workers=tuple(workers), **own)
+    fields: dict[str, Any] = {"epoch": 1, "at_ms": 0, "gang": "train", "gang_epoch": 1, **changes}
+    return r.StepStarted(step=step, workers=tuple(workers), **fields)
 
 
 def committed(
@@ -104,22 +104,22 @@ def committed(
     members = (
         group if isinstance(group, r.StepGroup) else r.StepGroup(group_id=group) for group in groups
     )
-    own: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, **changes}
-    return r.StepCommitted(step=step, groups=tuple(members), **own)
+    fields: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, **changes}
+    return r.StepCommitted(step=step, groups=tuple(members), **fields)
 
 
 def published(version: int = 0, **changes: Any) -> r.WeightsPublished:
-    own: dict[str, Any] = {"at_ms": 0, "policy": "policy", "step": version, "lineage": "a"}
+    fields: dict[str, Any] = {"at_ms": 0, "policy": "policy", "step": version, "lineage": "a"}
     place = {"directory": "", "manifest_sha256": ""}
-    return r.WeightsPublished(version=version, **{**own, **place, **changes})
+    return r.WeightsPublished(version=version, **{**fields, **place, **changes})
 
 
 def completed(step: int = 0, **changes: Any) -> r.StepCompleted:
-    own: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, "took_ms": 100}
-    return r.StepCompleted(step=step, **{**own, **changes})
+    fields: dict[str, Any] = {"at_ms": 0, "lineage": "a", "version": step + 1, "took_ms": 100}
+    return r.StepCompleted(step=step, **{**fields, **changes})
 
 
 def evaluated(step: int, split: str, reward: float | None, **changes: Any) -> r.EvaluationCompleted:
     """Return the report of a round of two sessions."""
-    own: dict[str, Any] = {"at_ms": 0, "version": step, "groups": 1, "sessions": 2, **changes}
-    return r.EvaluationCompleted(step=step, split=split, reward_mean=reward, **own)
+    fields: dict[str, Any] = {"at_ms": 0, "version": step, "groups": 1, "sessions": 2, **changes}
+    return r.EvaluationCompleted(step=step, split=split, reward_mean=reward, **fields)

@@ -15,9 +15,9 @@ tensor = builder(TokenTensor(name="", from_token=0, to_token=1, dtype="int32"), 
 def delta(offset: int = 0, text: str | None = None, **changes: Any) -> ReplyDelta:
     """Return a piece of a streamed answer in which each character is a token."""
     part = None if text is None else orjson.dumps({"content": text})
-    own: dict[str, Any] = {"token_count": len(text or ""), "delta": part, **changes}
+    fields: dict[str, Any] = {"token_count": len(text or ""), "delta": part, **changes}
     return ReplyDelta(
-        **{"gateway": "g", "session_id": "s", "turn_id": "t", **own}, token_offset=offset
+        **{"gateway": "g", "session_id": "s", "turn_id": "t", **fields}, token_offset=offset
     )
 
 
@@ -26,5 +26,5 @@ def answer(content: str | None = "hi", **changes: Any) -> ReplyFinished:
     message = changes.pop("message", {})
     if isinstance(message, dict):
         message = orjson.dumps({"content": content, "role": "assistant", **message})
-    own = {"finish_reason": "stop", "prompt_tokens": 3, "completion_tokens": 2, **changes}
-    return finished(message=message, **own)
+    fields = {"finish_reason": "stop", "prompt_tokens": 3, "completion_tokens": 2, **changes}
+    return finished(message=message, **fields)

@@ -125,7 +125,7 @@ _STARTED = builder(
 
 def started(turn_id: str = "a", suffix: bytes = ids(1, 2), **changes: Any) -> r.TurnStarted:
     """Return a turn with a prompt of its own, whose command is `request-<turn>`."""
-    own: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "command_id": f"request-{turn_id}",
         "turn_id": turn_id,
         "suffix_ids": suffix,
@@ -133,13 +133,13 @@ def started(turn_id: str = "a", suffix: bytes = ids(1, 2), **changes: Any) -> r.
         "prompt_hash": xxhash.xxh3_128_digest(suffix),
         "body_hash": turn_id.encode(),
     }
-    return _STARTED(**{**own, **changes})
+    return _STARTED(**{**fields, **changes})
 
 
 def rewarded(reward: r.Reward | float = 1.0, **changes: Any) -> r.RewardAssigned:
     judged = reward if isinstance(reward, r.Reward) else r.Reward(value=reward)
-    own: dict[str, Any] = {"epoch": 1, "at_ms": 30, "command_id": "reward", "final": True}
-    return r.RewardAssigned(**{"session_id": SESSION, **own, "reward": judged, **changes})
+    fields: dict[str, Any] = {"epoch": 1, "at_ms": 30, "command_id": "reward", "final": True}
+    return r.RewardAssigned(**{"session_id": SESSION, **fields, "reward": judged, **changes})
 
 
 def progressed(tokens: bytes, turn_id: str = "a", **changes: Any) -> r.TurnProgressed:
@@ -153,14 +153,14 @@ def interrupted(tokens: bytes, turn_id: str = "a", **changes: Any) -> r.TurnInte
 def completed(
     tokens: bytes, turn_id: str = "a", prompt: bytes = ids(1, 2), **changes: Any
 ) -> r.TurnCompleted:
-    own: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "finish_reason": "stop",
         "message": message("assistant", "hello"),
         "well_formed": True,
         "prompt_length": len(prompt) // 4,
         "prompt_hash": xxhash.xxh3_128_digest(prompt),
     }
-    return r.TurnCompleted(**_output(tokens, turn_id, **{**own, **changes}))
+    return r.TurnCompleted(**_output(tokens, turn_id, **{**fields, **changes}))
 
 
 def _output(tokens: bytes, turn_id: str, token_offset: int = 0, **more: Any) -> dict[str, Any]:

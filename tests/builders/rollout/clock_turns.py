@@ -33,8 +33,8 @@ def request(
 ) -> Request:
     """Return a request whose chunks are not called back."""
     sampling = SamplingParams(max_tokens, stop_token_ids=stops)
-    given = name, pack(tuple(prompt)), pack(tuple(completion)), sampling
-    return Request.of(*given, seed, _ignore, computed)
+    arguments = name, pack(tuple(prompt)), pack(tuple(completion)), sampling
+    return Request.of(*arguments, seed, _ignore, computed)
 
 
 class ClockedTurns:
@@ -46,8 +46,8 @@ class ClockedTurns:
         self.now_s = 0.0
         self.batch.resume(0.0)
 
-    def add(self, given: Request) -> None:
-        self.take(self.batch.add(given, self.now_s))
+    def add(self, new_request: Request) -> None:
+        self.take(self.batch.add(new_request, self.now_s))
 
     def run(self, until_s: float) -> None:
         """Advance from event to event, as the engine's thread does, and then to the time."""
@@ -66,8 +66,8 @@ class ClockedTurns:
         self.batch.resume(self.now_s)
 
     def take(self, emissions: Iterable[Emission]) -> None:
-        for of, chunk in emissions:
-            self.chunks[of.request_id].append((round(self.now_s, 6), chunk))
+        for owner, chunk in emissions:
+            self.chunks[owner.request_id].append((round(self.now_s, 6), chunk))
 
     def tokens(self, name: str) -> tuple[int, ...]:
         """Return all tokens that a request got."""

@@ -175,7 +175,7 @@ class RolloutSystem:
         **changes: Any,
     ) -> r.GenerateTurn:
         """Send a turn to a worker that has its role."""
-        own: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "turn_id": turn_id,
             "worker": role.worker,
             "incarnation": role.incarnation,
@@ -185,26 +185,26 @@ class RolloutSystem:
             "policy": f"policy-{role.worker}",
             "deadline_ms": now_ms() + 60_000,
         }
-        record = generate(**{**own, **changes})
+        record = generate(**{**fields, **changes})
         self.producer.send(PROMPTS.name, record, partition=role.slot, headers=headers)
         return record
 
     def wait(self, kind: type[R], wanted: Callable[[R], bool]) -> R:
         """Return the first record of this kind that is wanted; wait for it."""
-        found: list[R] = []
+        records: list[R] = []
 
         def there() -> bool:
-            found.extend(
+            records.extend(
                 item.record
                 for item in self.log
                 if isinstance(item.record, kind) and wanted(item.record)
             )
-            return bool(found or self._errors)
+            return bool(records or self._errors)
 
         with self._news:
             assert self._news.wait_for(there, self.deadline_s), f"no such {kind.__name__}"
         assert not self._errors, self._errors
-        return found[0]
+        return records[0]
 
     def outputs(self, turn_id: str) -> list[Record]:
         """Return the output records of a turn so far."""

@@ -75,18 +75,18 @@ class FakeWorker:
         )
         self._producer.send(CONTROL.name, released)
 
-    def _obey(self, given: r.RoleAssigned) -> None:
-        if given.role in self._refuses:
+    def _obey(self, record: r.RoleAssigned) -> None:
+        if record.role in self._refuses:
             return
-        if self._role not in ("none", given.role):
-            self._release(self._role, given.assignment)
-        self._role = given.role
+        if self._role not in ("none", record.role):
+            self._release(self._role, record.assignment)
+        self._role = record.role
         acquired = control.acquired(
             self.name,
-            given.role,
-            given.assignment,
-            incarnation=given.incarnation,
-            slot=given.slot,
+            record.role,
+            record.assignment,
+            incarnation=record.incarnation,
+            slot=record.slot,
             at_ms=now_ms(),
         )
         self._producer.send(CONTROL.name, acquired)

@@ -32,7 +32,7 @@ def fold(*records: Record) -> State:
 
 def fleet_of(*heartbeats: r.WorkerHeartbeat, now_ms: int = 0) -> Fleet:
     """Return the fleet after these heartbeats."""
-    return reduce(lambda known, heard: fleet_apply(known, heard, now_ms), heartbeats, Fleet())
+    return reduce(lambda fleet, heard: fleet_apply(fleet, heard, now_ms), heartbeats, Fleet())
 
 
 def joined_both(worker: str) -> list[Record]:

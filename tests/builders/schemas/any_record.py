@@ -34,16 +34,18 @@ def any_encoded(schema: Schema) -> st.SearchStrategy[bytes]:
     return _values(schema, {}).map(encoded)
 
 
-def _values(avro: Any, known: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+def _values(avro: Any, definitions: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
     if isinstance(avro, list):
-        return st.one_of([_values(branch, known) for branch in avro])
+        return st.one_of([_values(branch, definitions) for branch in avro])
     if isinstance(avro, str):
-        return known[avro] if avro in known else _PRIMITIVES[avro]
+        return definitions[avro] if avro in definitions else _PRIMITIVES[avro]
     if avro["type"] == "record":
-        fields = {field["name"]: _values(field["type"], known) for field in avro["fields"]}
+        fields = {field["name"]: _values(field["type"], definitions) for field in avro["fields"]}
         made = st.fixed_dictionaries(fields)
-        known[f"{NAMESPACE}.{avro['name']}"] = made
+        definitions[f"{NAMESPACE}.{avro['name']}"] = made
         return made
     if avro["type"] == "array":
-        return st.lists(_values(avro["items"], known), max_size=_ITEMS)
-    return st.dictionaries(_PRIMITIVES["string"], _values(avro["values"], known), max_size=_ITEMS)
+        return st.lists(_values(avro["items"], definitions), max_size=_ITEMS)
+    return st.dictionaries(
+        _PRIMITIVES["string"], _values(avro["values"], definitions), max_size=_ITEMS
+    )

@@ -44,24 +44,24 @@ def value(attribute: AnyValue) -> object:
     """Return the value of an attribute."""
     kind = attribute.WhichOneof("value")
     if kind == "array_value":
-        return [value(one) for one in attribute.array_value.values]
+        return [value(part) for part in attribute.array_value.values]
     return getattr(attribute, str(kind))
 
 
 def attributes(span: Span) -> dict[str, object]:
     """Return the attributes of a span by their names."""
-    return {one.key: value(one.value) for one in span.attributes}
+    return {attribute.key: value(attribute.value) for attribute in span.attributes}
 
 
 def reached(spans: Sequence[Span], trace_id: bytes) -> list[Span]:
     """Return the spans of a trace, and those that lead on from it by a parent or a link alone."""
-    found: dict[bytes, Span] = {}
+    trace: dict[bytes, Span] = {}
     new = [span for span in spans if span.trace_id == trace_id]
     while new:
-        found |= {span.span_id: span for span in new}
-        new = [span for span in spans if span.span_id not in found and _from(span, found)]
-    return list(found.values())
+        trace |= {span.span_id: span for span in new}
+        new = [span for span in spans if span.span_id not in trace and _from(span, trace)]
+    return list(trace.values())
 
 
-def _from(span: Span, found: Mapping[bytes, Span]) -> bool:
-    return span.parent_span_id in found or any(link.span_id in found for link in span.links)
+def _from(span: Span, trace: Mapping[bytes, Span]) -> bool:
+    return span.parent_span_id in trace or any(link.span_id in trace for link in span.links)

@@ -67,8 +67,8 @@ def finished() -> tuple[str, r.Trajectory]:
 
 def trained() -> list[Placed]:
     """Return all records of the session in their order, up to the weights that it changed."""
-    own = (ADMITTED, QUEUED, *OPENED, *BEGUN, *ANSWERED, *JUDGED)
-    return [*own, finished(), READY, BATCH, STARTED, COMMITTED, *PUBLISHED]
+    records = (ADMITTED, QUEUED, *OPENED, *BEGUN, *ANSWERED, *JUDGED)
+    return [*records, finished(), READY, BATCH, STARTED, COMMITTED, *PUBLISHED]
 
 
 def received(placed: Iterable[Placed], headers: Headers = ()) -> list[Received]:

@@ -37,20 +37,22 @@ def one_chain(random: np.random.Generator) -> Chain:
 def forked_chains(seed: int = 0, groups: int = 2, sessions: int = 3) -> list[Chain]:
     """Return chains of groups with one prompt each, whose sessions fork at several depths."""
     made = forked_sessions(seed, groups, sessions)
-    return [chain for group in made for one in group for chain in chains(one, "tiny").chains]
+    return [
+        chain for group in made for session in group for chain in chains(session, "tiny").chains
+    ]
 
 
 def forked_sessions(seed: int = 0, groups: int = 2, sessions: int = 3) -> list[list[Trajectory]]:
     """Return the sessions of each group that these chains are of; each has another reward."""
     random = np.random.default_rng(seed)
-    found = []
+    by_group = []
     for group in range(groups):
         prompt = _ids(random, 5)
         names = [f"g-{group}.{number}.0" for number in range(sessions)]
-        found.append(
+        by_group.append(
             [trajectory(_forks(random, prompt), name, n / 2) for n, name in enumerate(names)]
         )
-    return found
+    return by_group
 
 
 def _forks(random: np.random.Generator, prompt: list[int]) -> list[Run]:
@@ -77,17 +79,17 @@ def _ids(random: np.random.Generator, length: int) -> list[int]:
     return [int(i) for i in random.integers(0, VOCABULARY, length)]
 
 
-def with_advantages(found: Sequence[Chain], advantages: Sequence[float]) -> list[Chain]:
+def with_advantages(originals: Sequence[Chain], advantages: Sequence[float]) -> list[Chain]:
     """Return the chains with one advantage each."""
-    return [credited(*pair) for pair in zip(found, advantages, strict=True)]
+    return [credited(*pair) for pair in zip(originals, advantages, strict=True)]
 
 
-def with_returns(found: Sequence[Chain], seed: int = 7) -> list[Chain]:
+def with_returns(originals: Sequence[Chain], seed: int = 7) -> list[Chain]:
     """Return the chains with made-up returns for a critic, some of them near its values before."""
     random = np.random.default_rng(seed)
-    total = sum(chain.trained() for chain in found)
+    total = sum(chain.trained() for chain in originals)
     made = []
-    for chain in found:
+    for chain in originals:
         count = chain.trained()
         columns = {
             Column.VALUE: random.normal(0, 0.5, count).astype(np.float32),
@@ -107,7 +109,7 @@ def sampled(
     """
     torch.manual_seed(seed)
     model = open_tiny(directory)
-    found: list[Chain] = []
+    all_chains: list[Chain] = []
     for first in range(4):
         prompt = [first, 5]
         answer = sample(model, prompt, 6)
@@ -118,5 +120,5 @@ def sampled(
             Run(prompt, "prompt"),
             Run(answer, parent=0, parent_end=2, **sampled_at),  # type: ignore[arg-type]
         ]
-        found.extend(chains(trajectory(runs), "tiny").chains)
-    return found
+        all_chains.extend(chains(trajectory(runs), "tiny").chains)
+    return all_chains

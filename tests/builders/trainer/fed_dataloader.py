@@ -54,12 +54,12 @@ class FedDataloader:
         masked: str = "",
         **changes: Any,
     ) -> None:
-        found = one_turn(
+        trajectory = one_turn(
             f"{group}.{sample}.0", reward, version, group=group, sample=sample, group_size=2
         )
-        found = masked_whole(found, masked) if masked else found
-        found = replace(found, **changes)
-        self.returned += self.loader.add(found, 3, self.offset, now_ms=0)
+        trajectory = masked_whole(trajectory, masked) if masked else trajectory
+        trajectory = replace(trajectory, **changes)
+        self.returned += self.loader.add(trajectory, 3, self.offset, now_ms=0)
         self.offset += 1
 
     def group(
@@ -82,6 +82,6 @@ class FedDataloader:
         return batch
 
     def next(self, step: int = 0) -> Batch | SkippedStep | None:
-        found, records = self.loader.next_batch(step, now_ms=0)
+        batch, records = self.loader.next_batch(step, now_ms=0)
         self.returned += records
-        return found
+        return batch

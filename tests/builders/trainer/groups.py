@@ -18,9 +18,9 @@ NOW = StepClock({}, now=3)
 
 
 def session(name: str, reward: float, version: int = 3, length: int = 3) -> ValidSession:
-    found = read(one_turn(name, reward, version, length), "tiny", 0, 0)
-    assert isinstance(found, ValidSession)
-    return found
+    result = read(one_turn(name, reward, version, length), "tiny", 0, 0)
+    assert isinstance(result, ValidSession)
+    return result
 
 
 def group(name: str, *rewards: float, version: int = 3, length: int = 3) -> Group:

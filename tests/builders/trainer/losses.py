@@ -42,18 +42,18 @@ MASKED: Sequence[dict[str, object]] = (
 
 def combinations() -> list[LossSection]:
     """Return every combination of the registries that settings accept, with each level."""
-    found = []
+    sections = []
     for names in product(SURROGATES, CORRECTIONS, AGGREGATIONS):
-        given = dict(zip(("surrogate", "correction", "aggregation"), names, strict=True))
+        choices = dict(zip(("surrogate", "correction", "aggregation"), names, strict=True))
         for several in product(*(VARIANTS.get(name, ({},)) for name in names)):
-            values: dict[str, object] = {**BOUNDS, **given, "entropy": 0.01}
+            values: dict[str, object] = {**BOUNDS, **choices, "entropy": 0.01}
             for more in several:
                 values |= more
             try:
-                found.append(LossSection.model_validate(values))
+                sections.append(LossSection.model_validate(values))
             except ValidationError:
                 assert names[0] == "cloning" and names[1] != "none", values
-    return found
+    return sections
 
 
 def with_regularisers(settings: LossSection) -> list[tuple[LossSection, bool]]:
@@ -62,16 +62,16 @@ def with_regularisers(settings: LossSection) -> list[tuple[LossSection, bool]]:
     Several (True) differ from one only where a correction makes the ratio one to the weights before
     the step.
     """
-    found = []
+    cases = []
     corrected = settings.chosen_correction != "none"
     divergences = ((0, "k3", False), (0.3, "k2", False), (0.2, "k3", False), (0.2, "k3", True))
     for place, (entropy, (kl, estimator, weighted)) in enumerate(product((0.0, 0.05), divergences)):
         masks = {} if settings.surrogate == "cloning" else MASKED[place % len(MASKED)]
         changes = {"entropy": entropy, "kl": kl, "kl_estimator": estimator, "masks": masks}
         changes["kl_weighted"] = weighted
-        one = LossSection.model_validate(settings.model_dump(exclude_unset=True) | changes)
-        found += [(one, several) for several in ((False, True) if corrected else (False,))]
-    return found
+        section = LossSection.model_validate(settings.model_dump(exclude_unset=True) | changes)
+        cases += [(section, several) for several in ((False, True) if corrected else (False,))]
+    return cases
 
 
 def named(settings: LossSection) -> str:
@@ -79,7 +79,7 @@ def named(settings: LossSection) -> str:
     levels = (settings.ratio_level, settings.correction_level, settings.dual_clip)
     bounds = (settings.divergence if settings.surrogate == "dppo" else None, settings.floor)
     choices = (settings.surrogate, settings.correction, settings.aggregation, *levels, *bounds)
-    return "-".join(str(one) for one in choices if one is not None)
+    return "-".join(str(choice) for choice in choices if choice is not None)
 
 
 def loss_tokens(

@@ -141,8 +141,8 @@ def open_tiny(directory: Path) -> PreTrainedModel:
 def logprobs(model: PreTrainedModel, ids: Sequence[int], temperature: float = 1.0) -> list[float]:
     """Return the log-prob of each token given those before it; the first one's is 0."""
     logits = model(input_ids=torch.tensor([ids]), use_cache=False).logits[0].float() / temperature
-    found = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
-    return [0.0, *found.tolist()]
+    chosen = logits.log_softmax(-1)[:-1].gather(-1, torch.tensor(ids[1:])[:, None])[:, 0]
+    return [0.0, *chosen.tolist()]
 
 
 @torch.no_grad()

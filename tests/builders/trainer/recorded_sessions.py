@@ -15,8 +15,8 @@ def record_sessions(kafka: KafkaSettings, sessions: Sequence[Trajectory]) -> Non
     reader = Reader(kafka, "test-manager-reader")
 
     def send() -> None:
-        for one in sessions:
-            producer.send(TRAJECTORIES.name, one, key=one.group_id)
+        for session in sessions:
+            producer.send(TRAJECTORIES.name, session, key=session.group_id)
 
     producer.commit(send, {}, reader)
     producer.close()

@@ -33,8 +33,10 @@ class RunningTrainer:
             thread.join(TIMEOUT_S)
             assert self.errors or not thread.is_alive()
         if self.errors:
-            own = [of for of in self.errors if not isinstance(of, GangBroken | TrainerGone)]
-            raise (own or self.errors)[0]
+            causes = [
+                error for error in self.errors if not isinstance(error, GangBroken | TrainerGone)
+            ]
+            raise (causes or self.errors)[0]
 
     def stop(self) -> None:
         """Ask both to end, and wait."""

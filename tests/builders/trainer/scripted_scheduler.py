@@ -71,7 +71,7 @@ class ScriptedScheduler:
         deadline = time.monotonic() + TIMEOUT_S
         while not condition():
             if time.monotonic() > deadline:
-                read = Counter(type(one).__name__ for one in self.read)
+                read = Counter(type(record).__name__ for record in self.read)
                 raise TimeoutError(f"read only {dict(read)}")
             self._stop.wait(0.02)
 

@@ -21,7 +21,7 @@ class StubBackend:
         self.text = text
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
-        return {name: [np.zeros(len(of), np.float32) for of in batches] for name in columns}
+        return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}
 
     def train(self, step: StepInput) -> Mapping[str, float]:
         return {}

@@ -32,8 +32,8 @@ class Conversation(SessionBuilder):
 
     def carry_out(self, command: Command, **around: Any) -> list[Record]:
         """Decide a command, apply its events and return them."""
-        known = self.session if self.accepted else None
-        events = decide(known, command, self._context(**around)).events
+        session = self.session if self.accepted else None
+        events = decide(session, command, self._context(**around)).events
         self.apply(*events)
         return events
 

@@ -49,22 +49,28 @@ WEIGHTS = fleet.weights(
 
 def acquired(worker: str, slot: int, **changes: Any) -> RoleAcquired:
     """Return the acquisition of the rollout role under version 4."""
-    own = {"assignment": 1, "slot": slot, "slot_offset": 0, "version": 4}
-    return control.acquired(worker, **{**own, **changes})
+    fields = {"assignment": 1, "slot": slot, "slot_offset": 0, "version": 4}
+    return control.acquired(worker, **{**fields, **changes})
 
 
 def fleet_with(*workers: str, weights: PolicyWeights = WEIGHTS) -> RolloutFleet:
     """Return a fleet with weights of policy `p` and these workers, at slots from 0."""
-    known = RolloutFleet()
-    known.apply(weights, 0)
+    rollout_fleet = RolloutFleet()
+    rollout_fleet.apply(weights, 0)
     for slot, worker in enumerate(workers):
-        known.apply(acquired(worker, slot), 0)
-    return known
+        rollout_fleet.apply(acquired(worker, slot), 0)
+    return rollout_fleet
 
 
-def context(known: RolloutFleet | None = None, now_ms: int = 100, **more: Any) -> Context:
+def context(rollout_fleet: RolloutFleet | None = None, now_ms: int = 100, **more: Any) -> Context:
     return Context(
-        known or fleet_with("w"), lambda policy: OneTokenAMessage(), 5, 1, now_ms, 1_000, **more
+        rollout_fleet or fleet_with("w"),
+        lambda policy: OneTokenAMessage(),
+        5,
+        1,
+        now_ms,
+        1_000,
+        **more,
     )
 
 

@@ -35,9 +35,9 @@ def records(kafka: KafkaSettings) -> dict[Place, Stored]:
         for name in (topic.name, topic.dead_letters)
         for number in range(counts.get(kafka.topic_prefix + name, 0))
     ]
-    found = {}
+    stored = {}
     for item in read_partitions(kafka, places, rules=ReadingRules(decode=Raw)):
         assert isinstance(item.record, Raw)
         value = item.record.value, item.record.key or b"", tuple(item.headers), item.timestamp_ms
-        found[item.topic, item.partition, item.offset] = value
-    return found
+        stored[item.topic, item.partition, item.offset] = value
+    return stored

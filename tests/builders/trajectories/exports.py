@@ -48,17 +48,17 @@ def table_files(directory: Path, table: str) -> list[Path]:
 
 def rows(directory: Path, table: str) -> list[dict[str, Any]]:
     """Return the rows of all files of a table."""
-    found: list[dict[str, Any]] = []
+    all_rows: list[dict[str, Any]] = []
     for path in table_files(directory, table):
         if path.suffix == ".jsonl":
-            found += map(orjson.loads, path.read_bytes().splitlines())
+            all_rows += map(orjson.loads, path.read_bytes().splitlines())
         else:
-            found += pq.read_table(path).to_pylist()
-    return found
+            all_rows += pq.read_table(path).to_pylist()
+    return all_rows
 
 
 def brought_in(log: KafkaSettings, prefix: str) -> list[Trajectory]:
     """Return the trajectories under a prefix."""
     target = log.model_copy(update={"topic_prefix": prefix})
-    found = read_topic(target, TRAJECTORIES, Skipped())
-    return [item.record for item in found if isinstance(item.record, Trajectory)]
+    items = read_topic(target, TRAJECTORIES, Skipped())
+    return [item.record for item in items if isinstance(item.record, Trajectory)]

@@ -20,9 +20,13 @@ def write_golden(kafka: KafkaSettings, log: GoldenLog) -> None:
     create_topics(kafka, small(SESSIONS, TRAJECTORIES))
     producer = Producer(kafka, "golden", linger_ms=5)
     for topic in (SESSIONS, TRAJECTORIES):
-        for one in log[topic.name]:
+        for record in log[topic.name]:
             producer.send_bytes(
-                topic.name, one.value, one.key, partition=one.partition, headers=one.headers
+                topic.name,
+                record.value,
+                record.key,
+                partition=record.partition,
+                headers=record.headers,
             )
     producer.flush(DEADLINE_S)
     producer.close()

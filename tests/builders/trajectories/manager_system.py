@@ -187,14 +187,14 @@ class ManagerSystem:
         sampled = self.renderer.encode(text) + ids(self.renderer.stop_token_ids[0])
         rest = sampled[len(asked.completion_ids) :]
         content = text if asked.raw else self.renderer.parse(sampled).content
-        own: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "finish_reason": "stop",
             "message": message("assistant", content),
             "well_formed": True,
             "prompt_length": len(asked.prompt_ids) // 4,
             "prompt_hash": xxhash.xxh3_128_digest(asked.prompt_ids),
         }
-        self.output(r.TurnCompleted, asked, rest, **{**own, **more})
+        self.output(r.TurnCompleted, asked, rest, **{**fields, **more})
         return sampled
 
     def output(

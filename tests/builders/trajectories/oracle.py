@@ -84,7 +84,7 @@ class ExpectedSession:
     def node(self, number: int) -> list[int]:
         """Token ids of a node."""
         turn = self.turns[number // 2]
-        return [one.token for one in turn.sampled] if number % 2 else ids_of(turn.started)
+        return [sample.token for sample in turn.sampled] if number % 2 else ids_of(turn.started)
 
     def path(self, number: int, end: int) -> list[int]:
         """Token ids from the root through the first `end` tokens of a node."""
@@ -140,15 +140,15 @@ class ExpectedSession:
             return counts and isinstance(event, r.TurnUndelivered)
         if turn.end:
             return False
-        told = len(turn.sampled)
+        length = len(turn.sampled)
         match event:
             case r.TurnDispatched():
                 if event.dispatch != len(turn.dispatches) + 1:
                     return False
-                turn.dispatches.append(Dispatch(event, event.from_offset == told))
+                turn.dispatches.append(Dispatch(event, event.from_offset == length))
                 return turn.dispatches[-1].counts
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
-                fits = _wrote(turn.sampler, event) and event.token_offset == told
+                fits = _wrote(turn.sampler, event) and event.token_offset == length
                 turn.outputs += [event] * fits
                 if fits and isinstance(event, r.TurnCompleted):
                     turn.end = "completed"

@@ -78,7 +78,9 @@ class PartitionLog:
     def _name(self, step: Step) -> str:
         """Return the session of a step; an id is never used again."""
         slot = f"s{step.which % SESSIONS}."
-        return slot + str(sum(one.opened.session_id.startswith(slot) for one in self.finalized))
+        return slot + str(
+            sum(session.opened.session_id.startswith(slot) for session in self.finalized)
+        )
 
     def _about(self, step: Step, event: Any) -> Record:
         more: dict[str, Any] = {"session_id": self._name(step)}

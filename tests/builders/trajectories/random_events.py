@@ -134,7 +134,7 @@ def _cancel(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step
 
 
 def _leave(numbers: Numbers, session: ExpectedSession, turn: ExpectedTurn, step: Step) -> Record:
-    left = [one for one in session.turns if one.end == "completed"] or [turn]
+    left = [candidate for candidate in session.turns if candidate.end == "completed"] or [turn]
     named = left[step.which % len(left)].started.turn_id
     return sessions.undelivered(named, epoch=0, at_ms=1, command_id="")
 

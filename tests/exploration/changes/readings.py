@@ -23,29 +23,31 @@ def readings(actor: Of, acts: Callable[[Of], bool], read: Callable[[Of, str], Of
 
     `acts` says that it can act, and `read` makes it read a record of a topic.
     """
-    known = _known.get(id(actor))
-    if known is not None:
-        return cast(list[Of], known[1])
-    found = [*_all(actor, acts, read)]
+    entry = _known.get(id(actor))
+    if entry is not None:
+        return cast(list[Of], entry[1])
+    ways = [*_all(actor, acts, read)]
     if len(_known) > _MOST:
         _known.clear()
-    _known[id(actor)] = (actor, found)
-    return found
+    _known[id(actor)] = (actor, ways)
+    return ways
 
 
 def _all(actor: Of, acts: Callable[[Of], bool], read: Callable[[Of, str], Of]) -> Iterator[Of]:
-    waiting, found = [actor], {actor.form}
+    waiting, forms = [actor], {actor.form}
     while waiting:
-        one = waiting.pop()
+        current = waiting.pop()
         further = [
-            (topic, read(one, topic)) for topic in ("control", "fleet") if getattr(one, topic)
+            (topic, read(current, topic))
+            for topic in ("control", "fleet")
+            if getattr(current, topic)
         ]
-        inert = [after for topic, after in further if _is_inert(one, after, topic)]
-        if not inert and acts(one):
-            yield one
+        inert = [after for topic, after in further if _is_inert(current, after, topic)]
+        if not inert and acts(current):
+            yield current
         for after in inert[:1] or [after for _, after in further]:
-            if after.form not in found:
-                found.add(after.form)
+            if after.form not in forms:
+                forms.add(after.form)
                 waiting.append(after)
 
 

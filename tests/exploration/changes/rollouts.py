@@ -20,12 +20,15 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
         if actor.roles is None:
             yield f"rollout {name} starts", partial(start, name=name)
             continue
-        for one in acting(actor):
-            done, roles = words(actor, one), cast(RolloutRoles, one.roles)
+        for variant in acting(actor):
+            done, roles = words(actor, variant), cast(RolloutRoles, variant.roles)
             if (move := roles.under_way) is not None:
-                yield f"rollout {name}{done} finishes {type(move).__name__}", partial(_finish, one)
+                yield (
+                    f"rollout {name}{done} finishes {type(move).__name__}",
+                    partial(_finish, variant),
+                )
             elif (move := roles.next_move()) is not None:
-                yield f"rollout {name}{done} begins {type(move).__name__}", partial(_begin, one)
+                yield f"rollout {name}{done} begins {type(move).__name__}", partial(_begin, variant)
 
 
 def faults(world: World) -> Iterator[tuple[str, Any]]:

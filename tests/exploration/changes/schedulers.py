@@ -110,11 +110,11 @@ def claim(world: World) -> None:
     """Let a scheduler read both topics to their ends and claim the next epoch."""
     epoch = world.log.state.epoch + 1
     _beat_all(world)
-    known = Fleet(policies=frozenset({"policy"}))
+    fleet_state = Fleet(policies=frozenset({"policy"}))
     for record in heartbeats(world):
-        known = fleet_fold.apply(known, record, world.clock)
+        fleet_state = fleet_fold.apply(fleet_state, record, world.clock)
     name = f"scheduler-{epoch}"
-    actor = SchedulerActor(name=name, epoch=epoch, log=world.log, fleet=known)
+    actor = SchedulerActor(name=name, epoch=epoch, log=world.log, fleet=fleet_state)
     world.schedulers = (*world.schedulers, actor)
     world.to_control(r.SchedulerClaimed(epoch=epoch, scheduler=name, at_ms=world.tick()), name)
 
@@ -134,12 +134,12 @@ def _is_due(world: World, actor: SchedulerActor, wait_ms: int = 0) -> bool:
     """Return True if the scheduler would write something, now or after a wait."""
     now_ms = world.clock + wait_ms
     key = (id(actor.log), id(actor.fleet), now_ms // 1000)
-    known = _due.get(key)
-    if known is None:
+    entry = _due.get(key)
+    if entry is None:
         if len(_due) > 200_000:
             _due.clear()
-        known = _due[key] = ((actor.log, actor.fleet), bool(_decided(world, actor, now_ms)))
-    return known[1]
+        entry = _due[key] = ((actor.log, actor.fleet), bool(_decided(world, actor, now_ms)))
+    return entry[1]
 
 
 def _replace(world: World, place: int, actor: SchedulerActor) -> None:
@@ -151,8 +151,12 @@ def _read_control(world: World, place: int) -> None:
     epoch = world.schedulers[place].epoch
     while True:
         _read_next(world, place)
-        found = [one for one in world.schedulers if one.epoch == epoch]
-        if not found or not found[0].control or (_acts(found[0]) and _is_due(world, found[0])):
+        matches = [scheduler for scheduler in world.schedulers if scheduler.epoch == epoch]
+        if (
+            not matches
+            or not matches[0].control
+            or (_acts(matches[0]) and _is_due(world, matches[0]))
+        ):
             return
 
 
@@ -172,7 +176,10 @@ def settle(world: World) -> None:
         while actor in world.schedulers and _reads_at_once(world, actor):
             place = world.schedulers.index(actor)
             _read_next(world, place)
-            actor = next((one for one in world.schedulers if one.epoch == actor.epoch), actor)
+            actor = next(
+                (scheduler for scheduler in world.schedulers if scheduler.epoch == actor.epoch),
+                actor,
+            )
 
 
 def _reads_at_once(world: World, actor: SchedulerActor) -> bool:
@@ -201,8 +208,8 @@ def _has_due(world: World, actor: SchedulerActor) -> bool:
 def _read_fleet(world: World, place: int) -> None:
     actor = world.schedulers[place]
     letter, unread = actor.unread_fleet[0], actor.unread_fleet[1:]
-    known = fleet_fold.apply(actor.fleet, letter.record, world.clock)
-    _replace(world, place, replace(actor, fleet=known, unread_fleet=unread))
+    fleet_state = fleet_fold.apply(actor.fleet, letter.record, world.clock)
+    _replace(world, place, replace(actor, fleet=fleet_state, unread_fleet=unread))
 
 
 def _decide(world: World, place: int) -> None:

@@ -12,7 +12,7 @@ SILENT_MS = -(10**18)
 
 def silence(world: World, worker: str, process: str) -> None:
     """Let the schedulers miss the heartbeats of a process."""
-    world.schedulers = tuple(_missing(one, worker, process) for one in world.schedulers)
+    world.schedulers = tuple(_missing(scheduler, worker, process) for scheduler in world.schedulers)
 
 
 def _missing(actor: SchedulerActor, worker: str, process: str) -> SchedulerActor:
@@ -66,24 +66,24 @@ def heard(world: World, worker: str, process: str) -> bool:
         and latest.seen_ms >= 0
         and isinstance(last, r.WorkerHeartbeat)
         and latest.heartbeat.incarnation == last.incarnation
-        for one in world.schedulers
-        for latest in [one.fleet.heartbeats.get((worker, process))]
+        for scheduler in world.schedulers
+        for latest in [scheduler.fleet.heartbeats.get((worker, process))]
     )
 
 
 def doubted(world: World) -> Iterator[tuple[str, str]]:
     """Yield live processes that a scheduler misses, none of whose heartbeats it has yet to read."""
     for worker, process, life in processes(world):
-        for one in world.schedulers:
-            latest = one.fleet.heartbeats.get((worker, process))
+        for scheduler in world.schedulers:
+            latest = scheduler.fleet.heartbeats.get((worker, process))
             unread = any(
                 isinstance(letter.record, r.WorkerHeartbeat)
                 and (letter.record.worker, letter.record.process) == (worker, process)
-                for letter in one.unread_fleet
+                for letter in scheduler.unread_fleet
             )
             if latest is None or latest.seen_ms >= 0 or unread:
                 continue
-            member = one.log.state.workers.get(worker)
+            member = scheduler.log.state.workers.get(worker)
             joined = member is not None and process in member.processes
             if latest.heartbeat.incarnation == life and not joined:
                 yield worker, process

@@ -22,8 +22,8 @@ def usual(world: World) -> Iterator[tuple[str, Any]]:
             continue
         if actor.orphaned:
             yield f"trainer {name} ends with its trainer", partial(end, name=name)
-        for one in acting(actor):
-            yield from _act(world, actor, one)
+        for variant in acting(actor):
+            yield from _act(world, actor, variant)
 
 
 def acting(actor: TrainerActor) -> list[TrainerActor]:

@@ -176,9 +176,11 @@ def _read(place: str, item: object, history: _History) -> None:
     if not isinstance(item, dict):
         raise bad(place, f"{place} must be an object")
     kind = item.get("type")
-    if kind is None:
-        # Its type may be left out of a message, and of an item that is only named.
-        kind = "message" if "role" in item else "item_reference" if _only_names(item) else None
+    # Its type may be left out of a message, and of an item that is only named.
+    if kind is None and "role" in item:
+        kind = "message"
+    elif kind is None and _only_names(item):
+        kind = "item_reference"
     read = _READERS.get(kind) if isinstance(kind, str) else None
     if read is None:
         message = f"{place} is of type {kind!r}, which is not supported"

@@ -26,7 +26,9 @@ def writes_draft(root: Path) -> Phase:
 
     def writing(process: int) -> bool:
         opened = (os.readlink(link) for link in Path(f"/proc/{process}/fd").iterdir())
-        return any(one.startswith(f"{root}/.") and one.endswith(".safetensors") for one in opened)
+        return any(
+            file.startswith(f"{root}/.") and file.endswith(".safetensors") for file in opened
+        )
 
     return writing
 
