@@ -76,7 +76,8 @@ class Reader:
         self._settings = settings
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
-        self._rules, self._garbage = rules, list[Letter]()
+        self._rules = rules
+        self._garbage = list[Letter]()
         self._ends_reached: dict[Partition, int] = {}
         self._next: dict[Partition, int] = {}
         """Offset of the next record of each assigned partition, or where reading begins."""
@@ -84,7 +85,9 @@ class Reader:
         self.unreadable: Counter[str] = Counter()
         """Number of records that could not be decoded, by topic. Any thread."""
         self._decode = whole_records(settings, rules.decode)
-        self._stopping, self._subscribed, self._commits = stopping, False, CallsInTurn()
+        self._stopping = stopping
+        self._subscribed = False
+        self._commits = CallsInTurn()
         self._options = {**consumer_options(settings, client_id, self._group), **options}
         self.watch, self._consumer = watched(Consumer, self._options)
 

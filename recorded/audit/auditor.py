@@ -122,7 +122,9 @@ class Auditor:
         most_tokens: int | None = None,
         recorded: bool = False,
     ) -> None:
-        self._kept, self._owners, self._finish = Kept(), Owners(), _Finish()
+        self._kept = Kept()
+        self._owners = Owners()
+        self._finish = _Finish()
         if recorded:
             self._kept.leave(SESSIONS.name)
         self._commands = CommandsCheck(self._kept)

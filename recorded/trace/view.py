@@ -17,7 +17,9 @@ _WIDEST_NAME = 36
 _TIMES_WIDTH = 24
 """Of the columns of times and of the spaces between all columns."""
 _MOST_NAMES = 4
-_INSTANT, _INTERVAL, _ON = "│", "█", "▶"
+_INSTANT = "│"
+_INTERVAL = "█"
+_ON = "▶"
 _COLOURS = ("bold", "cyan", "green", "dim")
 """By depth."""
 JsonRow = dict[str, object]

@@ -4,6 +4,7 @@ import ast
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 
 import pytest
@@ -172,6 +173,70 @@ def test_a_variable_is_named_by_what_it_is() -> None:
         if word in NO_NAMES
     ]
     assert without_names == []
+
+
+def test_no_conditional_expression_has_another_inside() -> None:
+    nested = [
+        f"{name(path)}:{node.lineno}"
+        for path in PATHS
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.IfExp)
+        if any(isinstance(inner, ast.IfExp) for inner in ast.walk(node) if inner is not node)
+    ]
+    assert nested == []
+
+
+def starred(function: ast.AST) -> Iterator[int]:
+    """Yield the line of each call that a function gives a tuple of its own by a star."""
+    tuples = {
+        target.id
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    for call in calls:
+        for argument in call.args:
+            value = argument.value if isinstance(argument, ast.Starred) else None
+            of_its_own = isinstance(value, ast.Name) and value.id in tuples
+            if of_its_own or isinstance(value, ast.Tuple):
+                yield call.lineno
+
+
+def test_a_call_names_its_arguments() -> None:
+    places = [
+        f"{name(path)}:{line}"
+        for path in PATHS
+        for function in ast.walk(parsed(path))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        for line in starred(function)
+    ]
+    assert places == []
+
+
+def test_a_statement_sets_one_thing() -> None:
+    """But for a swap, or a pair of constants that one docstring explains."""
+    places = []
+    for path in PATHS:
+        for node in ast.walk(parsed(path)):
+            body = getattr(node, "body", [])
+            statements = body if isinstance(body, list) else []
+            for statement, following in zip_longest(statements, statements[1:]):
+                if _sets_several(statement) and not isinstance(following, ast.Expr):
+                    places.append(f"{name(path)}:{statement.lineno} {ast.unparse(statement)}")
+    assert places == []
+
+
+def _sets_several(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Tuple):
+        return False
+    (target, *_) = statement.targets
+    if not isinstance(target, ast.Tuple):
+        return False
+    names = {ast.unparse(element) for element in target.elts}
+    used = {ast.unparse(node) for node in ast.walk(statement.value)}
+    return not names & used
 
 
 def test_every_module_says_what_it_is() -> None:

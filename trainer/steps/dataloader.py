@@ -221,7 +221,8 @@ class Dataloader:
         if self.given_up.over_age:
             metrics["tokens_over_age"] = float(self.given_up.over_age)
         metrics |= self._sessions.take()
-        self.dropped, self.given_up = Counter(), StepTokens()
+        self.dropped = Counter()
+        self.given_up = StepTokens()
         return metrics
 
     def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:

@@ -74,7 +74,8 @@ def apply(
     except ENDS_PROCESS:
         raise
     except Exception as error:
-        session.failed, folded = True, Folded(session, False, error=error)
+        session.failed = True
+        folded = Folded(session, False, error=error)
     if not folded.accepted and not isinstance(event, r.CommandRefused):
         session.ignored[_reason(session, event)] += 1
     return folded

@@ -69,7 +69,8 @@ class TurnMessage:
         if request.completion_ids:
             # Written by an earlier dispatch: parse it for the state, drop the delta.
             written = joined(self._opening, self._stream.feed(request.completion_ids))
-            self._opening, self._calls_given = NOTHING, len(written.tool_calls)
+            self._opening = NOTHING
+            self._calls_given = len(written.tool_calls)
 
     @property
     def may_end(self) -> bool:

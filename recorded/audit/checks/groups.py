@@ -60,7 +60,8 @@ class GroupsCheck:
         self._kept = kept
         self._recorded = recorded
         self._opened_on: Topic = TRAJECTORIES if recorded else SESSIONS
-        self._admitted, self._dropped = Seen(), Seen()
+        self._admitted = Seen()
+        self._dropped = Seen()
         self._opened = Seen()
         """Groups of sessions that agents opened by themselves, or that were recorded."""
         self._first = ""

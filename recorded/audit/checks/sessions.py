@@ -52,7 +52,8 @@ class SessionsCheck:
         self._owners = owners
         self._sessions: dict[str, _AuditedSession] = {}
         self._copies: dict[str, _FirstCopy] = {}
-        self._over, self._contents = Seen(), Seen()
+        self._over = Seen()
+        self._contents = Seen()
         self._progress: dict[int, int] = {}
         """Offset of `sessions` before which all trajectories are committed, by partition."""
         self._covered: dict[int, int] = {}

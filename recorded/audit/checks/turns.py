@@ -59,7 +59,8 @@ class TurnsCheck:
         self._owners = owners
         self._partitions = partitions
         self._sessions: dict[str, _AuditedTurns] = {}
-        self._ended, self._completed = Seen(), Seen()
+        self._ended = Seen()
+        self._completed = Seen()
         self._dispatches = Seen()
         """Dispatches of which a worker has written the end, also behind that of their session."""
         self._answers: list[tuple[LogPlace, str, str]] = []

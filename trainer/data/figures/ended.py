@@ -54,8 +54,10 @@ class SessionsOfStep:
         metrics |= {f"ended_at/{name}": n / count for name, n in self._limits.items() if name}
         metrics |= {f"matched/{rule}": n / turns for rule, n in sorted(self._rules.items())}
         metrics |= {name: float(n) for name, n in self._counts.items() if n}
-        self._lengths, self._limits = [], Counter()
-        self._rules, self._counts = Counter(), Counter()
+        self._lengths = []
+        self._limits = Counter()
+        self._rules = Counter()
+        self._counts = Counter()
         return metrics
 
 
