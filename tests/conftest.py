@@ -20,7 +20,7 @@ from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
 from tests.seed import seed
-from tests.sharing import SharedByFile, readable
+from tests.sharing import SharedByFile, is_nightly, readable
 
 READY_TIMEOUT_S = 60
 HEAP_MB = 1024
@@ -47,9 +47,12 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests that need a broker, so that `-m "not kafka"` leaves them out."""
+    """Mark tests that need a broker, and those at night, so that `-m` can leave them out."""
     for item in items:
+        if is_nightly(item.nodeid):
+            item.add_marker(pytest.mark.nightly)
         if {"broker", "kafka"} & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.kafka)
 

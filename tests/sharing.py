@@ -9,7 +9,6 @@ from collections.abc import Iterable
 from xdist.scheduler import LoadScopeScheduling
 
 ALONE = (
-    "tests/calibration",
     "tests/e2e",
     "tests/faults",
     "tests/golden",
@@ -17,6 +16,31 @@ ALONE = (
     "tests/integration/trainer/memory",
 )
 """Folders of which never two tests run at once."""
+
+NIGHTLY = (
+    "tests/e2e/runs/test_adapters.py",
+    "tests/e2e/runs/test_classes.py",
+    "tests/e2e/runs/test_examples.py::test_an_example_trains[judge]",
+    "tests/e2e/runs/test_examples.py::test_an_example_trains[multi_turn_game]",
+    "tests/e2e/runs/test_examples.py::test_an_example_trains[two_policies]",
+    "tests/e2e/runs/test_names.py::test_packages_of_these_names_stand_beside_an_installed_wheel",
+    "tests/e2e/runs/test_nodes.py::test_a_gang_on_two_nodes",
+    "tests/e2e/runs/test_nodes.py::test_a_node_that_does_not_see",
+    "tests/e2e/runs/test_paths.py::test_a_run_ends_well_in_an_unusual_environment",
+    "tests/e2e/runs/test_rehearsal.py",
+    "tests/e2e/runs/test_second_run.py::test_a_second_training_in_the_same_directory",
+    "tests/faults/test_leader.py",
+    "tests/faults/test_matrix.py",
+    "tests/integration/trainer/memory",
+    "tests/integration/trainer/test_several_devices.py::test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on[megatron",
+    "tests/properties/test_invariants.py::test_the_invariants_hold_in_thousands_of_sessions",
+)
+"""Beginnings of the ids of tests that take a minute or more: `scripts/nightly` runs them."""
+
+
+def is_nightly(test: str) -> bool:
+    """Return whether a test, by its id, is one of those at night."""
+    return test.startswith(NIGHTLY)
 
 
 def unit_of(test: str) -> str:

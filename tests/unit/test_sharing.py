@@ -1,0 +1,27 @@
+"""Sharing of the tests among processes, and those that are left to the night."""
+
+from tests.paths import ROOT
+from tests.sharing import ALONE, NIGHTLY, is_nightly, readable, unit_of
+
+
+def test_a_file_is_one_unit_and_whole_runs_are_one_all_together() -> None:
+    assert unit_of("tests/unit/test_docs.py::test_a[x::y]") == "tests/unit/test_docs.py"
+    units = {unit_of("tests/e2e/test_forks.py::test_a"), unit_of("tests/faults/test_leader.py::b")}
+    assert units == {"alone"}
+
+
+def test_every_place_of_the_lists_is_there() -> None:
+    for place in (*ALONE, *NIGHTLY):
+        path, _, test = place.partition("::")
+        assert (ROOT / path).exists(), place
+        if test:
+            assert f"def {test.partition('[')[0]}" in (ROOT / path).read_text(), place
+
+
+def test_a_test_at_night_is_known_by_the_beginning_of_its_id() -> None:
+    assert is_nightly("tests/faults/test_matrix.py::test_any")
+    assert not is_nightly("tests/unit/test_sharing.py::test_any")
+
+
+def test_output_that_is_no_text_can_be_sent() -> None:
+    assert readable([("stdout", "a\udcff")]) == [("stdout", "a\\udcff")]
