@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seamlessflow.trainer.credit import COMPARED
 from seamlessflow.trainer.data.advantages import (
     ESTIMATORS,
     ReturnRules,
@@ -146,3 +147,11 @@ def test_a_true_difference_keeps_its_advantage_beside_the_epsilon(name: str) -> 
     group = episode(1.0, 1.0), episode(0.0, 0.0), episode(0.0, 0.5)
     by_default = of(name, *group, epsilon=ReturnRules().epsilon)
     assert np.array(by_default) == pytest.approx(np.array(of(name, *group)), rel=1e-5)
+
+
+def test_an_estimator_that_gives_a_lone_session_nothing_is_listed_as_comparing_sessions() -> None:
+    """A run of such an estimator refuses groups of one."""
+    lone = [episode(1.0, 0.5, 2.0)]
+    silent = {name for name in ESTIMATORS if not np.any(estimator(name, ReturnRules())(lone))}
+    # These two compare turns of equal depth, which the branches of one session have too.
+    assert silent == {*COMPARED, "turn", "session_and_turn"}
