@@ -102,7 +102,8 @@ def live_system(directory: Path, kafka: KafkaSettings) -> Iterator[LiveSystem]:
     out = directory / "out"
     for folder in (out / "logs", out / "trained", directory / "exports"):
         folder.mkdir(parents=True)
-    (out / "logs" / "scheduler.log").touch()
+    for process in ("scheduler", "trainer-w0"):
+        (out / "logs" / f"{process}.log").touch()
     (out / "logs" / "broker.log").write_text("--- broker ended with exit status 1\n")
     (directory / "judged.jsonl").write_text(f'{{"session_id": "{SESSION}", "value": 0.5}}\n')
     write_golden(kafka, golden_log())

@@ -27,6 +27,8 @@ from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 
 GROUP_SIZE = 6
+MOST_LIVES = 6
+"""So many steps have groups, each in a life of its own."""
 
 
 @pytest.fixture(scope="module")
@@ -247,10 +249,15 @@ def test_a_trainer_goes_on_after_garbage_and_buries_that_of_its_topic_once(
 ) -> None:
     garbage = litter(log, TRAJECTORIES, 0, sessions[0])
     record_sessions(log, sessions)
-    for steps in (1, 2):
+    # A trainer on a busy machine may end its step before it has read that partition. The last one
+    # reads garbage that one before it has buried.
+    for steps in range(1, MOST_LIVES):
+        before = buried(log, TRAJECTORIES, 0)
         litter(log, CONTROL, 0, control.lost())
         started(monkeypatch, log, model, tmp_path, RUN__STEPS=steps).join()
         scheduler.wait_for_count(r.StepCommitted, steps)
+        if before:
+            break
     assert buried(log, TRAJECTORIES, 0) == garbage
     assert buried(log, CONTROL, 0) == []
 
