@@ -75,12 +75,16 @@ def test_a_folder_has_at_least_three_modules(room: str) -> None:
     assert small - ENTRIES == set()
 
 
+def module_of(path: Path) -> str:
+    """Return the module behind `seamlessflow`, with slashes, as `APART` names it."""
+    return name(path).removesuffix(".py").removeprefix("seamlessflow/")
+
+
 def importers() -> dict[str, set[str]]:
     """Return the modules of the product, each with those of the product that import it."""
-    paths = {name(path).removesuffix(".py").removeprefix("seamlessflow/") for path in PATHS}
-    importing: dict[str, set[str]] = {module: set() for module in paths}
+    importing: dict[str, set[str]] = {module_of(path): set() for path in PATHS}
     for path in PATHS:
-        importer = name(path).removesuffix(".py").removeprefix("seamlessflow/")
+        importer = module_of(path)
         for node in ast.walk(parsed(path)):
             if isinstance(node, ast.ImportFrom) and node.module:
                 source = node.module.removeprefix("seamlessflow.").replace(".", "/")
@@ -90,10 +94,7 @@ def importers() -> dict[str, set[str]]:
 
 
 def test_a_small_module_with_one_importer_beside_it_is_part_of_that() -> None:
-    lines = {
-        name(path).removesuffix(".py").removeprefix("seamlessflow/"): path.read_text().count("\n")
-        for path in PATHS
-    }
+    lines = {module_of(path): path.read_text().count("\n") for path in PATHS}
     apart = set()
     for module, importing in importers().items():
         (importer, *others) = sorted(importing) or [""]
