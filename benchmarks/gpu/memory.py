@@ -1,5 +1,6 @@
 """The peak of a device's memory in two updates, against that of `seamlessflow plan`."""
 
+import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def _case(asked: Asked, model: Path, changes: Mapping[str, Any]) -> dict[str, fl
     # What CUDA itself keeps is not among what torch has allocated.
     planned = total(rank_memory(rank, settings).device_parts) - CONTEXT * asked.on_gpu
     if asked.on_gpu:
+        gc.collect()  # an autograd graph of the case before may wait in a cycle
         torch.cuda.empty_cache()
         before = torch.cuda.memory_allocated(asked.device)
         torch.cuda.reset_peak_memory_stats(asked.device)

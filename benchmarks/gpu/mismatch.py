@@ -1,9 +1,11 @@
 """Log-probs of the torch engine against the trainer's, of the same weights, by element type."""
 
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.gpu.part import Asked, Figures, meets
 from benchmarks.gpu.steps import VOCABULARY, some_chains, step, write_model
@@ -27,27 +29,41 @@ def run(asked: Asked) -> Figures:
     for dtype in ("float32", "bfloat16"):
         settings = TorchEngineSettings(device=asked.device, dtype=dtype, max_length=1024)
         with closing(TorchEngine.from_directory(model, settings)) as engine:
-            sampled = [_sampled(engine, number, tokens) for number in range(sessions)]
+            turns = [_turn(engine, number, tokens) for number in range(sessions)]
+            sampled = [_session(number, turn) for number, turn in enumerate(turns)]
             tolerance = engine.logprob_tolerance
+        rate = round(sessions * tokens / _seconds(turns))
         backend = TorchBackend(model, TrainerSection(device=asked.device, dtype=dtype))
         backend.load(None, 0)
         backend.acquire()
         metrics = backend.train(step(sampled, 4096, learning_rate=1e-9))
         mismatch = {name: float(f"{metrics[name]:.3g}") for name in FIGURES}
-        figures[dtype] = mismatch
+        figures[dtype] = {**mismatch, "sampled_a_second": rate}
         meets(mismatch["mismatch_mean"] < tolerance, f"{dtype}: above {tolerance:g}", figures)
     return figures
 
 
-def _sampled(engine: Engine, number: int, tokens: int) -> Chain:
-    """Return a session that the engine has sampled."""
-    prompt = np.random.default_rng(number).integers(0, VOCABULARY, _PROMPT, np.int32)
+def _turn(engine: Engine, number: int, tokens: int) -> Turn:
     sampling = SamplingParams(tokens, seed=number)
-    chunks = Turn(engine, f"r{number}", pack(prompt.tolist()), sampling).ended().chunks
+    return Turn(engine, f"r{number}", pack(_prompt(number).tolist()), sampling)
+
+
+def _seconds(turns: Sequence[Turn]) -> float:
+    """Return the time from the first token of the turns to the last one."""
+    return max(turn.times[-1] for turn in turns) - min(turn.times[0] for turn in turns)
+
+
+def _prompt(number: int) -> npt.NDArray[np.int32]:
+    return np.random.default_rng(number).integers(0, VOCABULARY, _PROMPT, np.int32)
+
+
+def _session(number: int, turn: Turn) -> Chain:
+    """Return the session of a turn, once the engine has sampled all of it."""
+    chunks = turn.ended().chunks
     ids = b"".join(chunk.token_ids for chunk in chunks)
     logprobs = b"".join(chunk.logprobs for chunk in chunks)
     (like,) = some_chains(1, _PROMPT, 1)
-    all_ids = np.concatenate([prompt, np.frombuffer(ids, np.int32)])
+    all_ids = np.concatenate([_prompt(number), np.frombuffer(ids, np.int32)])
     said = np.concatenate([np.zeros(_PROMPT, np.float32), np.frombuffer(logprobs, np.float32)])
     trained = np.arange(len(all_ids)) >= _PROMPT
     zeros = np.zeros(len(all_ids), np.int32)

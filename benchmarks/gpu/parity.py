@@ -1,4 +1,7 @@
-"""One update on the device against the same on the CPU: torch and FSDP2, float32, each layout."""
+"""Two updates on the device against the same on the CPU: torch and FSDP2, float32, each layout.
+
+The role leaves and comes back between them, so that what went to the host and back counts too.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -51,8 +54,12 @@ def _updated(asked: Asked, model: Path, layout: Layout, backend: str, device: st
         else FsdpBackend(model, settings, Meeting(HOST, {}))
     )
     made.load(None, 0)
+    update = step(some_chains(6, 24, 9), 128, layout, _OPTIMIZER["lr"])
     made.acquire()
-    metrics = made.train(step(some_chains(6, 24, 9), 128, layout, _OPTIMIZER["lr"]))
+    made.train(update)
+    made.release()
+    made.acquire()
+    metrics = made.train(update)
     into = asked.directory / f"{backend}-{layout}-{device}".replace(":", "-")
     into.mkdir(exist_ok=True)
     made.write_weights(into)

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _OWN = ("parity", "mismatch", "memory", "roles", "update", "training")
-PARTS = {**{name: name for name in _OWN}, "vllm": "vllm.engine", "throughput": "vllm.throughput"}
+PARTS = {
+    **{name: name for name in _OWN},
+    "run": "whole_run",
+    "vllm": "vllm.engine",
+    "throughput": "vllm.throughput",
+}
 """Module of each part, below this folder."""
 Figures = Mapping[str, object]
 

@@ -15,16 +15,28 @@ VOCABULARY = 4096
 """Tokens that steps have; a model may know more."""
 
 
+SHAPES = {"tiny": (2, 64), "qwen3-0.6b": (28, 1024), "qwen3-1.7b": (28, 2048)}
+"""Layers and width of models by name."""
+
+
 def write_model(directory: Path, small: bool) -> Path:
-    """Write a random model to a directory, and return that."""
-    random_model(small).save_pretrained(directory)
+    """Write a random model of the shape of Qwen3-0.6B, or a tiny one, and return its directory."""
+    return write_shape(directory, "tiny" if small else "qwen3-0.6b")
+
+
+def write_shape(directory: Path, name: str, dtype: torch.dtype = torch.float32) -> Path:
+    """Write a random model of one of `SHAPES`, and return its directory."""
+    # A GPU draws a billion numbers in a moment.
+    with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
+        random_model(name).to(dtype).save_pretrained(directory)
     return directory
 
 
-def random_model(small: bool) -> Qwen3ForCausalLM:
-    """Return a model of the shape of Qwen3-0.6B, or a tiny one, with random weights in float32."""
+def random_model(name: str) -> Qwen3ForCausalLM:
+    """Return a model of one of `SHAPES`, with random weights in float32."""
     torch.manual_seed(0)
-    layers, width = (2, 64) if small else (28, 1024)
+    layers, width = SHAPES[name]
+    small = name == "tiny"
     config = Qwen3Config(
         vocab_size=VOCABULARY if small else 151936,
         hidden_size=width,

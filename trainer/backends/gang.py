@@ -79,7 +79,7 @@ class GangRank:
         """
         self.rank = rank
         self.ranks = ranks
-        if device.type == "cuda":
+        if device.type == "cuda" and device.index is not None:
             torch.cuda.set_device(device)
         # Messages are tensors on the host, so gloo is needed beside nccl.
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"

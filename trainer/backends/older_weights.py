@@ -73,4 +73,4 @@ class OlderWeights:
 
 
 def _copied(weights: Weights) -> Weights:
-    return {name: tensor.detach().cpu().clone() for name, tensor in weights.items()}
+    return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}

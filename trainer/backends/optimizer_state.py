@@ -180,14 +180,6 @@ def full(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def move_state(optimizer: Optimizer, device: torch.device) -> None:
-    """Move the moments to a device; the step counts stay on the host, where AdamW keeps them."""
-    for state in optimizer.state.values():
-        for moment, value in state.items():
-            if moment != "step":
-                state[moment] = value.to(device)
-
-
 def _parameters(model: nn.Module) -> dict[str, Parameter]:
     """Return the parameters that the optimizer knows, by name."""
     forget_copies(model)

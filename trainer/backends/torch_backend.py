@@ -12,13 +12,14 @@ from pathlib import Path
 from queue import Queue
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from seamlessflow.infra.host import device_named, free_host_bytes
 from seamlessflow.trainer.backends.adapter.lora import published, trained
 from seamlessflow.trainer.backends.adapter.policy_model import PolicyModel
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
+from seamlessflow.trainer.backends.device_moves import DeviceMoves
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
 from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
 from seamlessflow.trainer.backends.losses.loss import loss_tokens, token_losses
@@ -28,7 +29,6 @@ from seamlessflow.trainer.backends.optimizer_state import (
     Keeping,
     adamw,
     load_random,
-    move_state,
     random_state,
     save_state,
 )
@@ -63,6 +63,8 @@ class TorchBackend:
         self._threads = settings.threads or torch.get_num_threads()
         self._use_threads()
         torch.manual_seed(settings.seed)
+        # cuDNN would plan anew, a second each, for each shape of a micro-batch.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         self._settings = settings
         self._computing = computing
         self._policy = PolicyModel(model_directory, settings)
@@ -74,6 +76,7 @@ class TorchBackend:
         self._parameters = trained(self._model)
         section = settings.optimizer
         self._optimizer = adamw(self._parameters.values(), section, section.lr)
+        self._moves = DeviceMoves(self._device)
         self._forward = Forward(self._model)
         self._side = SideModels(
             model_directory,
@@ -176,14 +179,12 @@ class TorchBackend:
         """Do nothing: what computes cannot be ended half-way."""
 
     def acquire(self) -> None:
-        nn.Module.to(self._model, self._device)
-        move_state(self._optimizer, self._device)
-        self._side.move(self._device)
+        self._moves.to_device(self._model, self._optimizer)
+        self._side.move(self._moves.to_device)
 
     def release(self) -> int:
-        nn.Module.to(self._model, "cpu")
-        move_state(self._optimizer, torch.device("cpu"))
-        self._side.move(torch.device("cpu"))
+        self._moves.to_host(self._model, self._optimizer)
+        self._side.move(self._moves.to_host)
         # The allocator would keep the freed memory from the worker's other process.
         if self._device.type == "cuda":
             torch.cuda.empty_cache()

@@ -22,7 +22,7 @@ def write_talker(directory: Path, small: bool) -> None:
     """
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
-    model = random_model(small)
+    model = random_model("tiny" if small else "qwen3-0.6b")
     marks = [tokenizer.token_id(token) for token in CONTROL_TOKENS + MARKUP_TOKENS]
     with torch.no_grad():
         first_V = model.model.embed_tokens.weight[:, 0]

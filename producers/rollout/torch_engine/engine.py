@@ -77,6 +77,8 @@ class TorchEngine(ThreadedEngine):
         module: torch.nn.Module = model  # its `to` is typed
         module.train(False).requires_grad_(False)
         device = device_named(settings.device, torch.cuda.is_available)
+        # cuDNN would plan anew for each length that it has not seen, so for each token.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         module.to(device=device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)

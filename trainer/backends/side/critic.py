@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from seamlessflow.trainer.backends.backend import UpdateFailed
 from seamlessflow.trainer.backends.forward import model_inputs
@@ -27,7 +28,6 @@ from seamlessflow.trainer.backends.optimizer_state import (
     adamw,
     copied,
     load_state,
-    move_state,
 )
 from seamlessflow.trainer.backends.sharded.parts import Files
 from seamlessflow.trainer.backends.side.frozen import Placed
@@ -89,10 +89,9 @@ class Critic:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
         self._keeping.load(directory, self._model, self._optimizer, CRITIC)
 
-    def move(self, device: torch.device) -> None:
+    def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
         """Move weights and optimizer."""
-        nn.Module.to(self._model, device)
-        move_state(self._optimizer, device)
+        move(self._model, self._optimizer)
 
     def _values(self, batch: MicroBatch) -> Tensor:
         logits_BT1: Tensor = self._model(**model_inputs(self._model, batch)).logits
@@ -154,10 +153,9 @@ class ValueHead:
         """Go on from a checkpoint. Raise `ModelUnusable`."""
         load_state(directory, self._output, self._optimizer, CRITIC)
 
-    def move(self, device: torch.device) -> None:
+    def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
         """Move weights and optimizer."""
-        nn.Module.to(self._output, device)
-        move_state(self._optimizer, device)
+        move(self._output, self._optimizer)
 
 
 def _passing(hidden_NH: Tensor, share: float) -> Tensor:

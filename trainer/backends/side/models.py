@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from seamlessflow.trainer.backends.backend import ModelUnusable
@@ -96,10 +97,10 @@ class SideModels:
                 annotated[name] = self._frozen[name].logprobs(batches, device, autocast)
         return annotated
 
-    def move(self, device: torch.device) -> None:
-        """Move what is trained."""
+    def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
+        """Move what is trained, each model with its optimizer."""
         if (trained := self.head or self.critic) is not None:
-            trained.move(device)
+            trained.move(move)
 
     def step_over(self, weights: Mapping[str, Tensor]) -> None:
         """Note the end of a step, which made these weights of the policy."""

@@ -1,0 +1,142 @@
+"""A whole run on one device: Kafka, gateway, manager, agents, and one worker in both roles."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from benchmarks.gpu.part import Asked, Figures, Lacks, meets
+from seamlessflow.demo.tokenizer import make_tokenizer
+from seamlessflow.infra.broker.jars import class_path
+from seamlessflow.infra.errors import JarRejected, JarsUnavailable
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
+
+LIMIT_S = 420.0
+_SHOWN = 2000
+_KV_BYTES = 16 * 2**30
+"""Of 280 turns of 512 tokens; on a CPU what is not used is not taken."""
+_ROOT = Path(__file__).parents[2]
+
+
+def run(asked: Asked) -> Figures:
+    """Return what the run's summary says of steps, devices, tokens and their log-probs."""
+    _await_kafka()
+    directory = asked.directory
+    _write_model(directory / "model", asked.small)
+    tokens = 16 if asked.small else 256
+    tasks = [{"id": str(number), "key": number % 10, "tokens": tokens} for number in range(64)]
+    (directory / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
+    (directory / "run.yaml").write_text(yaml.safe_dump(_settings(asked)))
+    _train(directory / "run.yaml")
+    summary = json.loads((directory / "out" / "summary.json").read_text())
+    figures = _figures(summary)
+    checks = summary["checks"]
+    exact = not checks["mismatches"] and not checks["trained_twice"]
+    meets(exact and checks["tokens_checked"] > 0, "the trained tokens are not the log's", figures)
+    return figures
+
+
+def _await_kafka() -> None:
+    """Raise `Lacks` without Kafka."""
+    try:
+        class_path()
+    except (JarRejected, JarsUnavailable) as error:
+        raise Lacks(f"Kafka: {error}") from error
+
+
+def _write_model(directory: Path, small: bool) -> None:
+    """Write random weights of the body of Qwen3-0.6B, or tiny ones, with the demo's tokenizer."""
+    make_tokenizer(directory)
+    tokenizer = Tokenizer.load(directory)
+    layers, width = (2, 64) if small else (28, 1024)
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=tokenizer.vocabulary_size,
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=4 if small else 16,
+        num_key_value_heads=2 if small else 8,
+        head_dim=16 if small else 128,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.token_id("<|endoftext|>"),
+        dtype="float32" if small else "bfloat16",
+    )
+    Qwen3ForCausalLM(config).to(config.dtype).save_pretrained(directory)
+
+
+def _settings(asked: Asked) -> Mapping[str, Any]:
+    precision = "float32" if asked.small else "bfloat16"
+    return {
+        "out": str(asked.directory / "out"),
+        "workers": [{"id": "w0", "tags": ["rollout", "train"], "device": asked.device}],
+        "policy": {
+            "model": str(asked.directory / "model"),
+            "renderer": {"name": "qwen3"},
+            "max_context": 256 if asked.small else 512,
+        },
+        "run": {"id": "gpu", "steps": 4 if asked.small else 8, **_groups(asked.small)},
+        "pacing": {"tasks": str(asked.directory / "tasks.jsonl")},
+        "agents": {"callable": "benchmarks.gpu.writer:run"},
+        "rollout": {"engine": "torch", "torch": {"dtype": precision, "kv_bytes": _KV_BYTES}},
+        "trainer": {"dtype": precision, "layout": "tree", "optimizer": {"lr": 1e-4}},
+    }
+
+
+def _groups(small: bool) -> Mapping[str, int]:
+    return {"groups_per_step": 4 if small else 16, "group_size": 4 if small else 8}
+
+
+def _train(config: Path) -> None:
+    """Run `seamlessflow train`. Raises `RuntimeError` with the end of its output."""
+    command = [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_path())}
+    done = subprocess.run(
+        command,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    print(done.stdout[-_SHOWN:], file=sys.stderr)
+    if done.returncode:
+        raise RuntimeError(f"train ended with status {done.returncode}")
+
+
+def _path() -> list[str]:
+    """Return where the run finds this repository and the packages of this process."""
+    return [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+
+
+def _figures(summary: Mapping[str, Any]) -> dict[str, object]:
+    names = (
+        "steps",
+        "step_s",
+        "ideal_step_s",
+        "idle_share",
+        "device_time",
+        "role_switches",
+        "train_wall_s",
+        "tokens_sampled",
+        "tokens_trained",
+        "tokens_per_s",
+        "phases",
+        "interrupted_turns_continued",
+        "logprob_mismatch_max",
+        "reward_first10",
+        "reward_last10",
+        "peak_rss_mb",
+        "restarts",
+        "checks",
+    )
+    return {name: summary[name] for name in names}

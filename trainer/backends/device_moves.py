@@ -1,0 +1,84 @@
+"""Moves of models and optimizers between a GPU and the host, when the role comes and leaves.
+
+What leaves a GPU always goes to the same memory of the host, which is page-locked. The GPU copies
+to and from such memory by itself. New memory costs a page fault for each 4 KiB, and the driver
+copies through a small buffer: `docs/gpu.md` has what either takes.
+"""
+
+import logging
+import weakref
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
+
+_log = logging.getLogger(__name__)
+_LOCKED_FROM = 2**20
+"""Bytes of the smallest tensor whose memory is locked; all smaller ones together are little."""
+_HOST = torch.device("cpu")
+
+
+class DeviceMoves:
+    """Moves to a device and back. On a CPU all stays where it is."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        self._places: dict[tuple[int, str], Tensor] = {}
+        """Memory of the host for each tensor, by the id of its parameter and its name there.
+
+        The parameters live as long as their model, so that ids stay.
+        """
+
+    def to_device(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Move a model and the moments of its optimizer to the device."""
+        # No wait: what computes on the device is queued behind the copies.
+        nn.Module.to(model, self._device, non_blocking=True)
+        for _, state, moment in _moments(optimizer):
+            state[moment] = state[moment].to(self._device, non_blocking=True)
+
+    def to_host(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Move both to the host, and wait until they are there."""
+        if self._device.type == "cpu":
+            return
+        # `nn.Module.to` would take new memory, and FSDP2 follows what goes through `_apply`.
+        model._apply(self._to_its_place)  # type: ignore[no-untyped-call]
+        for parameter, state, moment in _moments(optimizer):
+            state[moment] = self._copied(state[moment], (id(parameter), moment))
+        torch.accelerator.synchronize(self._device)
+
+    def _to_its_place(self, tensor: Tensor) -> Tensor:
+        if isinstance(tensor, nn.Parameter):
+            return self._copied(tensor, (id(tensor), ""))
+        return tensor.to(_HOST)
+
+    def _copied(self, tensor: Tensor, key: tuple[int, str]) -> Tensor:
+        if tensor.device.type == "cpu":  # a weight that two modules share comes twice
+            return tensor
+        place = self._places.get(key)
+        if place is None or place.shape != tensor.shape or place.dtype != tensor.dtype:
+            place = self._places[key] = _locked(torch.empty_like(tensor, device=_HOST))
+        return place.copy_(tensor, non_blocking=True)
+
+
+def _moments(optimizer: Optimizer) -> list[tuple[Tensor, dict[str, Tensor], str]]:
+    """Return parameter, state and name of each moment; step counts stay where AdamW has them."""
+    return [
+        (parameter, state, moment)
+        for parameter, state in optimizer.state.items()
+        for moment in state
+        if moment != "step"
+    ]
+
+
+def _locked(place: Tensor) -> Tensor:
+    """Return the tensor, its memory locked if a GPU of CUDA is there and it is large."""
+    memory = place.to_local() if isinstance(place, DTensor) else place
+    if memory.nbytes >= _LOCKED_FROM and torch.cuda.is_available():
+        # Torch's own allocator of such memory takes up to twice as much.
+        cuda = torch.cuda.cudart()
+        error = cuda.cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
+        weakref.finalize(place, cuda.cudaHostUnregister, memory.data_ptr())
+        if int(error):
+            _log.warning("%d bytes of the host cannot be page-locked: %s", memory.nbytes, error)
+    return place
