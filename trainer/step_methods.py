@@ -38,6 +38,8 @@ RAISED: Mapping[tuple[str, str], int] = {
             "turn_gae",
         )
     },
+    # No signal of full size from a batch of noise.
+    ("advantage", "gdpo"): 2,
     # A group that counts does so in the means of the loss, with the terms of each token.
     ("filter", "zero_variance"): 2,
 }

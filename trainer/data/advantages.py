@@ -102,9 +102,24 @@ def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
     """
     found_S = np.zeros(len(episodes))
     for name in sorted(rules.rewards):
-        rewards_S = np.array([episode.rewards.get(name, 0.0) for episode in episodes])
-        found_S += rules.rewards[name] * grpo(rewards_S, rules)
+        found_S += rules.rewards[name] * grpo(_named(episodes, name), rules)
     return found_S
+
+
+def clearness(episodes: Sequence[Episode], rules: ReturnRules) -> float:
+    """Return deviation / (deviation + epsilon) of the named reward that differs most.
+
+    It is near 1 with a true difference, near 0 if all rewards differ by noise alone, and 0 if none
+    differs.
+    """
+    rewards = [_named(episodes, name) for name in rules.rewards]
+    spreads = [spread(rewards_S, rules) for rewards_S in rewards if varied(rewards_S)]
+    return 1 - rules.epsilon / max(spreads) if spreads else 0.0
+
+
+def _named(episodes: Sequence[Episode], name: str) -> Float64s:
+    """Return the reward of that name of each session (S), 0 if it lacks it."""
+    return np.array([episode.rewards.get(name, 0.0) for episode in episodes])
 
 
 def varied(returns_S: Float64s) -> bool:

@@ -1,8 +1,9 @@
 """A conversation as an agent sends it, put in canonical form. Pure; the same for all dialects.
 
-Some agents send a turn back as several messages: one for each call, or for text and calls. They are
-joined again, whatever results stand between them. The gateway wrote the turn into the ids of its
-calls, so messages whose calls have one turn are what one turn sampled.
+Some agents send a turn back as several messages, one for each call. They are joined again, whatever
+results stand between them. The gateway wrote the turn into the ids of its calls, so messages whose
+calls have one turn are what one turn sampled. A text in a message of its own names no turn, and may
+be a whole answer: it stays apart.
 
 Results of tool calls are put in the order of their calls. Chat templates write no ids: the first
 result stands for the first call. As at the vendors, results may come in any order, and each call

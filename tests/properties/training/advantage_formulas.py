@@ -24,8 +24,11 @@ def normal(value: float, values: Sequence[float], settings: TrainerSection) -> f
     """Return the value in standard deviations from the mean of all."""
     if max(values) - min(values) <= EQUAL:
         return 0.0
-    deviation = (stdev if settings.returns.deviation == "sample" else pstdev)(values)
-    return (value - fmean(values)) / (deviation + settings.returns.epsilon)
+    return (value - fmean(values)) / (deviation(values, settings) + settings.returns.epsilon)
+
+
+def deviation(values: Sequence[float], settings: TrainerSection) -> float:
+    return (stdev if settings.returns.deviation == "sample" else pstdev)(values)
 
 
 Compared = Callable[[int, Sequence[float], TrainerSection], float]
@@ -102,7 +105,13 @@ def grpo_batch(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, O
 
 def gdpo(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
     sums: dict[str, float] = {}
+    clearest = 0.0
     for group in groups:
+        for name in settings.rewards:
+            given = [member.given(name) for member in group]
+            if max(given) - min(given) > EQUAL:
+                apart = deviation(given, settings)
+                clearest = max(clearest, apart / (apart + settings.returns.epsilon))
         for session in group:
             sums[session.made.name] = sum(
                 weight
@@ -111,7 +120,7 @@ def gdpo(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
             )
     advantages: Of = {}
     for session in (member for group in groups for member in group):
-        value = normal(sums[session.made.name], list(sums.values()), settings)
+        value = clearest * normal(sums[session.made.name], list(sums.values()), settings)
         advantages |= session.all_tokens(lambda _, value=value: value)  # type: ignore[misc]
     return advantages, {}
 

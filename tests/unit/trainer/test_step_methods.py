@@ -122,6 +122,12 @@ def test_methods_that_got_an_epsilon_are_others_than_those_of_earlier_releases(n
     assert difference.startswith(f"advantage was {name}, is {name} version 2 (trainer.advantage")
 
 
+def test_gdpo_that_leaves_noise_small_is_another_than_that_of_earlier_runs() -> None:
+    (present,) = [method for method in methods(advantage="gdpo") if method.kind == "advantage"]
+    (difference,) = differences([replace(present, version=1)], [present])
+    assert difference.startswith("advantage was gdpo, is gdpo version 2 (trainer.advantage")
+
+
 def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
     for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}):
         (difference,) = differences(methods(), methods(returns=changed))

@@ -13,6 +13,7 @@ import numpy as np
 from seamlessflow.trainer.data.advantages import (
     EQUAL,
     ReturnRules,
+    clearness,
     decoupled,
     grpo_unscaled,
     spread,
@@ -55,12 +56,15 @@ def gdpo(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     sessions of the batch.
 
     Group reward-decoupled normalization, arXiv 2601.05242: each named reward is normalised in its
-    group by itself, so that combinations of rewards with one sum keep different advantages.
+    group by itself, so that combinations of rewards with one sum keep different advantages. If all
+    rewards of the batch differ by noise alone, the sums do so too, and to scale them would make a
+    signal of full size of it: they stay as small as `epsilon` made them.
     """
     values = [decoupled(group, rules) for group in groups]
     joined_S = np.concatenate([np.zeros(0), *values])
     mean = float(joined_S.mean()) if len(joined_S) else 0.0
-    scale = 1.0 / spread(joined_S, rules) if varied(joined_S) else 0.0
+    clearest = max((clearness(group, rules) for group in groups), default=0.0)
+    scale = clearest / spread(joined_S, rules) if varied(joined_S) else 0.0
     return [
         _of_sessions(group, (of_S - mean) * scale)
         for group, of_S in zip(groups, values, strict=True)

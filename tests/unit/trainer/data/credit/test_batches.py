@@ -164,6 +164,25 @@ def test_gdpo_in_one_group_with_one_reward_is_grpo() -> None:
     assert joined(of("gdpo", group, rewards={"right": 3.0})) == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("noise", [2e-8, 6e-8, 1e-7])
+def test_the_noise_of_judges_stays_small_in_gdpo_beside_noise_and_beside_a_true_difference(
+    noise: float,
+) -> None:
+    """The second division would make noise as large as a true difference is."""
+    values = ([0.5, 1.0], [0.5 + noise, 1.0], [0.5, 1.0 - noise], [0.5, 1.0])
+    group = [episode(0.0, [0], rewards=rewards) for rewards in values]
+    true = [episode(0.0, [0], rewards=rewards) for rewards in ([1.0, 0.3], [0.0, 0.3])]
+    rules: dict[str, Any] = {
+        "epsilon": ReturnRules().epsilon,
+        "rewards": {"right": 1.0, "short": 0.5},
+    }
+    assert np.abs(joined(of("gdpo", group, group, **rules))).max() < 0.15
+    beside = joined(of("gdpo", group, true, **rules))
+    assert np.abs(beside[:4]).max() < 0.15
+    equal = [episode(0.0, [0], rewards=[0.5, 1.0]) for _ in group]
+    assert beside[4:] == pytest.approx(joined(of("gdpo", equal, true, **rules))[4:], rel=0.02)
+
+
 def test_over_the_batch_a_group_counts_as_much_as_its_returns_differ() -> None:
     apart = [episode(value, [0, 0]) for value in (1.0, 0.0)]
     near = [episode(value, [0]) for value in (0.52, 0.48)]
