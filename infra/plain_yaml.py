@@ -6,9 +6,11 @@ has the digits that it is written with, as in YAML 1.2. The reader refuses:
 - what the two versions may read as different numbers
 - a name that a mapping has twice, of which PyYAML takes the last one
 - a name that is no text
+- what a tag, such as `!!int 1:30`, makes of a text that is no such value by itself
 """
 
 import re
+from contextlib import suppress
 from typing import Any
 
 import yaml
@@ -22,7 +24,9 @@ _KINDS = {
     "tag:yaml.org,2002:bool": "true or false",
     "tag:yaml.org,2002:null": "null",
 }
-"""Kind of a name that is no text, by its tag."""
+"""Kind of a value that is no text, by its tag."""
+_LONGEST_SHOWN = 60
+"""Most characters of a wrong value in an error."""
 _NUMBERS = (
     (_LEADING_ZERO, r"[-+]?0[0-9_]+$"),
     (_INT, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$"),
@@ -123,19 +127,34 @@ def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
     return kept | {first: [*kept.get(first, ()), *numbers] for first in "-+.0123456789"}
 
 
-def _leading_zero(_: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
-    """Raise an error that names the numbers that it may be."""
-    digits = node.value.replace("_", "")
+def _plain(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    """Return a number, a truth value or null.
+
+    Raises an error if the text is none by itself: a tag such as `!!int` makes no other value of it.
+    """
+    kind = loader.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
+    if kind == _LEADING_ZERO:
+        raise _refused(node, _two_numbers(node.value))
+    if kind == node.tag or (kind, node.tag) == (_INT, _FLOAT):
+        with suppress(ValueError):  # no digits, as in 0x_, or more than Python reads
+            return yaml.SafeLoader.yaml_constructors[node.tag](loader, node)
+    raise _refused(node, f"{node.value[:_LONGEST_SHOWN]} is not {_KINDS[node.tag]}")
+
+
+def _two_numbers(value: str) -> str:
+    """Return why a number with a leading zero is refused: the numbers that it may be."""
+    digits = value.replace("_", "")
     octal = "" if set(digits) & set("89") else f"{int(digits, 8)} to YAML 1.1 and "
-    reason = f"{node.value} is {octal}{int(digits)} to YAML 1.2: write one of them, or quotes"
-    raise _refused(node, reason)
+    return f"{value} is {octal}{int(digits)} to YAML 1.2: write one of them, or quotes"
 
 
 class _Loader(yaml.SafeLoader):
     """Reader of plain values, lists and mappings."""
 
     yaml_implicit_resolvers = _rules()
-    yaml_constructors = yaml.SafeLoader.yaml_constructors | {_LEADING_ZERO: _leading_zero}
+    yaml_constructors = {
+        tag: make for tag, make in yaml.SafeLoader.yaml_constructors.items() if tag != _DATE
+    } | dict.fromkeys(_KINDS, _plain)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set[str]()

@@ -162,7 +162,7 @@ def sections_of(path: Path) -> Mapping[str, Any]:
         raise FileRejected(path, error.strerror or str(error)) from error
     except UnicodeDecodeError as error:
         raise FileRejected(path, f"it is not UTF-8 {broken_place(error)}") from error
-    except (tomllib.TOMLDecodeError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError) as error:  # TOML: also a number of too many digits
         raise FileRejected(path, str(error)) from error
     if sections is None:  # nothing but comments
         return {}

@@ -213,7 +213,7 @@ class App:
 
 def _split(path: str, http_method: str) -> tuple[str, str | None]:
     """Return the route that serves a path, and the session that the path names, or None."""
-    if not path.startswith(_SESSION_PREFIX):
+    if not path.startswith(_SESSION_PREFIX) or path == _SESSION_PREFIX:
         return route_of(path, http_method), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
     spoken = rest.startswith(("v1/", "v1beta/"))

@@ -225,6 +225,7 @@ def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
         ("/chat/completions", "/v1/chat/completions"),
         ("/v1/chat/completions/", "/v1/chat/completions"),
         ("/sessions/s/responses", "/sessions/s/v1/responses"),
+        ("/sessions/", "/sessions"),
         ("/v1/v1beta/models/m:generateContent", "/v1beta/models/m:generateContent"),
     ],
 )

@@ -53,6 +53,44 @@ def test_a_leading_zero_is_refused_with_the_numbers_that_it_may_be(text: str, re
         read_yaml(f"run:\n steps: {text}\n")
 
 
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("!!int 010", "010 is 8 to YAML 1.1 and 10 to YAML 1.2"),
+        ("!!float 010", "010 is 8 to YAML 1.1 and 10 to YAML 1.2"),
+        ("!!int 1:30", "1:30 is not a number"),
+        ("!!float 1:30.5", "1:30.5 is not a number"),
+        ("!!int 1.5", "1.5 is not a number"),
+        ("!!int x", "x is not a number"),
+        ("!!int ''", " is not a number"),
+        ("!!bool maybe", "maybe is not true or false"),
+        ("!!null x", "x is not null"),
+        ("!!timestamp 2026-13-99", "could not determine a constructor for the tag"),
+        ("0x_", "0x_ is not a number"),
+        ("-0b_", "-0b_ is not a number"),
+        ("9" * 5000, "9" * 60 + " is not a number"),
+    ],
+)
+def test_a_tag_makes_no_value_of_what_is_none_by_itself(text: str, reason: str) -> None:
+    with pytest.raises(yaml.YAMLError, match=f"{reason}(.|\n)*line 2, column 9"):
+        read_yaml(f"run:\n steps: {text}\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("!!int 7", 7),
+        ("!!int '7'", 7),
+        ("!!float 7", 7.0),
+        ("!!str 010", "010"),
+        ("!!bool no", False),
+    ],
+)
+def test_a_tag_that_says_what_a_value_is_does_no_harm(text: str, value: object) -> None:
+    assert read_yaml(f"[{text}]") == [value]
+    assert type(read_yaml(f"[{text}]")[0]) is type(value)
+
+
 def test_a_name_that_stands_there_twice_is_refused() -> None:
     with pytest.raises(yaml.YAMLError, match=r"(?s)a stands there twice.*line 3"):
         read_yaml("x:\n a: 1\n a: 2\n")

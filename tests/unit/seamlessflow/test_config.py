@@ -262,6 +262,17 @@ def test_a_file_in_another_encoding_is_refused_with_its_line(tmp_path: Path) -> 
         load(file)
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("run.yaml", "run: {{steps: {}}}"), ("run.toml", "n = {}")]
+)
+def test_a_number_of_more_digits_than_python_reads_is_refused(
+    tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text.format("9" * 5_000))
+    with pytest.raises(FileRejected):
+        sections_of(tmp_path / name)
+
+
 @pytest.mark.parametrize("name", ["run.yaml", "run.toml"])
 def test_an_empty_file_has_no_sections(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("# nothing yet\n")
