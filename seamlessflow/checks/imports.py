@@ -69,11 +69,12 @@ def _within(name: str, module: str | None) -> bool:
 
 
 def _nearest(name: str) -> str:
-    """Return the end of a message that names the nearest module or function."""
+    """Return the end of a message: where a module was looked for, and the nearest name."""
     module, _, path = name.partition(":")
     loaded = sys.modules.get(module)
     if loaded is None:
-        return suggestion(module, [file.stem for file in Path.cwd().glob("*.py")])
+        near = suggestion(module, [file.stem for file in Path.cwd().glob("*.py")])
+        return f" (looked for in {Path.cwd()} and among what is installed){near}"
     functions = [function_name for function_name, value in vars(loaded).items() if callable(value)]
     return suggestion(path, functions)
 

@@ -21,6 +21,8 @@ app = typer.Typer(help="The topics on a Kafka cluster (SEAMLESSFLOW_KAFKA__*).")
 _DURATION = re.compile(r"(\d+)([mhd])")
 _COUNT_S = 60.0
 _LEADERS_S = 10.0
+_ENDS_S = 60.0
+"""Time in which a broker that has just started, on a busy machine, leads all its partitions."""
 _UNIT_MS = {"m": 60_000, "h": HOUR_MS, "d": DAY_MS}
 
 
@@ -202,7 +204,7 @@ def transactions(
         find_cluster(kafka, limit_s=_LEADERS_S)
         lookup = TransactionLookup(kafka)
         try:
-            open_transactions = lookup.find()
+            open_transactions = lookup.find(_ENDS_S)
             for transaction in open_transactions:
                 typer.echo(str(transaction))
                 if end and transaction.hangs:

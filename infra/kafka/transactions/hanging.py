@@ -98,12 +98,23 @@ class TransactionLookup:
         self._stable.close()
         self._ends.close()
 
-    def find(self) -> list[OpenTransaction]:
+    def find(self, limit_s: float = 0.0) -> list[OpenTransaction]:
         """Return the open transactions, also those under way.
 
         Of other programs' transactions, which may be open in `__consumer_offsets` also, none.
+        Kafka is asked again for so long: one that has just started leads its partitions later.
         Raises `KafkaUnavailable`, `KafkaRefused`, and what `Connection` raises.
         """
+        deadline_s = time.monotonic() + limit_s
+        while True:
+            try:
+                return self._find()
+            except KafkaUnavailable:
+                if self._stopping() or time.monotonic() > deadline_s:
+                    raise
+                time.sleep(_POLL_S)
+
+    def _find(self) -> list[OpenTransaction]:
         metadata = self._metadata()
         places = self._unstable(metadata)
         if not places:
@@ -251,4 +262,4 @@ def _refused(kafka: KafkaSettings, error: KafkaError, what: str) -> KafkaRefused
     reason = f"{what}: {error.str()}"
     if error.code() in REFUSALS:
         return KafkaRefused(servers, reason)
-    return KafkaUnavailable(servers, 0, reason)
+    return KafkaUnavailable(servers, _ASK_S, reason)

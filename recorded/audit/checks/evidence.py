@@ -12,7 +12,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.kafka.client import Partition, Received
-from seamlessflow.schemas.records import PartitionClaimed
+from seamlessflow.schemas.identity import session_id
+from seamlessflow.schemas.records import PartitionClaimed, SessionOpened
 
 CLOCKS_MS = 60_000
 """Most by which the clocks of two machines may differ."""
@@ -21,6 +22,15 @@ MOST_BETWEEN_MS = 10_000
 
 In an outage, or while no manager owns the partition, no deadline passes.
 """
+
+
+def ends_with_run(opened: SessionOpened) -> bool:
+    """Return True if the end of its run ends the session, as that of a task of training.
+
+    Services name theirs otherwise. Those go on, and so do those of evaluations.
+    """
+    named = session_id(opened.group_id, opened.sample, opened.attempt)
+    return opened.purpose == "train" and bool(opened.group_id) and opened.session_id == named
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import xxhash
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
+from seamlessflow.recorded.audit.checks.evidence import Kept, Owners, ends_with_run
 from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.codec import encode
@@ -27,6 +27,8 @@ LATE_MS = 300_000
 class _AuditedSession:
     opened: LogPlace | None
     """None if retention removed the beginning."""
+    goes_on: bool = False
+    """True if it may stay open behind the end of the run."""
     closed: LogPlace | None = None
     due_ms: int = 0
     """Working time of the partition's owner at which the wait for rewards ends."""
@@ -71,7 +73,7 @@ class SessionsCheck:
             case r.Trajectory():
                 self._trajectory(received, record)
             case r.SessionOpened():
-                self._open(received, record.session_id)
+                self._open(received, record)
             case r.SessionClosed():
                 session = self._session(received, record.session_id)
                 if session is not None and session.closed is None:
@@ -101,8 +103,13 @@ class SessionsCheck:
         self._covered = dict(self._progress)
 
     def end(self) -> None:
-        """Judge the sessions that are open: the run is finished, so none gets a trajectory."""
+        """Judge the sessions that are open: the run is finished, so none gets a trajectory.
+
+        Left out are those that go on behind it and are not finalized.
+        """
         for session_id, session in list(self._sessions.items()):
+            if session.goes_on and session.finalized is None:
+                continue
             if session.opened is None:
                 self.findings.not_checkable += 1
             elif session.finalized is None:
@@ -114,10 +121,12 @@ class SessionsCheck:
             del self._sessions[session_id]
             self._finish(session_id)
 
-    def _open(self, received: Received, session_id: str) -> None:
+    def _open(self, received: Received, opened: r.SessionOpened) -> None:
+        session_id = opened.session_id
         before = self._sessions.get(session_id)
         if before is None and session_id not in self._over:
-            self._sessions[session_id] = _AuditedSession(place_of(received))
+            goes_on = not ends_with_run(opened)
+            self._sessions[session_id] = _AuditedSession(place_of(received), goes_on)
             return
         over = before is None or before.finalized is not None
         state = "was finalized" if over else "is open"
@@ -131,7 +140,9 @@ class SessionsCheck:
         if session is not None or whole or session_id in self._over:
             return session
         # All that is known of it is its end; `_judge` leaves it out.
-        return self._sessions.setdefault(session_id, _AuditedSession(None, place_of(received)))
+        return self._sessions.setdefault(
+            session_id, _AuditedSession(None, closed=place_of(received))
+        )
 
     def _trajectory(self, received: Received, record: r.Trajectory) -> None:
         session_id = record.session_id

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
-from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
+from seamlessflow.recorded.audit.checks.evidence import Kept, Owners, ends_with_run
 from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.recorded.audit.sampled_tokens import CountedTurn, Output, sampler_of
 from seamlessflow.schemas import records as r
@@ -48,6 +48,8 @@ class _AuditedTurns:
     """Turns whose beginning was removed."""
     whole: bool = True
     closed: bool = False
+    goes_on: bool = False
+    """True if the session may stay open behind the end of the run."""
 
 
 class TurnsCheck:
@@ -85,7 +87,8 @@ class TurnsCheck:
         if isinstance(record, r.TurnInterrupted | r.TurnCompleted | r.TurnFailed):
             self._note_end(received, record)
         if isinstance(record, r.SessionOpened):
-            self._sessions.setdefault(session_id, _AuditedTurns())
+            begun = _AuditedTurns(goes_on=not ends_with_run(record))
+            self._sessions.setdefault(session_id, begun)
         elif (session := self._session(session_id, received.partition)) is not None:
             self._event(session, received)
 
@@ -101,8 +104,13 @@ class TurnsCheck:
                 self._judge_wait(turn, f"turn {turn_id} of session {session_id}")
 
     def end(self) -> None:
-        """Judge the turns that are open: the run is finished, so none of them ends any more."""
+        """Judge the turns that are open: the run is finished, so none of them ends any more.
+
+        Left out are those of sessions that go on behind it.
+        """
         for session_id, session in self._sessions.items():
+            if session.goes_on:
+                continue
             for turn_id, turn in session.turns.items():
                 if not turn.over:
                     turn.over = True

@@ -1,6 +1,7 @@
 """Transactions without an end marker on the embedded broker: noticed, judged and ended."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -34,6 +35,7 @@ from tests.waiting import until
 PLACE = (TRAJECTORIES.name, PARTITION)
 REQUEST = (REQUESTS.name, PARTITION)
 LIMIT_S = 2.0
+START_S = 180.0
 BOTH = 2
 """Partitions in which a manager's transaction is open: of trajectories and of offsets."""
 
@@ -151,6 +153,24 @@ def test_the_embedded_broker_ends_what_its_own_restart_left(
 
         until(answered, "the committed offset")
     assert "a restart of the broker left it, now it is ended: transaction of" in caplog.text
+
+
+def test_a_kafka_that_starts_meanwhile_is_asked_again(tmp_path: Path) -> None:
+    broker = Broker(tmp_path, short_lived=True, watches=False)
+    with (
+        broker,
+        closing(TransactionLookup(broker.settings)) as lookup,
+        ThreadPoolExecutor() as pool,
+    ):
+        make_topics(broker.settings)
+        broker.force_to_end()
+        until(lambda: not broker.running, "the end of the broker")
+        with pytest.raises(KafkaUnavailable):
+            lookup.find()
+
+        answer = pool.submit(lookup.find, START_S)
+        broker.start()
+        assert answer.result(START_S) == []
 
 
 def test_on_a_secured_cluster_one_needs_the_permission(tmp_path: Path) -> None:

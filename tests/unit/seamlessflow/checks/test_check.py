@@ -74,7 +74,7 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         (
             "agents",
             {"callable": "my_agnt:run"},
-            "No module named 'my_agnt'; did you mean my_agent?",
+            "among what is installed); did you mean my_agent?",
         ),
         ("agents", {"callable": "my_agent:rum"}, "no function rum; did you mean run?"),
         ("agents", {"callable": "my_agent"}, "agents.callable: 'my_agent' is not module:function"),

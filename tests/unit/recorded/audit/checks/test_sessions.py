@@ -8,6 +8,12 @@ from tests.builders.auditing.audited_log import AuditedLog, trajectory, whole
 from tests.builders.records import control, sessions
 
 EVENTS = (sessions.opened(), sessions.closed(), sessions.finalized())
+TASK = "g.0.0"
+OF_TASK = (
+    sessions.opened(session_id=TASK, group_id="g"),
+    sessions.closed(session_id=TASK),
+    sessions.finalized(session_id=TASK),
+)
 
 
 def test_a_session_with_its_trajectory_is_checked() -> None:
@@ -120,8 +126,9 @@ def test_promises_of_a_recording_cannot_be_checked_without_its_events() -> None:
 @pytest.mark.parametrize(
     ("events", "shown"),
     [
-        (EVENTS[:1], "sessions[0]@0: session s, opened here, is not finalized"),
-        (EVENTS[:2], "sessions[0]@0: session s, opened here, is not finalized"),
+        (OF_TASK[:1], "sessions[0]@0: session g.0.0, opened here, is not finalized"),
+        (OF_TASK[:2], "sessions[0]@0: session g.0.0, opened here, is not finalized"),
+        (OF_TASK, "sessions[0]@2: session g.0.0 is finalized here and not on trajectories"),
         (EVENTS, "sessions[0]@2: session s is finalized here and not on trajectories"),
     ],
 )
@@ -137,3 +144,19 @@ def test_a_session_that_is_open_in_a_finished_run_is_a_violation(
 
 def test_a_session_that_is_open_in_a_run_that_was_stopped_is_none() -> None:
     assert AuditedLog().put(*EVENTS).settle().ended().counts("sessions") == (0, 1, 0, 0)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        EVENTS[:1],
+        EVENTS[:2],
+        (sessions.opened(group_id="g", sample=1),),
+        (sessions.opened(session_id=TASK, group_id="g", purpose="eval"),),
+    ],
+)
+def test_a_session_that_goes_on_behind_the_end_of_its_run_is_open(
+    events: tuple[Record, ...],
+) -> None:
+    log = AuditedLog().put(*events, control.finished()).settle()
+    assert log.ended().counts("sessions") == (0, 1, 0, 0)

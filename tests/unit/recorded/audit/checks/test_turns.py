@@ -1,5 +1,7 @@
 """Turns and their ends."""
 
+from typing import Any
+
 import pytest
 
 from seamlessflow.schemas import records as r
@@ -9,6 +11,13 @@ from tests.builders.records import control, replies, sessions
 from tests.builders.records.content import ids
 
 BEGUN = (sessions.opened(), sessions.started(), sessions.dispatched())
+TASK = "g.0.0"
+OF_TASK = (
+    sessions.opened(session_id=TASK, group_id="g"),
+    sessions.started(session_id=TASK),
+    sessions.dispatched(session_id=TASK),
+    sessions.interrupted(ids(3), session_id=TASK),
+)
 ANSWER = replies.answer(turn_id="a")
 
 
@@ -150,16 +159,25 @@ def test_an_answer_that_was_played_back_needs_no_worker() -> None:
     assert AuditedLog().put(sessions.opened(), played, ANSWER).settle().report.clean
 
 
-@pytest.mark.parametrize("begun", [BEGUN[:2], BEGUN, (*BEGUN, sessions.interrupted(ids(3)))])
+@pytest.mark.parametrize("begun", [OF_TASK[:2], OF_TASK[:3], OF_TASK])
 def test_a_turn_that_is_open_in_a_finished_run_is_a_violation(begun: tuple[Record, ...]) -> None:
     log = AuditedLog().put(*begun, control.finished()).settle()
     assert log.counts("turns") == (0, 1, 0, 0)
 
     log.ended()
     assert log.details("turns") == [
-        "sessions[0]@1: turn a of session s has no end, and the run is finished"
+        "sessions[0]@1: turn a of session g.0.0 has no end, and the run is finished"
     ]
     assert log.counts("turns") == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("changes", [{}, {"group_id": "g"}, {"purpose": "eval"}])
+def test_a_turn_of_a_session_that_goes_on_behind_the_end_of_its_run_is_open(
+    changes: dict[str, Any],
+) -> None:
+    begun = sessions.opened(**changes), *BEGUN[1:]
+    log = AuditedLog().put(*begun, control.finished()).settle()
+    assert log.ended().counts("turns") == (0, 1, 0, 0)
 
 
 def test_a_turn_that_is_open_in_a_run_that_may_go_on_is_none() -> None:
