@@ -28,7 +28,8 @@ def write_shape(directory: Path, name: str, dtype: torch.dtype = torch.float32) 
     """Write a random model of one of `SHAPES`, and return its directory."""
     # A GPU draws a billion numbers in a moment.
     with torch.device("cuda" if torch.cuda.is_available() else "cpu"):
-        random_model(name).to(dtype).save_pretrained(directory)
+        model = random_model(name)
+        torch.nn.Module.to(model, dtype).save_pretrained(directory)
     return directory
 
 

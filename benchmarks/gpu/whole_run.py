@@ -69,9 +69,10 @@ def _write_model(directory: Path, small: bool) -> None:
         tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.token_id("<|endoftext|>"),
-        dtype="float32" if small else "bfloat16",
     )
-    Qwen3ForCausalLM(config).to(config.dtype).save_pretrained(directory)
+    model = Qwen3ForCausalLM(config)
+    torch.nn.Module.to(model, torch.float32 if small else torch.bfloat16)
+    model.save_pretrained(directory)
 
 
 def _settings(asked: Asked) -> Mapping[str, Any]:

@@ -76,7 +76,7 @@ def _locked(place: Tensor) -> Tensor:
     memory = place.to_local() if isinstance(place, DTensor) else place
     if memory.nbytes >= _LOCKED_FROM and torch.cuda.is_available():
         # Torch's own allocator of such memory takes up to twice as much.
-        cuda = torch.cuda.cudart()
+        cuda = torch.cuda.cudart()  # type: ignore[no-untyped-call]
         error = cuda.cudaHostRegister(memory.data_ptr(), memory.nbytes, 0)
         weakref.finalize(place, cuda.cudaHostUnregister, memory.data_ptr())
         if int(error):
