@@ -130,7 +130,7 @@ def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 def _plain(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     """Return a number, a truth value or null.
 
-    Raises an error if the text is none by itself: a tag such as `!!int` makes no other value of it.
+    Raises an error if the text alone is none of these, even with a tag such as `!!int`.
     """
     kind = loader.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
     if kind == _LEADING_ZERO:

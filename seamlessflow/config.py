@@ -1,6 +1,6 @@
 """Configuration of a whole run; the settings of every process follow from it.
 
-Its sections are the settings of the processes, under the same names: `run.lag` in the file is what
+Its sections are the settings of the processes, under the same names. `run.lag` in the file is what
 `SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.
 Importable without torch, Kafka or renderers. `processes/specs.py` makes environments of it.
 """
@@ -43,16 +43,17 @@ _POLICY_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class WorkerSection(Section):
-    """A worker of the run: a set of devices of one machine, with a rollout process, a training
-    process, or both.
+    """A worker of the run: devices of one machine, with a rollout process, a training process, or
+    both.
     """
 
     id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
     tags: WorkerTags = Field(
         ("rollout",),
         min_length=1,
-        description="Roles it can take (rollout, train), and tags that describe it, which agents "
-        "may ask for: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the form",
+        description="Roles it can take (rollout, train), and tags that describe it. Agents may "
+        "ask for these: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the "
+        "form",
     )
     device: str | None = Field(
         None,
@@ -223,7 +224,7 @@ class RunConfig(BaseSettings):
     )
     device_model: DeviceModelSection = Field(
         default_factory=DeviceModelSection,
-        description="Modelled devices, of `seamlessflow simulate`, of rollout.engine clock and of "
+        description="Modelled devices, for `seamlessflow simulate`, rollout.engine clock and "
         "trainer.backend clock",
     )
     simulation: SimulationSection = Field(

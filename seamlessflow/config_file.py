@@ -1,7 +1,7 @@
 """Reading of a run configuration: a YAML or TOML file, under environment variables.
 
-All faults are found at once: a wrong setting is left out and the rest is read with its default, so
-that a `Reading` has a configuration to check further even where some of it is wrong. Paths and
+All faults are found at once. A wrong setting is left out, and the rest is read with that setting's
+default. So a `Reading` has a configuration to check further even if some of it is wrong. Paths and
 sections that no file system and no process takes are faults, too.
 """
 
@@ -92,9 +92,9 @@ class Reading:
 def load(path: Path, check: Check | None = None, fill: Fill = by_this_machine) -> RunConfig:
     """Return the configuration of a YAML or TOML file, filled with `fill`, checked with `check`.
 
-    Relative paths of what it reads are looked for beside the file, then in the working directory;
-    those of what it writes are relative to the working directory. Raises `FileRejected`, or
-    `ConfigRejected` with all that is wrong.
+    Relative paths of files to read are looked for beside the configuration file, then in the
+    working directory. Paths of files to write are relative to the working directory. Raises
+    `FileRejected`, or `ConfigRejected` with all that is wrong.
     """
     return parse(sections_of(path), path, check, fill)
 

@@ -37,8 +37,8 @@ def by_modelled_devices(config: RunConfig) -> RunConfig:
 
 
 def by_named_devices(config: RunConfig) -> RunConfig:
-    """Return the configuration with the defaults for GPUs if workers name devices, as the pods of
-    a cluster ask for them.
+    """Return the configuration with the defaults for GPUs if workers name devices: a cluster's pods
+    ask for these.
     """
     named = any(worker.devices for worker in config.workers)
     return with_defaults(config, None if named else 0)

@@ -1,7 +1,7 @@
 """The configuration of a run as each of its policies has it. Pure.
 
-A further policy has the workers that name it, the sections `policy` and `trainer` of the run with
-its own settings over them, and directories of its own; evaluations are the first one's.
+A further policy has the workers that name it, and directories of its own. Its sections `policy` and
+`trainer` are the run's, with its own settings over them. Evaluations are the first policy's.
 """
 
 from collections.abc import Iterator

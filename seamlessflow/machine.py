@@ -1,4 +1,4 @@
-"""The memory of a machine: of its GPUs, by NVIDIA's driver, and of its host. Imports no torch."""
+"""The memory of a machine's GPUs, by NVIDIA's driver, and of its host. Imports no torch."""
 
 import ctypes
 import os

@@ -42,8 +42,8 @@ def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]
 
 
 def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPath, str]:
-    """Return where each relative path was looked for that is nowhere, by its setting, and why a
-    path can be nowhere.
+    """Return why each missing path was not found, by its setting: the places searched, or a fault
+    in the path itself.
     """
     places = dict.fromkeys((str(directory.absolute()), str(Path.cwd())))
     where = f"looked for in {' and in '.join(places)}"

@@ -218,8 +218,8 @@ class Producer:
 class TransactionalProducer(Producer):
     """Producer of records together with the offsets that cover them, all or nothing.
 
-    `TransactionFailed` is fatal to the instance: abandon it and make another of the same id, which
-    ends the open transaction of this one.
+    `TransactionFailed` is fatal to the instance. Abandon it and make another of the same id, which
+    ends its open transaction.
     """
 
     def __init__(

@@ -54,8 +54,8 @@ class _Tensor:
 
 
 class TensorHasher:
-    """The hashes of a file's tensors, from its bytes in order: a length, a JSON header of that many
-    bytes, the tensors.
+    """The hashes of a file's tensors, from its bytes in order: a length, a JSON header that long,
+    the tensors.
     """
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Rates of a recorded run, as the section `device_model` has them. Pure.
 
-Times of optimizer steps and of changes of role are a fold of `control`; those of decoding follow
-from the turns (`decoding.py`). Workers are taken as alike. What was not seen keeps its modelled
-rate: no change of role, for example.
+Times of optimizer steps and role changes are a fold of `control`. Those of decoding follow from the
+turns (`decoding.py`). Workers are taken as alike. What was not seen keeps its modelled rate: no
+change of role, for example.
 """
 
 from collections import defaultdict
@@ -175,7 +175,7 @@ def training_line(
 
 
 def _moves(times: MeasuredTimes) -> dict[str, float]:
-    """Return the times of new weights and of changes of role, as far as there were any."""
+    """Return the times of new weights and role changes, if there were any."""
     moves = {}
     if times.load_ms:
         moves["load_s"] = fmean(times.load_ms) / 1000

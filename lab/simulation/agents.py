@@ -194,9 +194,9 @@ class DroppedGroups:
 class WholeBatches:
     """Tasks that wait for their batch, one at a time: the published "one step off". Pure.
 
-    By `run.lag` alone a step takes the groups that are ready first, and those that take long go
-    into a later one. Here the groups of a batch begin together once the batch before it trains, and
-    the next step trains exactly these. `size`: groups of a batch.
+    By `run.lag` alone a step takes the groups that are ready first. Slow groups go into a later
+    step. Here the groups of a batch begin together once the batch before it trains. The next step
+    trains exactly these. `size`: groups of a batch.
     """
 
     size: int

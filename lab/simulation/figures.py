@@ -30,8 +30,8 @@ class SimulatedFigures:
     """Mean over trained sessions."""
     most_staleness: int
     over_age: float
-    """Share of the sampled tokens of trained sessions, over the whole run, that were older than
-    `trainer.max_staleness` (none: `run.lag`): `trainer.on_stale` says what becomes of them."""
+    """Share of the trained sessions' sampled tokens that were older than `trainer.max_staleness`
+    (none: `run.lag`), over the whole run. `trainer.on_stale` says what becomes of them."""
     recycled: float
     """Share of them that was sampled before an update over which its session went on."""
     stopped: float

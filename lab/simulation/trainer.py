@@ -1,4 +1,4 @@
-"""The trainer of a simulation: it makes groups of sessions, batches of groups, steps of batches.
+"""The trainer of a simulation: sessions become groups, groups batches, and batches steps.
 
 Driven by `lab/simulation/simulator.py`; writes the same records as the real one.
 """

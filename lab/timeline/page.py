@@ -142,7 +142,7 @@ def _spent(by_part: Mapping[Part, float]) -> list[int]:
 
 
 def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return number and per cent of each part of 1 % or more, from the bottom of a bar up."""
+    """Return number and per cent of each part with 1 % or more, from a bar's bottom up."""
     cents = [(number, round(100 * shares.get(name, 0.0))) for number, name in enumerate(COLOURS)]
     return tuple(value for pair in cents if pair[1] for value in pair)
 

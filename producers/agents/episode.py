@@ -339,8 +339,8 @@ def _unjudged(detail: str) -> Ending:
 
 
 def _description(error: BaseException) -> str:
-    """Return the error with its traceback, as Python prints it; of a program and of a result that
-    cannot be read, its own words.
+    """Return the error with its traceback, as Python prints it. Of a failed program or an
+    unreadable result, return its own words.
     """
     if isinstance(error, CommandFailed | BadResult):
         return str(error)

@@ -1,6 +1,6 @@
 """Files of sequences brought in as trajectories under a prefix of their own.
 
-Each format of files has a reader of rows; that of lines of JSON stands here.
+Each file format has a reader of rows; the one for lines of JSON stands here.
 """
 
 from collections import Counter

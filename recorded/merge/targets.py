@@ -1,8 +1,8 @@
 """Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
 
-Each takes up where an earlier replay into it ended: the prefix by offsets that are committed with
-the trajectories they cover, the directory by whole files. A target has the rules and selection of
-one replay alone, which is checked before anything is written to it.
+Each takes up where an earlier replay into it ended. The prefix has offsets that are committed with
+the trajectories they cover, the directory whole files. A target has the rules and selection of one
+replay alone, which is checked before anything is written to it.
 """
 
 import uuid

@@ -3,9 +3,10 @@
 Of the weights at the end: a JSON object of names and hashes. Of one step: JSON with `step`,
 `micro_batch` and `hashes`, or safetensors, which also have the tensors.
 
-Each tensor of a step has a label, so that two machines can find where they part: what the step
-begins with, then what it computes. These are parameters, moments of the optimizer, and for each
-micro-batch its input and the gradient so far, the last layer's first, as backward computes it.
+Each tensor of a step has a label, so that two machines can find where they part. What the step
+begins with comes first, then what it computes. These are parameters, optimizer moments, and for
+each micro-batch its input and the gradient so far. The last layer's gradient comes first, as
+backward computes it.
 """
 
 import json

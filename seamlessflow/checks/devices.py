@@ -18,7 +18,7 @@ _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
 def device_faults(
     config: RunConfig, gpus: int | None, here: Sequence[WorkerSection] | None = None
 ) -> Iterator[Fault]:
-    """Yield a fault for each device of the workers `here` (None: all) that is none, or that is not
+    """Yield a fault for each device of the workers `here` (None: all) that is no device, or not
     among `gpus`.
     """
     reported = set()
@@ -49,8 +49,8 @@ def modelled_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def divided_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault where the devices of a worker are not those that its vLLM server would use, or
-    where workers would share a server that runs already.
+    """Yield a fault where a worker's devices are not those that its vLLM server would use. Yield
+    one also where workers would share a running server.
     """
     sampled = [worker for worker in config.workers if "rollout" in worker.tags]
     if config.rollout.engine != "vllm":

@@ -1,6 +1,6 @@
-"""Checks of model directories: the policy's, of which the torch engine refuses some when it is
-built, by `config.json`, and vLLM and the trainer some divisions and adapters; and those beside it,
-of reference, teacher and critic. Imports no torch.
+"""Checks of model directories: the policy's, and those of reference, teacher and critic. By
+`config.json`, the torch engine refuses some when it is built; vLLM and the trainer refuse some
+divisions and adapters. Imports no torch.
 """
 
 import json

@@ -112,7 +112,7 @@ def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
 def remove_deleted(out: Path) -> None:
     """Remove what topics that were deleted have left on disk, unless a broker still runs there.
 
-    Kafka renames the files of a deleted topic at once, and removes them a minute later: a broker
+    Kafka renames the files of a deleted topic at once, and removes them a minute later. A broker
     that was only started for a command is gone by then.
     """
     if not has_address(out):

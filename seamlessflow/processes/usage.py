@@ -48,7 +48,7 @@ def peak_rss_mb(pid: int | str) -> float:
 
 
 def thread_times(pids: Iterable[int]) -> Mapping[Thread, ThreadTime]:
-    """Return the times of all threads of these processes since they began; none of what ended."""
+    """Return the times of all living threads of these processes, each since it began."""
     threads = {}
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):

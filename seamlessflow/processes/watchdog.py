@@ -1,4 +1,4 @@
-"""Watchdog of the processes of a run: notices those that run and give no sign of life.
+"""Watchdog of a run's processes: notices those that run without a sign of life.
 
 A child sends signs to a socket of its own (`infra/life_signs.py`). The embedded broker is asked by
 a thread. `Silence` decides and is pure, the launcher acts.

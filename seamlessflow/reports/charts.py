@@ -1,4 +1,4 @@
-"""Charts of a run: rewards of its steps, lengths of its sessions, and two trainings side by side.
+"""Charts of a run: its rewards by step, lengths of sessions, and two trainings side by side.
 
 With the chart of the timeline the only importer of matplotlib (extra `charts`).
 """

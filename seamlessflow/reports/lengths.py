@@ -1,8 +1,8 @@
 """Lengths of the sessions that a run began for training, beside those that it trained. Pure.
 
-Both come from the log: begun are all finalized training sessions (`Trajectory`), also failed,
-stopped, dropped, stale and masked ones; trained are those of which tokens entered the loss of a
-step behind the newest weights (`StepCommitted.trained_tokens`). Called by `summary.py`.
+Both come from the log. Begun are all finalized training sessions (`Trajectory`), also failed,
+stopped, dropped, stale and masked ones. Trained are those whose tokens entered the loss of a step
+behind the newest weights (`StepCommitted.trained_tokens`). Called by `summary.py`.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ NOTICED = 0.1
 def length_figures(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
 ) -> dict[str, Any]:
-    """Return both distributions, and how many sessions were not trained, by their fate; empty if
-    the log does not tell what was trained.
+    """Return both distributions, and the number of untrained sessions by their fate. Empty if the
+    log does not say what was trained.
     """
     begun, trained = begun_and_trained(sessions, steps)
     if not trained:

@@ -115,8 +115,8 @@ class _Workers:
 def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
     """Return the mean step of the training. Raises `TooFewSteps`.
 
-    That of a simulation is measured behind its first `warm_up` steps; a recorded run as a whole,
-    since all work that it began belongs to its steps.
+    A simulation is measured behind its first `warm_up` steps. A recorded run is measured as a
+    whole, since all work that it began belongs to its steps.
     """
     history = timeline(records)
     workers = _workers(records)

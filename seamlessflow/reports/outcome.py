@@ -111,7 +111,7 @@ def write_report(
 
 
 def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
-    """Return the weights of rewards of the first policy, and of each further one by its name."""
+    """Return the reward weights of the first policy, and those of each further one by name."""
     first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}
     return first.trainer.reward_weights, further

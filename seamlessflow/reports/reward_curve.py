@@ -1,10 +1,10 @@
 """Rewards of each optimizer step, task set and evaluation, from `control` and `trajectories`. Pure.
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
-step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of groups that
-a filter kept out of the loss: the metric `reward_mean` is their mean. Those of groups that a filter
-dropped while the batch was made (`GroupDropped`) stand beside them. Called by `summary.py`, drawn
-by `charts.py`.
+step's rewards are the returns of all sessions of its groups (`StepCommitted`). Groups that a filter
+kept out of the loss are among them. The metric `reward_mean` is the mean of the returns. Those of
+groups that a filter dropped while the batch was made (`GroupDropped`) stand beside them. Called by
+`summary.py`, drawn by `charts.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -170,7 +170,7 @@ def edge_size(steps: int) -> int:
 
 
 def edges(steps: Sequence[StepFacts]) -> tuple[Sequence[StepFacts], Sequence[StepFacts]]:
-    """Return the first and the last steps of `edge_size`; no last ones of a run of one step."""
+    """Return the first and the last `edge_size` steps; a run with one step has no last ones."""
     size = edge_size(len(steps))
     return steps[:size], steps[max(size, len(steps) - size) :]
 

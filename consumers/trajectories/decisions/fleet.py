@@ -66,8 +66,8 @@ class Needs:
 class Departure:
     """A worker that will not finish the turns dispatched to it so far.
 
-    `at_once`: take them from it now. Otherwise it hands them back itself, and only those that it
-    never read have to be taken from it a moment later.
+    `at_once`: take them from it now. Otherwise it hands them back itself. Only those that it never
+    read have to be taken from it a moment later.
     """
 
     worker: str

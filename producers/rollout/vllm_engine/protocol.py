@@ -1,7 +1,7 @@
 """The requests and answers of vLLM's `/inference/v1/generate`: ids in, ids out. Pure.
 
-The only file that knows their form. An answer is a stream of server-sent events: JSON objects with
-new tokens each, then one with the usage, then `[DONE]`.
+The only file that knows their form. An answer is a stream of server-sent events. They are JSON
+objects with new tokens each, then one with the usage, then `[DONE]`.
 """
 
 from collections.abc import Iterator, Mapping

@@ -56,7 +56,7 @@ class GivenWork:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of a plan of steps; one source of their work counts."""
+    """Options of a plan of steps. Only one source of work is used."""
 
     work: GivenWork
     config: Path | None
@@ -233,8 +233,8 @@ def _print_plan(
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
     steps: int = 0,
 ) -> None:
-    """Print the choices of a plan, with what `rows` say of their simulations if there were any, of
-    so many `steps` each.
+    """Print the choices of a plan. `rows` adds the figures of their simulations, of `steps` steps
+    each.
     """
     from seamlessflow.reports.split_plan import advice, as_simulated, choices
 

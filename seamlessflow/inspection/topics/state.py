@@ -36,7 +36,7 @@ class GroupState:
     members: int = 0
     partitions: Sequence[PartitionLag] = ()
     waits_since_ms: int | None = None
-    """Time of the oldest record that waits for a group without members; None if none does, or if
+    """Time of the oldest record that waits for a group without members. None if none waits, or if
     it did not come in time."""
     refused: str = ""
     """Reason if the user may not see the group; the rest is then unknown."""
