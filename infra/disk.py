@@ -141,7 +141,7 @@ def is_full(error: Exception) -> bool:
 def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` a hard link to a file, or a copy of it where the file system has none.
 
-    Of a symbolic link it is what that leads to. Raises `OSError`.
+    For a symbolic link it is the target. Raises `OSError`.
     """
     try:
         os.link(source.resolve(), target)

@@ -104,7 +104,7 @@ class KafkaSettings(Section):
     )
     blobs: StorageUrl | None = Field(
         None,
-        description="URL of the object storage for records too large for their topic, such as "
+        description="URL of the object storage for records too large for their topic: "
         "file:///mnt/blobs, or s3://bucket/path with the package s3fs. It is the same for all "
         "processes; none: a trajectory that is too large has no tokens",
     )

@@ -147,5 +147,5 @@ _ENCODERS = _encoders()
 decode = decoder_of(history())
 """Return the record that bytes encode. Raises `UndecodableRecord`.
 
-Of its kind is `UnknownSchema`, for a record of a newer release.
+`UnknownSchema`, for a record of a newer release, is a kind of it.
 """

@@ -14,8 +14,8 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
 
-# Bytes for each token in the largest record that carries it (ids, log-probs, mask), with the text
-# of the same length. It and the longest context give the limits of record sizes.
+# Bytes for each token in its largest record (ids, log-probs, mask), with the text of the same
+# length. It and the longest context give the limits of record sizes.
 BYTES_A_TOKEN = 32
 DEFAULT_MAX_CONTEXT = 262_144
 

@@ -139,8 +139,8 @@ class RestartsSection(Section):
     free_mb: float = Field(
         64,
         ge=0,
-        description="MiB that must be free on the disk of a process's log before it starts again; "
-        "until then it waits, without a limit",
+        description="MiB that must be free on the disk of a process's log before it starts again. "
+        "Until then it waits, without a limit",
     )
 
 
@@ -175,8 +175,8 @@ class RunConfig(BaseSettings):
     )
     policies: dict[str, FurtherPolicySection] = Field(
         default_factory=dict,
-        description="Further policies by name, each with workers of its own (workers[].policy) and "
-        "modules that it answers (agents.modules); run.policy is the first",
+        description="Further policies by name, each with its own workers (workers[].policy) and "
+        "the modules that it answers (agents.modules); run.policy is the first",
     )
     run: RunSection = Field(
         default_factory=RunSection, description="Length and size of the training"

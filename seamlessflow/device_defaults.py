@@ -136,7 +136,7 @@ def _agents(config: RunConfig) -> int:
 
 
 def _filled(section: S, **defaults: Any) -> S:
-    """Return a section with defaults for what it does not set."""
+    """Return a section with defaults for its unset settings."""
     unset = {
         name: default for name, default in defaults.items() if name not in section.model_fields_set
     }

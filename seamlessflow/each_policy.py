@@ -69,7 +69,7 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
         folder = config.out / "policies" / name
         places = {
             "weights_dir": folder / "weights",
-            # Below those of the first one, so that an audit and an erasure find all of them.
+            # Below the first policy's, so that an audit and an erasure find all of them.
             "trained_dir": config.trained_dir / name,
             "checkpoints_dir": folder / "checkpoints",
             "metrics_csv": folder / "metrics.csv",

@@ -40,7 +40,7 @@ class _GuardedOutput:
 
 
 class _LastingOutput:
-    """An output that is silent from its first error on: nobody reads it, or its disk is full."""
+    """An output that is silent after its first error: its reader has gone, or its disk is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

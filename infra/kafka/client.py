@@ -80,8 +80,8 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         # 60 s for answers, long after another broker leads its partitions.
         "socket.timeout.ms": 10_000,
         # A partition may lose its leader and get it back within milliseconds. A client may then
-        # leave it without a broker until it asks next, by default 300 s later (librdkafka pull
-        # request 5593).
+        # have no broker for it until it asks next, by default 300 s later (librdkafka pull request
+        # 5593).
         "topic.metadata.refresh.interval.ms": 5_000,
         "log_level": 4,
         "logger": log.logger(),

@@ -110,7 +110,7 @@ class Producer:
     ) -> None:
         """Queue an encoded record; `timestamp_ms` is the present if it is not given.
 
-        Of one that is too large for the topic, the blob is written and a reference is queued.
+        If the record is too large for the topic, its blob is written and a reference is queued.
         Raises `DeliveryFailed` of an earlier record, `BlobUnavailable`, `QueueFull`.
         """
         self.check()

@@ -1,7 +1,7 @@
 """Parser of one model family's completions, by the `renderers` library or incrementally.
 
-The library parses whole completions only. The incremental parser is used instead if it knows the
-model's markup and gives the library's results for the probes (`streams`).
+The library parses whole completions only. The incremental parser is used if it knows the model's
+markup and gives the library's results for the probes (`streams`).
 """
 
 from collections.abc import Sequence

@@ -86,7 +86,7 @@ class TensorHasher:
             self._place += len(part)
 
     def hexdigests(self) -> Mapping[str, str]:
-        """Return the hashes by name. Raises `ValueError` for what is no whole safetensors file."""
+        """Return the hashes by name. Raises `ValueError` unless it is a whole safetensors file."""
         if self._fault:
             raise ValueError(self._fault)
         while self._waiting and self._waiting[-1].begin == self._waiting[-1].end:

@@ -21,7 +21,8 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerUsage
 
 _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
-"""The role that a worker leaves, the rate of that, the role that it takes, and the rate of that."""
+"""The role that a worker leaves and the rate of leaving; the role that it takes and the rate of
+taking."""
 
 _Step = tuple[str, int]
 """Policy and number: each of several policies counts its steps from 0."""

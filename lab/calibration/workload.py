@@ -2,7 +2,7 @@
 
 Lengths come from the sessions, times from the turns and from `control`. The lengths of turns are a
 log-normal distribution cut off at the longest turn. A group shares a part of their variance: the
-intraclass correlation of the logarithms (one-way analysis of variance).
+intraclass correlation of the logarithms (one-way ANOVA).
 """
 
 from collections import defaultdict

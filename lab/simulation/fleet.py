@@ -189,7 +189,7 @@ class SimulatedFleet:
         )
 
     def _note(self, worker: SimulatedWorker) -> None:
-        """Count the time from now on by what the engine does."""
+        """Count the time from now on by the engine's activity."""
         activity: Activity = "decoding" if worker.engine.decoding else "idle"
         worker.rollout.enter(activity, self._agenda.now_ms)
         if worker.engine.holds:

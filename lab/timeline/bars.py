@@ -73,7 +73,7 @@ LABELS: dict[Part, str] = {
     WAITING: "waiting",
 }
 IDLE, SHARES = "all but decoding and training", "a colour is as high as its share of the time"
-"""Legends of what pictures and page show: what counts as idle, and how bars are drawn."""
+"""Legends for pictures and page: the meaning of idle, and the heights in a bar."""
 
 
 def parts(interval: Interval) -> dict[Part, float]:

@@ -115,7 +115,7 @@ def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
 
 
 def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
-    """Return time and text of what happened once, pauses of the run among them."""
+    """Return time and text of single events, with the run's pauses."""
     paused = (
         Mark(start, f"no process of the run lived for {(end - start) / 1000:,.0f} s")
         for start, end in timeline.pauses
@@ -148,7 +148,7 @@ def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
 
 
 def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
-    """Return time since the last one, and the number of what was assigned and why, of each."""
+    """Return two numbers each: time since the last one, and the number of content and reason."""
     flat = []
     before_ms = start_ms
     for assignment in assignments:

@@ -71,8 +71,8 @@ class AgentsSection(Section):
     timeout_reward: float = Field(
         0,
         allow_inf_nan=False,
-        description="Reward (the one named reward) of such an agent if on_timeout is zero; "
-        "without effect where that name does not count",
+        description='Reward named "reward" of such an agent if on_timeout is zero; without effect '
+        "where that name does not count",
     )
     on_limit: Literal["zero", "retry", "drop"] = Field(
         "zero",

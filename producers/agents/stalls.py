@@ -144,7 +144,7 @@ class Leftovers:
 def place_of(running: Sequence[FrameSummary]) -> str:
     """Return where frames, the innermost first, are in a file; nothing if there are none.
 
-    Of code that a library runs, that is where it was called, as a rule in the agent's own file.
+    Code of a library counts where it was called, as a rule in the agent's own file.
     """
     in_files = [frame for frame in running if not frame.filename.startswith("<")] or running
     if not in_files:

@@ -1,7 +1,7 @@
 """Service of the workers of one rollout process, each again after its engine was lost.
 
-A process hosts several workers only for modelled devices. Each worker is as in a process of its
-own, but in a thread: incarnation, Kafka clients, engine and main loop. An error of one ends the
+A process hosts several workers only for modelled devices. Each worker has a thread, and all else as
+in its own process: incarnation, Kafka clients, engine and main loop. An error of one ends the
 process, so all of them.
 
 A lost engine is replaced in the same process, by a new one under a new incarnation. The turns under

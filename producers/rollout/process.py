@@ -1,7 +1,7 @@
 """The main loop of a rollout process: one thread, one inbox, everything in the order it came.
 
 The reader threads of slot and fleet fill the inbox. So do the engine's thread (dispatches to
-advance at once), the device thread (outcomes of moves) and the producer's (failed deliveries).
+advance at once), the device thread (moves' outcomes) and the producer's (failed deliveries).
 `RoleKeeper` and `Serving` decide what to do; moves that take time run on the device thread. Built
 by `bootstrap.py`.
 """

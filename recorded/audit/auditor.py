@@ -34,7 +34,7 @@ class CheckResult:
     open: int
     """Subjects that are not over yet at the captured ends; no violations."""
     not_checkable: int
-    """Subjects of which retention removed what the check needs; not passed."""
+    """Subjects that were not checked, since retention removed records that the check needs."""
     violations: int
 
 

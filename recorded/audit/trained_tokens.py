@@ -23,7 +23,7 @@ from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5
-"""Most sessions of a file of which each fault is listed."""
+"""Most sessions of a file whose faults are all listed."""
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, TypeError)
 """Errors of reading what is no gzip, no JSON, or no line of trained tokens."""
 Int64s = NDArray[np.int64]

@@ -98,7 +98,7 @@ class SentLetter(NamedTuple):
 
 @dataclass(slots=True)
 class RetryOutcome:
-    """Letters by what became of them."""
+    """Letters by their outcome."""
 
     sent: list[SentLetter] = field(default_factory=list)
     earlier: int = 0

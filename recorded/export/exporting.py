@@ -131,7 +131,7 @@ class _PartitionExport:
         return self._fold.found
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
-        """Write the partition's files; return the counts of what is in them.
+        """Write the partition's files; return the counts of their contents.
 
         Raises `DiskFull`.
         """

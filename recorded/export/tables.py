@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, of which each partition of `sessions` has a file."""
+    """A table, with a file for each partition of `sessions`."""
 
     name: str
     columns: Mapping[str, Kind]

@@ -185,8 +185,8 @@ class Destination:
 class Topics:
     """The topic `trajectories` under another prefix, keyed by group as ever.
 
-    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. Of
-    two replays into one prefix at once, the later one fences the earlier.
+    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. If
+    two replays write to one prefix at once, the later one fences the earlier.
     """
 
     def __init__(self, to: Destination, content: str, partitions: list[int]) -> None:

@@ -1,7 +1,7 @@
 """Tensors of trainings, by which two machines are compared, and the files of their hashes.
 
-Of the weights at the end: a JSON object of names and hashes. Of one step: JSON with `step`,
-`micro_batch` and `hashes`, or safetensors, which also have the tensors.
+The file for the weights at the end is a JSON object of names and hashes. The file for one step is
+JSON with `step`, `micro_batch` and `hashes`, or safetensors, which also have the tensors.
 
 Each tensor of a step has a label, so that two machines can find where they part. What the step
 begins with comes first, then what it computes. These are parameters, optimizer moments, and for
@@ -39,9 +39,10 @@ class StepTensors:
     micro_batch: int
     """The last one executed, from 0."""
     hashes: Mapping[str, str]
-    """Of all, in the order in which a difference would appear."""
+    """Hashes of all tensors, in the order in which a difference would appear."""
     values: Mapping[str, Tensor]
-    """Of those there at the end: parameters, moments, and the gradient of the last micro-batch."""
+    """Hashes of the tensors left at the end: parameters, moments, and the last micro-batch's
+    gradient."""
 
 
 def step_tensors(

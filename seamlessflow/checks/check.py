@@ -57,7 +57,7 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
 
 
 def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
-    """Yield all faults of a training of which the node `name` is this machine."""
+    """Yield all faults of a training with this machine as the node `name`."""
     named = list(name_faults(config, name))
     yield from named
     yield from spread_faults(config)
@@ -101,7 +101,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
 def _pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
     """Yield the first fault of each file to train on; no two have a task of the same id.
 
-    Not called for a service, whose sessions others open.
+    A service is not checked, since others open its sessions.
     """
     if not pacing.issues:
         yield Fault(("pacing", "tasks"), "no file of tasks is named")

@@ -96,8 +96,8 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
 def unread_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each setting of an algorithm that was set and has no effect.
 
-    No policy's trainer would read it, such as one of another surrogate or estimator. Those of the
-    run count for each policy that has them, those of a further policy for it alone.
+    No policy's trainer would read it, such as one of another surrogate or estimator. The run's
+    settings count for each policy that has them, a further policy's for it alone.
     """
     trainers = tuple(policy_config.trainer for policy_config in each_policy(config))
     for path, text in unread(config.trainer, trainers):

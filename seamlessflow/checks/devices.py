@@ -115,7 +115,7 @@ def _fault(device: str, gpus: int | None) -> str:
 
 
 def _visible(gpus: int | None, environment: Mapping[str, str]) -> int | None:
-    """Return how many GPUs a process sees; CUDA_VISIBLE_DEVICES ends at the first that is none."""
+    """Return how many GPUs a process sees: CUDA_VISIBLE_DEVICES up to its first wrong name."""
     listed = environment.get("CUDA_VISIBLE_DEVICES")
     if listed is None or gpus is None:
         return gpus

@@ -93,9 +93,9 @@ def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
 
 
 def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what of the policy's model the trainer would refuse once it has loaded it.
+    """Yield the faults for which the trainer would refuse the policy's model once it is loaded.
 
-    Nothing for a model of which files and sizes are not the usual ones: the trainer decides.
+    A model with unusual files or sizes has no fault here: the trainer decides.
     """
     model = config.policy.model
     try:

@@ -121,8 +121,8 @@ def sft(
 ) -> None:
     """Fine-tune policy.model on the answers of conversations; resumes what is in OUT/sft.
 
-    Writes OUT/sft/model, which policy.model of a training may name. Needs no Kafka. Of
-    trainer.loss the aggregation alone counts.
+    Writes OUT/sft/model, which policy.model of a training may name. Needs no Kafka. Only the
+    aggregation of trainer.loss counts.
     """
     from seamlessflow.checks.check import before_fine_tuning
     from seamlessflow.config_file import load

@@ -67,9 +67,9 @@ class RankMemory:
 def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
     """Return what a rank of training takes.
 
-    `logits` is the end of a micro-batch's forward pass, `layers` its backward pass with recomputed
-    activations. `reduction` (FSDP2) is the end of that pass: gradients outside the layers are
-    summed. `update` is AdamW. In `annotation`, models come and go.
+    Its phases: `logits` is the end of a micro-batch's forward pass, `layers` its backward pass with
+    recomputed activations. `reduction` (FSDP2) is the end of that pass: gradients outside the
+    layers are summed. `update` is AdamW. In `annotation`, other models come and go.
     """
     master = SIZES[trainer.master_dtype]
     parameters = trained_parameters(rank.model, trainer) / _divisor(trainer)
@@ -122,12 +122,13 @@ def _base(model: ModelShape, trainer: TrainerSection) -> Parts:
 def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -> float:
     """Return what the backward pass needs of one token in one layer.
 
-    In elements of c bytes (matrix products) and s bytes (the stream between layers), with H, I,
-    Q, K the widths of the stream, the feed-forward part, queries and keys: two RMSNorms keep their
-    input in float32 and their result, 2 (4 + s) H; linear layers their inputs, 2 c H (under
-    autocast a copy each: 5 c H) and 4 c I; norms of queries and keys (4 + c) (Q + K); attention c
-    (2 Q + 2 K), with keys and values of a mask or of `eager` repeated to Q; `eager` scores for
-    `longest` tokens too. Ranks that share a layer each have all that is as wide as the stream.
+    An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
+    the widths of the stream, the feed-forward part, queries and keys. Two RMSNorms keep their input
+    in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H under
+    autocast, with a copy each) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention
+    keeps c (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also
+    keeps scores for `longest` tokens. Ranks that share a layer each have all that is as wide as the
+    stream.
     """
     compute = SIZES[trainer.compute]
     stream = _stream(trainer)
@@ -216,8 +217,8 @@ def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
 
 
 def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> Parts:
-    """Return the intermediate results of AdamW. On a GPU all tensors are updated at once
-    (`foreach`, by torch's documentation about the size of the parameters), else one by one.
+    """Return the intermediate results of AdamW. A GPU updates all tensors at once (`foreach`, by
+    torch's documentation about the size of the parameters), else one.
     """
     master = SIZES[trainer.master_dtype]
     largest = min(rank.model.largest / _divisor(trainer), parameters)

@@ -91,9 +91,11 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
 
 @contextmanager
 def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
-    """Return what `kafka_to_inspect` does, also for a training on recorded sessions.
+    """Return the settings that `kafka_to_inspect` returns, also for a training on recorded
+    sessions.
 
-    Its directory is a folder of that of the run whose Kafka it used, named after its prefix.
+    Its directory is a folder in the directory of the run whose Kafka it used, named after its
+    prefix.
     """
     folder = None if out is None else out.absolute()
     if folder is None or _has_kafka(folder) or not _has_kafka(folder.parent):
@@ -123,8 +125,8 @@ def remove_deleted(out: Path) -> None:
 def kafka_of_running(out: Path | None, remedy: str = "") -> KafkaSettings:
     """Return settings for the Kafka of the run under way in `out`, or of the environment.
 
-    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun`, with
-    what else to do, `remedy`.
+    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun` with the
+    `remedy`.
     """
     if out is None:
         return load_settings(ProcessSettings).kafka

@@ -73,7 +73,7 @@ class Launcher:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Usually none is left: this is for an error before the orderly stop.
+        # Usually no child is left: this is for an error before the orderly stop.
         for name in reversed(list(self._children)):
             self.end([name])
         self._watchdog.close()
@@ -90,7 +90,7 @@ class Launcher:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Process ids of what was started and not ended by the launcher, and of its broker."""
+        """Ids of the processes that the launcher started and did not end, and of its broker."""
         pids = {name: child.pid for name, child in self._children.items()}
         broker = self._broker.pid if self._broker else None
         return pids if broker is None else {**pids, BROKER: broker}

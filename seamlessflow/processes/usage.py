@@ -32,7 +32,8 @@ class ProcessLoad:
     computed: float
     """All threads together, so 2.0 with two processors full."""
     waited: float
-    """In the run queue: the mean of the threads by what they computed, as a piece of work waits."""
+    """In the run queue: the threads' mean, weighted by their computed time, as a piece of work
+    waits."""
 
 
 def peak_rss_mb(pid: int | str) -> float:

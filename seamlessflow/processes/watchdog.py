@@ -99,7 +99,7 @@ class BrokerSigns:
 
 
 class Watchdog:
-    """Silences by the name of their process; `limit_s` 0: none is watched. Used from one thread."""
+    """Silences by process name; with `limit_s` 0 no process is watched. Used from one thread."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s

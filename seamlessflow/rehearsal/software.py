@@ -34,7 +34,7 @@ class SoftwareTime:
     """A modelled step: the ideal one, which waits for nothing and so is the shortest. With several
     policies it is that of the one with the most steps."""
     delays_ms: Sequence[int] = ()
-    """Of each step, from its last group to its start (`step_delays`)."""
+    """Delay of each step, from its last group to its start (`step_delays`)."""
 
     @property
     def delay_ms(self) -> float:

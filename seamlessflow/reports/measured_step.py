@@ -1,6 +1,7 @@
 """Measured work of a step: R, T and their costs from records of `control`. Pure.
 
-Of the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow plan`.
+They come from the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow
+plan`.
 """
 
 import json

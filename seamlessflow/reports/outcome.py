@@ -45,7 +45,7 @@ class RunOutcome:
     verification: Verification | None
     """The check of the trained tokens; None if they were sampled in another run."""
     reasons: tuple[str, ...] = ()
-    """Reasons for little learning, none if the reward rose; and a bias of what was trained."""
+    """Reasons for little learning, empty if the reward rose; and a bias of the trained sessions."""
     skipped: tuple[str, ...] = ()
     """Notices of records that could not be read; the figures are without them."""
     weights: tuple[Path, ...] = ()

@@ -111,10 +111,10 @@ def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) 
 
 
 def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationCompleted]]:
-    """Return the rounds of each evaluation set that a session of counted, by the steps behind them.
+    """Return the rounds of each evaluation set with a counted session, by the steps behind them.
 
-    Of several rounds after as many steps the newest counts: those before are of weights that were
-    lost.
+    The newest of several rounds after as many steps counts: earlier ones evaluated weights that
+    were lost.
     """
     curves: dict[str, dict[int, r.EvaluationCompleted]] = {}
     for record in control:

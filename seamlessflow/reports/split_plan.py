@@ -1,6 +1,7 @@
 """Plan of a split: strategies, devices that train and lag compared, and advice. Pure.
 
-Of the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow plan`.
+It follows the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow
+plan`.
 """
 
 from collections.abc import Sequence

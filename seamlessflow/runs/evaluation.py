@@ -63,7 +63,7 @@ class EvaluationPlan:
     samples: int
     time_limit_s: float
     weights: Weights
-    """Of the named rewards that add up to a return."""
+    """Weights of the named rewards that add up to a return."""
     overrides: Sampling | None = None
     """Sampling parameters in place of the policy's."""
 

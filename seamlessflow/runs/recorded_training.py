@@ -51,7 +51,7 @@ class Recording:
 def configured(config: RunConfig, recording: Recording) -> RunConfig:
     """Return the training's configuration, in a directory of its own within the run's.
 
-    Raises `SettingsRejected` for what is no prefix.
+    Raises `SettingsRejected` for an invalid prefix.
     """
     check_prefix("--from", recording.source)
     check_prefix("--to", recording.to)

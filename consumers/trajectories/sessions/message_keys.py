@@ -47,8 +47,8 @@ def message_key(message: bytes, strictness: Strictness) -> bytes:
     """Return the key of one message given as canonical JSON.
 
     - `exact` compares everything but ids.
-    - `arguments` compares a tool call's arguments as JSON values. It leaves out what many agents
-      drop or add: reasoning, text beside calls, an assistant's name, white space around an answer.
+    - `arguments` compares a tool call's arguments as JSON values. It ignores what many agents drop
+      or add: reasoning, text beside calls, an assistant's name, white space around answers.
     - `content` compares only role and content.
     - `ids` compares by ids alone if the gateway made the ids of all calls of a message. Some agents
       complete the arguments that they send back. Other messages are compared as by `arguments`.

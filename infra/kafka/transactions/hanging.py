@@ -101,7 +101,7 @@ class TransactionLookup:
     def find(self, limit_s: float = 0.0) -> list[OpenTransaction]:
         """Return the open transactions, also those under way.
 
-        Of other programs' transactions, which may be open in `__consumer_offsets` also, none.
+        Other programs' transactions, which may also be open in `__consumer_offsets`, are left out.
         Kafka is asked again for so long: one that has just started leads its partitions later.
         Raises `KafkaUnavailable`, `KafkaRefused`, and what `Connection` raises.
         """

@@ -51,7 +51,7 @@ class PassTimes:
     """Seconds of passes since the engine began. Its thread adds; any thread reads the sums."""
 
     def __init__(self, full: int) -> None:
-        """Account for passes of which a full one has `full` rows."""
+        """Account for passes; a full pass has `full` rows."""
         self.full_batch_s = 0.0
         """Seconds that the same tokens would have taken in full passes."""
         self.recomputing_s = 0.0

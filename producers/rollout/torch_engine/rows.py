@@ -30,7 +30,7 @@ _RECORD = np.dtype(
 
 
 class RowTable:
-    """Columns indexed by row: `tokens[row, :length]`, of which the first `cached` have KV.
+    """Columns indexed by row: `tokens[row, :length]`, with KV for the first `cached` of them.
 
     `requests` are those of the running rows, in the rows' order. Any call may move a request to
     another row. `admitted` rises with each admission, so the smallest is the oldest request.

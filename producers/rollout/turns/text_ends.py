@@ -9,8 +9,8 @@ and trim it.
 Where a turn may make only one tool call, the token behind the call decides. One that ends the turn
 by itself still belongs to the turn. So a model that makes one call samples exactly what it would
 have sampled anyway. Any other token is cut off. The distribution stays the policy's own, as with a
-stop string. It works only for calls that the stream reports as they come. Some calls are reported
-only at the end: those within thinking, and those of a renderer that parses whole completions
+stop string. It works only for calls that the stream reports as they come. Calls within thinking are
+reported only at the end. So are all calls of a renderer that parses whole completions
 (`Renderer.streams` is false). Such a turn is not limited.
 """
 

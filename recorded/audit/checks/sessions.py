@@ -105,7 +105,7 @@ class SessionsCheck:
     def end(self) -> None:
         """Judge the sessions that are open: the run is finished, so none gets a trajectory.
 
-        Left out are those that go on behind it and are not finalized.
+        Those that go on behind it and are not finalized are left out.
         """
         for session_id, session in list(self._sessions.items()):
             if session.goes_on and session.finalized is None:

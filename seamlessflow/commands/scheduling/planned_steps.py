@@ -27,7 +27,7 @@ _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenWork:
-    """Options that give the work of a step in seconds, and the devices; None for what is not."""
+    """Options for a step's work in seconds and for the devices; None for those not given."""
 
     rollout: float | None
     train: float | None

@@ -54,7 +54,7 @@ class TopicState:
     name: str
     partitions: int
     offsets: int
-    """Offsets that its partitions keep: its records, and those of transactions' marks and gaps."""
+    """Offsets that its partitions keep: records, transactions' marks, and gaps."""
     dead_letters: int
     group: GroupState | None = None
     """The group that commits offsets of it; all other readers keep their own place."""
