@@ -52,9 +52,9 @@ def long_job_console() -> Console:
 
 @contextmanager
 def reading_bar() -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of read events on a terminal, or nothing; return what adds a count to it.
+    """Show a bar of read events on a terminal, else nothing; return a function that adds counts.
 
-    That takes the count, and the number of all events.
+    The function takes the count, and the number of all events.
     """
     read = 0
     with job_bar("reading events") as show:

@@ -23,7 +23,7 @@ def each_policy(config: RunConfig) -> list[RunConfig]:
 
 
 def sections_path(policy_config: RunConfig) -> SettingPath:
-    """Return where the file has the sections of a policy's configuration; empty for the first."""
+    """Return the place of a policy's sections in the file; empty for the first policy."""
     run = policy_config.run
     return () if run.policy == run.all_policies[0] else ("policies", run.policy)
 
@@ -53,7 +53,7 @@ def sharing_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def several_policies_faults(config: RunConfig, what: str) -> Iterator[Fault]:
-    """Yield a fault if the run has further policies, for `what`, which is of one."""
+    """Yield a fault if the run has further policies: `what` works for one policy only."""
     if config.policies:
         yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
 

@@ -1,4 +1,4 @@
-"""Outputs of commands: what is printed and echoed is shown by a terminal, which obeys none of it.
+"""Outputs of commands: a terminal shows the printed text, and obeys no control code in it.
 
 A letter that the encoding of an output lacks is printed as \\u....
 """

@@ -1,9 +1,9 @@
 """Times of decoding and prompts, fitted to the reports of a run's engines. Pure.
 
 A pass over n rows is taken to last b + n r, a token of a prompt p. In a full batch of N rows the
-engines count a token as b / N + r (`full_batch_ms`). It took b / n + r. So b follows from the mean
-rows n: the turns under way while an engine was busy. The time of a prompt's token follows from keys
-and values that were computed again; without such it is r.
+engines count a token as b / N + r (`full_batch_ms`). The token took b / n + r. So b follows from
+the mean rows n: the turns under way while an engine was busy. The time of a prompt's token follows
+from keys and values that were computed again, or else is r.
 """
 
 from bisect import bisect_left
@@ -97,7 +97,7 @@ def _rows(
 
 
 def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
-    """Return the time of all rows; of more turns than `most` the others wait for a row."""
+    """Return the time of all rows; turns beyond `most` wait for a row."""
     under_way = 0
     sum_s = 0.0
     before_s = 0.0

@@ -1,8 +1,8 @@
 """Rates of a recorded run, as the section `device_model` has them. Pure.
 
 Times of optimizer steps and role changes are a fold of `control`. Those of decoding follow from the
-turns (`decoding.py`). Workers are taken as alike. What was not seen keeps its modelled rate: no
-change of role, for example.
+turns (`decoding.py`). Workers are taken as alike. A rate that was not seen stays as modelled, such
+as that of a role change.
 """
 
 from collections import defaultdict
@@ -21,8 +21,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerUsage
 
 _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
-"""The role that a worker leaves and the rate of leaving; the role that it takes and the rate of
-taking."""
+"""The role that a worker leaves, with its rate; then the role that it takes, with its rate."""
 
 _Step = tuple[str, int]
 """Policy and number: each of several policies counts its steps from 0."""
@@ -40,7 +39,7 @@ class TrainedStep:
 
 @dataclass
 class MeasuredTimes:
-    """The fold of what ended at `since_ms` or later. Deposed schedulers must not get here."""
+    """The fold of records that end at `since_ms` or later. Deposed schedulers must not get here."""
 
     since_ms: int = 0
     steps: list[TrainedStep] = field(default_factory=list)

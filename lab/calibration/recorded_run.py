@@ -1,4 +1,4 @@
-"""The recorded run that a calibration is of: its `control` log, turns and sessions, without tokens.
+"""The recorded run for a calibration: its `control` log, turns and sessions, without tokens.
 
 `read_run` reads it from the topics of a run; all else is pure.
 """

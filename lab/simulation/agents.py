@@ -20,7 +20,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Task
 
 MOST_GROUPS, MOST_BATCHES = 100, 10
-"""A run goes on until so many groups, and the groups of so many batches more, were dropped."""
+"""A run ends once so many groups, and the groups of so many further batches, were dropped."""
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ class SimulatedRun:
     cancelled: float
     """Tokens of sessions that were stopped because their group was complete without them."""
     mean_drawn: float
-    """Tokens that a session that began would sample, in the mean; of some, the rest is not."""
+    """Mean tokens that a begun session would sample; some sessions are stopped before."""
     view: View
     ended_s: float
     overdue: float

@@ -28,7 +28,7 @@ from seamlessflow.scheduler.state.timeline import Timeline
 from seamlessflow.schemas.steps import shown_step
 
 MOST_BARS = 400_000
-"""Bars of a page; of more intervals, short neighbours are joined."""
+"""Most bars of a page; beyond that, short neighbours are joined."""
 MOST_POINTS = 20_000
 """Points of the curve of groups under way."""
 LEAST_PAUSE_MS = 1_000
@@ -88,7 +88,7 @@ def page_data(
 
 
 def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
-    """Return what concerns no single worker: steps, versions, groups under way."""
+    """Return the data of no single worker: steps, versions, groups under way."""
 
     def since(at_ms: int | None) -> int | None:
         return None if at_ms is None else at_ms - start_ms

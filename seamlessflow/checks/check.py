@@ -1,4 +1,4 @@
-"""Check of a run before its first process starts: all that can be found wrong without one.
+"""Check of a run before its first process starts: all faults that show without a process.
 
 Imports neither torch nor transformers. The callables are imported meanwhile in a separate process,
 since their authors' libraries may take long.

@@ -18,8 +18,8 @@ _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
 def device_faults(
     config: RunConfig, gpus: int | None, here: Sequence[WorkerSection] | None = None
 ) -> Iterator[Fault]:
-    """Yield a fault for each device of the workers `here` (None: all) that is no device, or not
-    among `gpus`.
+    """Yield a fault for each name of the workers `here` (None: all) that is no device, or not among
+    `gpus`.
     """
     reported = set()
     for number, worker in enumerate(config.workers):

@@ -26,7 +26,7 @@ _TOKENIZER = "tokenizer.json"
 
 
 def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
-    """Yield what the torch engine, if that is to sample, cannot run of a model's directory."""
+    """Yield the parts of a model that the torch engine, if it samples, cannot run."""
     if config.rollout.engine != "torch":
         return
     try:
@@ -40,9 +40,9 @@ def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
 
 
 def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
-    """Yield what vLLM, if it is started to sample, cannot divide of a model or load of its adapter.
+    """Yield the parts of a model or adapter that vLLM, if it samples, cannot divide or load.
 
-    Nothing for a model whose configuration has other keys: vLLM decides.
+    A model whose configuration has other keys has no fault here: vLLM decides.
     """
     vllm = config.rollout.vllm
     rank = config.trainer.adapter.rank
@@ -76,7 +76,7 @@ def _heads(directory: Path) -> Mapping[str, int]:
 def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
     """Return why one vLLM server cannot serve a policy and the first one in turns; empty if it can.
 
-    What it can load is decided by the weights that it is started with.
+    The weights at its start decide what it can load.
     """
     adapter = policy.trainer.adapter
     other = first.trainer.adapter

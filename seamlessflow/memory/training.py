@@ -124,11 +124,10 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
 
     An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
     the widths of the stream, the feed-forward part, queries and keys. Two RMSNorms keep their input
-    in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H under
-    autocast, with a copy each) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention
-    keeps c (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also
-    keeps scores for `longest` tokens. Ranks that share a layer each have all that is as wide as the
-    stream.
+    in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H with
+    autocast's copies) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention keeps c
+    (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also keeps scores
+    for `longest` tokens. Ranks that share a layer each have all that is as wide as the stream.
     """
     compute = SIZES[trainer.compute]
     stream = _stream(trainer)
@@ -186,7 +185,7 @@ def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) ->
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
-    """Return the logits of a micro-batch that are there at once, and what is computed of them.
+    """Return the logits of a micro-batch that exist at once, and the values computed from them.
 
     Many are computed part by part. The output layer's gradient is summed over the parts in float32
     (`trainer/backends/scores.py`).

@@ -21,7 +21,7 @@ from seamlessflow.schemas.topics import CONTROL
 
 KAFKA_DIR = "kafka"
 WITHOUT_FOLLOWING = "; what an ended run left is shown without --follow or --watch"
-"""Remedy for a command that may also read what a run left."""
+"""Remedy for a command that may also read an ended run."""
 _ADDRESS = "run.json"
 _ANSWER_TIMEOUT_S = 2.0
 
@@ -91,11 +91,9 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
 
 @contextmanager
 def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
-    """Return the settings that `kafka_to_inspect` returns, also for a training on recorded
-    sessions.
+    """Return settings as `kafka_to_inspect` does, also for a training on recorded sessions.
 
-    Its directory is a folder in the directory of the run whose Kafka it used, named after its
-    prefix.
+    Its directory lies in that of the run whose Kafka it used, and is named after its prefix.
     """
     folder = None if out is None else out.absolute()
     if folder is None or _has_kafka(folder) or not _has_kafka(folder.parent):

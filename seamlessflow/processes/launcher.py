@@ -1,10 +1,10 @@
 """Launcher of all processes of a run on one machine: starts, watches and ends them.
 
 Every process runs as `python -m module` with its settings in its environment and a log file of its
-own. One that ends by itself is started again, with its gang if it belongs to one. Otherwise the run
-ends with an error that shows the end of its log (`supervisor.py`). One that stands still is ended
-by force (`watchdog.py`), and then like any other. Leaving the launcher, a context manager, ends the
-processes that still run, the last started first.
+own. A process that ends by itself is started again, with its gang if it belongs to one. Otherwise
+the run ends with an error that shows the end of its log (`supervisor.py`). A process that stands
+still is ended by force (`watchdog.py`), and then handled like any other. Leaving the launcher, a
+context manager, ends the processes that still run, the last started first.
 """
 
 import logging

@@ -82,13 +82,13 @@ class TopicsInUse(SeamlessFlowError):
 
 
 def owner_of(out: Path, begun_s: float) -> str:
-    """Return the name of this command in the group, which others show."""
+    """Return the name of this command in the group; other commands show it."""
     begun = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(begun_s))
     return f"process {os.getpid()} of {_place(out)} since {begun} UTC"
 
 
 def others(owners: Iterable[str], out: Path) -> list[str]:
-    """Return those of other directories, the first to begin first.
+    """Return the commands of other directories, in the order of their start.
 
     One of this directory is dead, since this command holds the lock of the directory. Pure.
     """

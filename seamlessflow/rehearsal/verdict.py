@@ -57,7 +57,7 @@ def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> lis
 def untrained(summary: Mapping[str, Any]) -> str | None:
     """Return a notice of groups that were not trained for equal rewards, from `summary.json`.
 
-    Texts of modelled devices seldom earn any. None if too few were to matter.
+    Texts of modelled devices seldom earn rewards. None if the groups are too few to matter.
     """
     share = summary["groups_left_out"].get(EQUAL_REWARDS, 0.0)
     if share <= MOST_SHARE:

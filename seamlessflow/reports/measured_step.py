@@ -74,7 +74,7 @@ class _Workers:
     took_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Times of changes of role, by the role that was taken."""
     first_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Those that were the first of their process, which starts its engine or model meanwhile."""
+    """Times of each process's first change, in which it also starts its engine or model."""
     roles: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     gangs: Counter[int] = field(default_factory=Counter)
     """Number of steps, by the devices of their gang."""
@@ -87,7 +87,7 @@ class _Workers:
     def switch_ms(self) -> float:
         """Return the mean time of a change to training and back.
 
-        Without the first changes of processes, unless there are no others.
+        First changes of processes are left out, unless there are no others.
         """
         roles = self.took_ms.keys() | self.first_ms.keys()
         return sum(fmean(self.took_ms[role] or self.first_ms[role]) for role in sorted(roles))

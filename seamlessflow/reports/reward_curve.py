@@ -2,7 +2,7 @@
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
 step's rewards are the returns of all sessions of its groups (`StepCommitted`). Groups that a filter
-kept out of the loss are among them. The metric `reward_mean` is the mean of the returns. Those of
+kept out of the loss are among them. The metric `reward_mean` is the mean of the returns. Rewards of
 groups that a filter dropped while the batch was made (`GroupDropped`) stand beside them. Called by
 `summary.py`, drawn by `charts.py`.
 """
@@ -45,7 +45,7 @@ class SessionFacts:
     fate: str = "ended"
     """`pruned`, `failed` (its cause is not the policy), or `ended`."""
     returns: Mapping[str, float | None] = field(default_factory=dict)
-    """Return for each policy that weighs its rewards otherwise than the first one."""
+    """Return by policy, for policies that weigh rewards otherwise than the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class StepFacts:
     version: int
     rewards: tuple[float | None, ...]
     dropped_rewards: tuple[float | None, ...] = ()
-    """Those of the groups that a filter dropped while its batch was made."""
+    """Rewards of the groups that a filter dropped while its batch was made."""
     at_ms: int | None = None
     """Time of its completion; None if that is not on the log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def _round_figures(completed: r.EvaluationCompleted) -> dict[str, Any]:
 
 
 def _mean_from(source: str, steps: Sequence[StepFacts]) -> float | None:
-    """Return the mean reward of a task set in these steps, each by its groups of it."""
+    """Return a task set's mean reward in these steps, each weighted by its groups of the set."""
     means = [
         (step.metrics[_FROM + source], step.metrics[_GROUPS_FROM + source])
         for step in steps

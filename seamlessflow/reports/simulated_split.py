@@ -88,7 +88,8 @@ def change_s(cluster: ModelledCluster) -> float:
 def tried_gangs(config: RunConfig) -> list[int]:
     """Return the gangs to try: the first of the workers in their order, by devices.
 
-    All of one kind and of those before it, and others evenly; fewer where a step has many turns.
+    They are the gangs that end a kind of worker, and others at even distances; fewer if a step has
+    many turns.
     """
     workers = ordered(config)
     sizes = list(accumulate(worker.devices for worker in workers))

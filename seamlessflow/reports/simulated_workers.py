@@ -1,4 +1,4 @@
-"""Workers and work of a simulation, of its section or else the run's own; their memory. Pure.
+"""Workers and work of a simulation, from its section or else from the run; their memory. Pure.
 
 Called by `seamlessflow simulate`, `plan` and `rehearse`.
 """
@@ -71,7 +71,7 @@ def _named(config: RunConfig, workers: Iterable[SimulatedWorkersSection]) -> str
 
 
 def with_own_work(config: RunConfig) -> RunConfig:
-    """Return the configuration with what its section `simulation` leaves to the run itself.
+    """Return the configuration with the run's own values for settings that `simulation` leaves out.
 
     The model is `policy.model`, if it can be read. The lengths of turns are those of
     `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`.

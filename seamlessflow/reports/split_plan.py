@@ -51,7 +51,7 @@ class SplitChoice:
     gang: int
     lag: int
     prediction: Prediction
-    """Without a limit where the closed form knows nothing of the strategy."""
+    """It has no limit if there is no closed form of the strategy."""
 
 
 def planned(

@@ -213,7 +213,7 @@ def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
 
 
 def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
-    """Return the mean of each named reward in the first and last steps; nothing of one alone."""
+    """Return the mean of each named reward in the first and last steps; empty for only one."""
     rewards: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for edge, part in zip(("first10", "last10"), edges(steps), strict=True):
         for metric in dict.fromkeys(name for step in part for name in step.metrics):

@@ -5,8 +5,8 @@ those tokens, the next answer begins another chain. A new user message that remo
 a change.
 
 Each answer is read back from its tokens, as those of a policy are. A text may spell control tokens:
-it then ends early, or a part of it becomes thinking or a call. It would be learned as another
-answer than the one in the file, without a word. So it is compared.
+it then ends early, or a part of it becomes thinking or a call. Another answer than the file's would
+then be learned. So the parsed answer is compared with the file's.
 """
 
 import json

@@ -68,7 +68,7 @@ class SimulateOptions:
 
 
 def compare_strategies(options: SimulateOptions) -> bool:
-    """Print the figures of each strategy; return False if none has any, or if one failed."""
+    """Print the figures of each strategy; return False if no strategy has any, or if one failed."""
     check_strategies(options.strategies or ())
     sections = options.sections()
     measured = measured_sections(options.recorded, options.kafka, options.measured)

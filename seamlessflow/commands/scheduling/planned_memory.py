@@ -43,7 +43,7 @@ class MemoryOptions:
     as_json: bool
 
     def asked(self) -> bool:
-        """Return True if they ask for a plan of memory, False for one of steps.
+        """Return True if the options ask for a plan of memory, False for a plan of steps.
 
         Raises `typer.BadParameter` if an option that only the former has is without its model.
         """
