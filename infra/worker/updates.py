@@ -1,10 +1,10 @@
 """Order in which a policy's rollout workers load new weights: together, a few at a time, or when
 idle. Pure.
 
-Each worker follows the rule for itself, from `control` alone. Those that serve stand in a line. The
-oldest version comes first, then the order in which they acquired their role. A worker in front only
-loads or leaves. So all read the same line, however late they read it. Used by rollout processes and
-the simulator.
+Each worker follows the rule for itself, from `control` alone. Workers that serve stand in a line:
+the oldest version first, then in the order in which they acquired their role. A worker in front
+only loads or leaves. So all read the same line, however late they read it. Used by rollout
+processes and the simulator.
 """
 
 from dataclasses import dataclass, field

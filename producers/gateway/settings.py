@@ -83,8 +83,8 @@ class GatewaySection(Section):
         10,
         gt=0,
         description="Seconds after which the manager refuses a session command instead of "
-        "carrying it out. Less than command_timeout_s by the time of an answer and the difference "
-        "of clocks",
+        "carrying it out. It is below command_timeout_s by an answer's time and the clocks' "
+        "difference",
     )
     body_timeout_s: float = Field(
         30,

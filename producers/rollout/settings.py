@@ -58,8 +58,8 @@ class VllmSection(Section):
     url: str | None = Field(
         None,
         description="A running server for this worker alone, such as http://127.0.0.1:8000, in "
-        "development mode and with --enable-scale-out. It is on this machine, since it does all "
-        "that any client asks; none: start one",
+        "development mode and with --enable-scale-out. It must be on this machine, since it does "
+        "all that any client asks; none: start one",
     )
     arguments: tuple[str, ...] = Field(
         (), description="Further arguments of the server, such as --pipeline-parallel-size=2"

@@ -10,8 +10,8 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK
 
 LAST = "last"
-# Ids are a gateway instance and a number in hex, perhaps with a sample's number. Copied turns have
-# ids of their own (`forked_turn_id`).
+# Ids are a gateway instance and a number, both in hex, perhaps with a sample's number. Copied turns
+# have ids of their own (`forked_turn_id`).
 _TURN = re.compile(rf"{LAST}|[1-9]\d*|f?[0-9a-f]{{12,}}(n[0-9a-f]+|\.\d+)?")
 
 
