@@ -1,11 +1,11 @@
 """Blobs: what is too large for a record, each under the hash of its content; and references.
 
-Their storage is any that fsspec reaches by a URL: a directory, or with its own package S3, GCS or
-Azure. A blob never changes, so writers of equal content do not disturb each other, and a repeated
-write is free. Blobs must be kept for as long as the topics whose records refer to them.
+Their storage is any that fsspec reaches by a URL: a directory, or S3, GCS or Azure with their
+packages. A blob never changes, so writers of equal content do not disturb each other, and a
+repeated write is free. Blobs must be kept for as long as the topics whose records refer to them.
 
 A record that is too large for its topic is kept as a blob, with a reference on the log. That is
-transparent to all who send and read: producers put the blob there before they send the reference,
+transparent to senders and readers. Producers put the blob there before they send the reference, and
 readers deliver the record itself. Its bytes are the same in both places.
 """
 

@@ -28,8 +28,8 @@ class CallsInTurn:
     def within(self, timeout_s: float | None, call: Callable[[], object]) -> None:
         """Return once `call` returned, or raise what it raised.
 
-        Raises `TimeoutError` after `timeout_s`. The call then goes on in a thread of its own, and
-        until it ends no other one is made: `TimeoutError` at once. None: it is made in this thread.
+        Raises `TimeoutError` after `timeout_s`. The call then goes on in a separate thread. Until
+        it ends, another one raises `TimeoutError` at once. None: it is made in this thread.
         """
         if self.unfinished:
             raise TimeoutError("the call before has no answer yet")

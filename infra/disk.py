@@ -1,8 +1,8 @@
 """Files and directories on disk: complete under their names, or not there at all.
 
-Writers of files that others read fill a draft, within `room_for`: an error of a full disk names the
-file, its bytes and the room that is left. A limit to the size of files, or a quota, counts as a
-full disk. What starts processes asks `free_bytes` first.
+Writers of files that others read fill a draft, within `room_for`. An error of a full disk names the
+file, its bytes and the room left. A limit to the size of files, or a quota, counts as a full disk.
+What starts processes asks `free_bytes` first.
 
 The scratch directory of a process is removed by a later process if its owner was killed. The owner
 holds a lock on a file in it, which the kernel frees with the process.
@@ -141,7 +141,7 @@ def is_full(error: Exception) -> bool:
 def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` a hard link to a file, or a copy of it where the file system has none.
 
-    Of a symbolic link it is what that leads to. Raises `OSError`.
+    For a symbolic link it is the target. Raises `OSError`.
     """
     try:
         os.link(source.resolve(), target)

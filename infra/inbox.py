@@ -30,8 +30,8 @@ class Inbox(Generic[T]):
     def __init__(
         self, limit: int = READ_AHEAD_RECORDS, limit_bytes: int = READ_AHEAD_BYTES
     ) -> None:
-        # Not a SimpleQueue: in CPython 3.11 its `get` with a timeout may wait for ever when a
-        # signal handler runs longer than what is left of the timeout.
+        # Not a SimpleQueue. In CPython 3.11 its `get` with a timeout may wait for ever if a signal
+        # handler outlasts the timeout.
         lock = threading.Lock()
         self._came = threading.Condition(lock)
         self._room = threading.Condition(lock)

@@ -1,10 +1,10 @@
 """Signs of life of a process for the supervisor that started it, by systemd's protocol.
 
-The supervisor names a datagram socket in `NOTIFY_SOCKET` and its deadline in `WATCHDOG_USEC`; the
+The supervisor names a datagram socket in `NOTIFY_SOCKET` and its deadline in `WATCHDOG_USEC`. The
 process sends `WATCHDOG=1` several times within it (sd_notify(3), sd_watchdog_enabled(3)). One that
-is frozen sends none, nor does one whose event loop is blocked. So the launcher of a run, which gets
-the signs on a `SignSocket`, or systemd with `WatchdogSec=`, ends it and starts it again. Processes
-send them by `infra/process.py`.
+is frozen sends none, nor does one whose event loop is blocked. The supervisor then ends it and
+starts it again. It is a run's launcher, which gets the signs on a `SignSocket`, or systemd with
+`WatchdogSec=`. Processes send them by `infra/process.py`.
 """
 
 import asyncio

@@ -4,7 +4,7 @@ PyYAML reads YAML 1.1, where 1:30 is 90, 010 is 8, a date is no text and 1e-3 is
 has the digits that it is written with, as in YAML 1.2. The reader refuses:
 
 - what the two versions may read as different numbers
-- a name that a mapping has twice, of which PyYAML takes the last one
+- a name that a mapping has twice: PyYAML takes the last one
 - a name that is no text
 - what a tag, such as `!!int 1:30`, makes of a text that is no such value by itself
 """
@@ -130,7 +130,7 @@ def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 def _plain(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     """Return a number, a truth value or null.
 
-    Raises an error if the text is none by itself: a tag such as `!!int` makes no other value of it.
+    Raises an error if the text alone is none of these, even with a tag such as `!!int`.
     """
     kind = loader.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
     if kind == _LEADING_ZERO:

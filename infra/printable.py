@@ -1,8 +1,8 @@
 """Text from outside as it may be shown: it moves no cursor and sets no title. Pure.
 
 Such text comes in messages from agents and models, names in files and errors from other programs.
-It may have control codes for a terminal (ECMA-48), or marks that turn the direction of a line
-(Unicode UAX 9).
+It may have control codes for a terminal (ECMA-48), or marks that turn a line's direction (Unicode
+UAX 9).
 """
 
 import re

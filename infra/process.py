@@ -46,7 +46,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 def collect_seldom(thresholds: tuple[int, int, int] = _GC_THRESHOLDS) -> None:
     """Exempt the objects made so far from garbage collection, and collect more rarely from now on.
 
-    For processes that keep much in memory, or make much, without cycles: the default thresholds
+    This is for processes that keep or make much in memory without cycles. The default thresholds
     halve the speed of a rebuild.
     """
     gc.collect()
@@ -74,7 +74,7 @@ def run_sync(main: SyncMain, finite: bool = False) -> None:
     """Run `main(stop)` to its end in this thread, which must be the main one.
 
     A `finite` process ends by itself, with status 0. If it is asked to end before, it ends with
-    status 75, so that a supervisor does not take its work for done.
+    status 75. So a supervisor does not take its work for done.
     """
     stop = threading.Event()
     _set_up_logging()
@@ -114,7 +114,7 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except SeamlessFlowError as error:
-        # It ends in any case: to be asked to, by a supervisor that saw another end, would only
+        # It ends in any case. A request to end, by a supervisor that saw another end, would only
         # replace the status that says why.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         status = error.process_status(_ready.is_set())

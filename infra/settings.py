@@ -82,31 +82,31 @@ class KafkaSettings(Section):
     wait_s: float = Field(
         300,
         gt=0,
-        description="Seconds in which a process that starts waits for a Kafka that does not answer "
-        "or still recovers; an outage after the start is waited out, however long it is",
+        description="Seconds for which a starting process waits for a Kafka that does not answer "
+        "or still recovers. An outage after the start is waited out, however long it is",
     )
     group_protocol: Literal["auto", "consumer", "classic"] = Field(
         "auto",
-        description="Protocol of consumer groups: consumer (Kafka 4, KIP-848), classic, or auto: "
-        "consumer if the cluster has it, which each start finds out in a second",
+        description="Protocol of consumer groups: consumer (Kafka 4, KIP-848), classic, or auto. "
+        "auto: consumer if the cluster has it, which each start finds out in a second",
     )
     session_timeout_s: float = Field(
         10,
         ge=6,
         description="Seconds without a heartbeat after which a member of the classic protocol has "
-        "lost its partitions; that of the protocol consumer is the broker's "
+        "lost its partitions. The protocol consumer has the broker's "
         "group.consumer.session.timeout.ms (45 s by default)",
     )
     write_release: str | None = Field(
         None,
-        description="Release whose schemas records are written in, so that processes of it can "
-        "read them during a rolling upgrade (seamlessflow schemas releases); none: this one",
+        description="Release whose schemas records are written in. Its processes can then read "
+        "them during a rolling upgrade (seamlessflow schemas releases); none: this one",
     )
     blobs: StorageUrl | None = Field(
         None,
-        description="URL of the object storage for records that are too large for their topic, the "
-        "same for all processes, such as file:///mnt/blobs, or s3://bucket/path with the package "
-        "s3fs; none: a trajectory that is too large has no tokens",
+        description="URL of the object storage for records too large for their topic: "
+        "file:///mnt/blobs, or s3://bucket/path with the package s3fs. It is the same for all "
+        "processes; none: a trajectory that is too large has no tokens",
     )
     options: dict[str, str | int | float | bool | SecretStr] = Field(
         default_factory=dict,
@@ -144,8 +144,8 @@ class TelemetrySettings(Section):
         None,
         ge=0,
         le=65_535,
-        description="Port of this process's metrics in the Prometheus text format, at /metrics; 0: "
-        "a free one, whose address is written below DATA_DIR/metrics; none: not served",
+        description="Port of this process's metrics in the Prometheus text format, at /metrics. "
+        "0: a free one, whose address is written below DATA_DIR/metrics; none: not served",
     )
     metrics_host: str = Field("127.0.0.1", description="Address that serves the metrics")
     sample_ratio: float | None = Field(
@@ -193,7 +193,7 @@ class SharedPacingSection(Section):
     refill: float = Field(
         2,
         ge=0,
-        description="Dropped groups replaced in a step, in batches (k of k x B); behind that a "
+        description="Dropped groups replaced in a step, in batches (k of k x B). Beyond that a "
         "step is trained with fewer groups, or skipped",
     )
     max_attempts: int = Field(
@@ -212,8 +212,9 @@ class SharedPacingSection(Section):
     redundancy: int = Field(
         0,
         ge=0,
-        description="Samples that each group begins beyond run.group_size: it is complete when as "
-        "many as that have ended well, and the rest are stopped. This favours short episodes",
+        description="Samples that each group begins beyond run.group_size. It is complete when "
+        "run.group_size samples have ended well, and the rest are stopped. This favours short "
+        "episodes",
     )
 
     def extra_count(self, groups_per_step: int) -> int:

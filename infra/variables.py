@@ -1,4 +1,5 @@
-"""Environment variables: of which setting one is, and those that only look like one. Pure.
+"""Environment variables: the setting that each one sets, and those that only look like settings.
+Pure.
 
 Processes may share one environment, so a variable is right if any of them reads it. A name without
 `__` may belong to another program; it is a mistake only if it nearly spells a section.

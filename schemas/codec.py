@@ -1,8 +1,8 @@
 """Records to bytes and back: Avro in single-object encoding (`C3 01`, fingerprint, body).
 
-Old logs stay readable: a record is decoded with the schema that it was written with, found by its
-fingerprint in `history/`, and returned in the form of this release. Maps are written in sorted
-order, so that equal records are equal bytes.
+Old logs stay readable. A record is decoded with the schema that wrote it, found by its fingerprint
+in `history/`. It is returned in this release's form. Maps are written in sorted order, so that
+equal records are equal bytes.
 """
 
 from collections.abc import Callable, Mapping
@@ -147,5 +147,5 @@ _ENCODERS = _encoders()
 decode = decoder_of(history())
 """Return the record that bytes encode. Raises `UndecodableRecord`.
 
-Of its kind is `UnknownSchema`, for a record of a newer release.
+`UnknownSchema`, for a record of a newer release, is a kind of it.
 """

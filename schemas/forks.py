@@ -1,8 +1,7 @@
 """The copied beginning of a forked session, as the session itself names it. Pure.
 
-Ids of recorded turns, and those of their tool calls, contain the turn's id, so a copy gets ids of
-its own: functions of the new session's id and of the turn's number. All else stays as it was
-recorded.
+Ids of recorded turns and of their tool calls contain the turn's id. So a copy gets its own ids.
+They are functions of the new session's id and the turn's number. All else stays as it was recorded.
 """
 
 from collections.abc import Iterator, Mapping

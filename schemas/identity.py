@@ -4,7 +4,7 @@ import xxhash
 
 
 def session_id(group_id: str, sample: int, attempt: int) -> str:
-    """Return the id of the session of one attempt at one sample of a group."""
+    """Return the session id of one attempt at one sample of a group."""
     return f"{group_id}.{sample}.{attempt}"
 
 

@@ -1,8 +1,8 @@
 """JSON texts of agents and tasks, read and written without the loss of a digit. Pure.
 
-orjson reads an integer beyond 64 bits as the nearest float and refuses to write one. So a text with
-so many digits in a row is read by Python's own parser, which is slower and exact. All that came
-from an agent's tools, calls and tasks is read and written here.
+orjson reads an integer beyond 64 bits as the nearest float and refuses to write one. So Python's
+own parser, which is slower and exact, reads a text with so many digits in a row. All that came from
+an agent's tools, calls and tasks is read and written here.
 """
 
 import json
@@ -22,8 +22,8 @@ _MOST_DIGITS = 4300
 def read_json(text: bytes, *, beyond_float: bool = True) -> Any:
     """Return the value of a JSON text; its integers are exact.
 
-    Raises `orjson.JSONDecodeError`, a `ValueError`; of an integer of more than 4300 digits too, and
-    without `beyond_float` of one that is larger than any float.
+    Raises `orjson.JSONDecodeError`, a `ValueError`, also for an integer of more than 4300 digits.
+    Without `beyond_float` it also does for an integer larger than any float.
     """
     try:
         value = orjson.loads(text)

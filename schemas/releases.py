@@ -1,7 +1,7 @@
-"""Releases of this project: the version of each record's schema that each of them writes.
+"""Releases of this project: the schema version of each record that each release writes.
 
 `manifests/` has a file for each release, named by its version. The newest is the release of these
-sources, and `python -m seamlessflow.schemas.generate` keeps it up to date; the others never change.
+sources, which `python -m seamlessflow.schemas.generate` keeps up to date. The others never change.
 """
 
 import json

@@ -19,7 +19,7 @@ def step_name(step: int) -> str:
 def trained_sessions(commit: StepCommitted, group: StepGroup) -> frozenset[str]:
     """Return the sessions of a group of the step that have a token in its loss.
 
-    A log of before 0.1.0 has no counts of tokens: there it is all of them.
+    A log from before 0.1.0 has no counts of tokens. For such a log all sessions are returned.
     """
     if not commit.methods and not commit.trained_tokens:
         return frozenset(group.sessions)

@@ -14,8 +14,8 @@ HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
 
-# Bytes for each token in the largest record that carries it (ids, log-probs, mask), with the text
-# of the same length; the limits of record sizes are derived from it and from the longest context.
+# Bytes for each token in its largest record (ids, log-probs, mask), with the text of the same
+# length. It and the longest context give the limits of record sizes.
 BYTES_A_TOKEN = 32
 DEFAULT_MAX_CONTEXT = 262_144
 
@@ -100,7 +100,7 @@ REPLIES = Topic(
 )
 TRAJECTORIES = Topic("trajectories", 16, FOR_EVER, (r.Trajectory,), max_record_bytes=2 * _LARGE)
 ENDED_SESSIONS = Topic("ended_sessions", 32, FOR_EVER, (r.EndedSession,))
-"""A session has the same partition here as on `sessions`; an id is used for as long as this topic,
+"""A session has the same partition here as on `sessions`. An id is used for as long as this topic,
 or `sessions`, holds it."""
 TASKS = Topic("tasks", 16, 3 * DAY_MS, (r.Task,), max_record_bytes=_LARGE)
 CONTROL = Topic(
@@ -159,8 +159,8 @@ SAME_PARTITIONS: tuple[tuple[Topic, ...], ...] = (
     (CONTROL,),
     (FLEET,),
 )
-"""Topics whose partitions must be equally many, since a session has the same number on all; and
-those that have one, so one order for all. All other counts are those of the cluster."""
+"""Topics whose partitions must be equally many, since a session has the same number on all. Others
+have one partition, so one order for all. All other counts are those of the cluster."""
 
 TOPICS: Mapping[str, Topic] = {
     topic.name: topic

@@ -1,7 +1,7 @@
 """Messages of a request that stand for what a turn sampled, which the manager alone has. Pure.
 
-A gateway keeps no answers. Where an agent names an item of an answer instead of sending it, the
-gateway puts a reference into `RequestTurn.messages`, and the manager the message of that turn into
+A gateway keeps no answers. An agent may name an item of an answer instead of sending it. The
+gateway then puts a reference into `RequestTurn.messages`. The manager puts that turn's message into
 the history. No message of a dialect has a member of this name.
 """
 

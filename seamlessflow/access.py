@@ -63,7 +63,7 @@ class Access:
 
 
 def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
-    """Return the access of each kind of process, with the consumer groups of the settings."""
+    """Return the access of each kind of process, with the settings' consumer groups."""
     return {
         GATEWAY: Access(
             reads=(REPLIES,), writes=(REQUESTS, FLEET), buries=(REPLIES,), names=("gateway-",)

@@ -1,6 +1,6 @@
 """Configuration of a whole run; the settings of every process follow from it.
 
-Its sections are the settings of the processes, under the same names: `run.lag` in the file is what
+Its sections are the settings of the processes, under the same names. `run.lag` in the file is what
 `SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.
 Importable without torch, Kafka or renderers. `processes/specs.py` makes environments of it.
 """
@@ -43,16 +43,17 @@ _POLICY_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class WorkerSection(Section):
-    """A worker of the run: a set of devices of one machine, with a rollout process, a training
-    process, or both.
+    """A worker of the run: devices of one machine, with a rollout process, a training process, or
+    both.
     """
 
     id: str = Field(min_length=1, pattern=r"^[A-Za-z0-9_.-]+$", description="Id of the worker")
     tags: WorkerTags = Field(
         ("rollout",),
         min_length=1,
-        description="Roles it can take (rollout, train), and tags that describe it, which agents "
-        "may ask for: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the form",
+        description="Roles it can take (rollout, train), and tags that describe it. Agents may "
+        "ask for these: prefill, decode, reward, env, hw:NAME, precision:NAME, or others of the "
+        "form",
     )
     device: str | None = Field(
         None,
@@ -138,8 +139,8 @@ class RestartsSection(Section):
     free_mb: float = Field(
         64,
         ge=0,
-        description="MiB that must be free on the disk of a process's log before it starts again; "
-        "until then it waits, without a limit",
+        description="MiB that must be free on the disk of a process's log before it starts again. "
+        "Until then it waits, without a limit",
     )
 
 
@@ -174,8 +175,8 @@ class RunConfig(BaseSettings):
     )
     policies: dict[str, FurtherPolicySection] = Field(
         default_factory=dict,
-        description="Further policies by name, each with workers of its own (workers[].policy) and "
-        "modules that it answers (agents.modules); run.policy is the first",
+        description="Further policies by name, each with its own workers (workers[].policy) and "
+        "the modules that it answers (agents.modules); run.policy is the first",
     )
     run: RunSection = Field(
         default_factory=RunSection, description="Length and size of the training"
@@ -223,7 +224,7 @@ class RunConfig(BaseSettings):
     )
     device_model: DeviceModelSection = Field(
         default_factory=DeviceModelSection,
-        description="Modelled devices, of `seamlessflow simulate`, of rollout.engine clock and of "
+        description="Modelled devices, for `seamlessflow simulate`, rollout.engine clock and "
         "trainer.backend clock",
     )
     simulation: SimulationSection = Field(

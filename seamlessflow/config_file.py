@@ -1,7 +1,7 @@
 """Reading of a run configuration: a YAML or TOML file, under environment variables.
 
-All faults are found at once: a wrong setting is left out and the rest is read with its default, so
-that a `Reading` has a configuration to check further even where some of it is wrong. Paths and
+All faults are found at once. A wrong setting is left out, and the rest is read with that setting's
+default. So a `Reading` has a configuration to check further even if some of it is wrong. Paths and
 sections that no file system and no process takes are faults, too.
 """
 
@@ -71,9 +71,9 @@ class Reading:
     config: RunConfig | None
     lines: list[str]
     left_out: list[SettingPath] = field(default_factory=list)
-    """Wrong settings that were left out: faults that are found later may follow from that."""
+    """Wrong settings that were left out; they may cause faults that are found later."""
     searched: Mapping[SettingPath, str] = field(default_factory=dict)
-    """Places in which each path was looked for that is in none."""
+    """Places that were searched for each missing path."""
 
     def add(self, additions: Iterable[Fault]) -> None:
         """Add the lines of faults, except for those that may follow from what was left out."""
@@ -92,9 +92,9 @@ class Reading:
 def load(path: Path, check: Check | None = None, fill: Fill = by_this_machine) -> RunConfig:
     """Return the configuration of a YAML or TOML file, filled with `fill`, checked with `check`.
 
-    Relative paths of what it reads are looked for beside the file, then in the working directory;
-    those of what it writes are relative to the working directory. Raises `FileRejected`, or
-    `ConfigRejected` with all that is wrong.
+    Relative paths of files to read are looked for beside the configuration file, then in the
+    working directory. Paths of files to write are relative to the working directory. Raises
+    `FileRejected`, or `ConfigRejected` with all that is wrong.
     """
     return parse(sections_of(path), path, check, fill)
 
@@ -189,7 +189,7 @@ def _dotted(path: SettingPath) -> str:
 
 
 def _leave_out(values: dict[str, Any], path: SettingPath) -> SettingPath:
-    """Remove as much of a setting as is there, one in a list with its list; return what it was."""
+    """Remove a setting as far as it exists, or the list it is in; return the removed part."""
     above: list[dict[str, Any]] = []
     place: Any = values
     for part in path:
@@ -211,7 +211,7 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _impossible(path: Path) -> str:
-    """Return what a file system does not take of a path, empty if it may be there."""
+    """Return why no file system takes a path, empty if a file system may take it."""
     if "\0" in str(path):
         return "has a null character, which no file system takes"
     longest = max((len(name.encode()) for name in path.parts), default=0)

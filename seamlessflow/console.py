@@ -52,9 +52,9 @@ def long_job_console() -> Console:
 
 @contextmanager
 def reading_bar() -> Iterator[Callable[[int, int], None]]:
-    """Show a bar of read events on a terminal, or nothing; return what adds a count to it.
+    """Show a bar of read events on a terminal, else nothing; return a function that adds counts.
 
-    That takes the count, and the number of all events.
+    The function takes the count, and the number of all events.
     """
     read = 0
     with job_bar("reading events") as show:
@@ -71,9 +71,9 @@ def reading_bar() -> Iterator[Callable[[int, int], None]]:
 def job_bar(
     doing: str, *columns: ProgressColumn
 ) -> Iterator[Callable[[str, int, int | None], None]]:
-    """Show a bar of a job on a terminal, or nothing; return what moves it.
+    """Show a job's bar on a terminal, else nothing; return the function that moves it.
 
-    That takes the words for what is done now, the count so far, and the number of all or None.
+    The function takes the words for the present work, the count so far, and the total or None.
     `columns`: those of `rich` by default.
     """
     console = clean_console(stderr=True)
@@ -97,7 +97,7 @@ def wide_console() -> Console:
 
 
 def _printable(renderable: RenderableType) -> RenderableType:
-    """Return a text so that it is wrapped with the signs in it; anything else as it is."""
+    """Return a text as printable signs, to be wrapped with them; anything else as it is."""
     if isinstance(renderable, Text) and (shown := printable(renderable.plain)) != renderable.plain:
         renderable = renderable.copy()
         renderable.plain = shown

@@ -37,8 +37,8 @@ def by_modelled_devices(config: RunConfig) -> RunConfig:
 
 
 def by_named_devices(config: RunConfig) -> RunConfig:
-    """Return the configuration with the defaults for GPUs if workers name devices, as the pods of
-    a cluster ask for them.
+    """Return the configuration with the defaults for GPUs if workers name devices: a cluster's pods
+    ask for these.
     """
     named = any(worker.devices for worker in config.workers)
     return with_defaults(config, None if named else 0)
@@ -136,7 +136,7 @@ def _agents(config: RunConfig) -> int:
 
 
 def _filled(section: S, **defaults: Any) -> S:
-    """Return a section with defaults for what it does not set."""
+    """Return a section with defaults for its unset settings."""
     unset = {
         name: default for name, default in defaults.items() if name not in section.model_fields_set
     }

@@ -1,7 +1,7 @@
 """The configuration of a run as each of its policies has it. Pure.
 
-A further policy has the workers that name it, the sections `policy` and `trainer` of the run with
-its own settings over them, and directories of its own; evaluations are the first one's.
+A further policy has the workers that name it, and directories of its own. Its sections `policy` and
+`trainer` are the run's, with its own settings over them. Evaluations are the first policy's.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ def each_policy(config: RunConfig) -> list[RunConfig]:
 
 
 def sections_path(policy_config: RunConfig) -> SettingPath:
-    """Return where the file has the sections of a policy's configuration; empty for the first."""
+    """Return the place of a policy's sections in the file; empty for the first policy."""
     run = policy_config.run
     return () if run.policy == run.all_policies[0] else ("policies", run.policy)
 
@@ -53,7 +53,7 @@ def sharing_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def several_policies_faults(config: RunConfig, what: str) -> Iterator[Fault]:
-    """Yield a fault if the run has further policies, for `what`, which is of one."""
+    """Yield a fault if the run has further policies: `what` works for one policy only."""
     if config.policies:
         yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
 
@@ -69,7 +69,7 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
         folder = config.out / "policies" / name
         places = {
             "weights_dir": folder / "weights",
-            # Below those of the first one, so that an audit and an erasure find all of them.
+            # Below the first policy's, so that an audit and an erasure find all of them.
             "trained_dir": config.trained_dir / name,
             "checkpoints_dir": folder / "checkpoints",
             "metrics_csv": folder / "metrics.csv",

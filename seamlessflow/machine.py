@@ -1,4 +1,4 @@
-"""The memory of a machine: of its GPUs, by NVIDIA's driver, and of its host. Imports no torch."""
+"""The memory of a machine's GPUs, by NVIDIA's driver, and of its host. Imports no torch."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ class Capacity:
     """Memory and GPUs of a host."""
 
     device_bytes: float | None
-    """Memory of each GPU, that of the smallest one; None if it is unknown, or there is none."""
+    """Memory of the smallest GPU; None if it is unknown, or if there is no GPU."""
     host_bytes: float | None
     """Memory of the host, as far as this program may use it; None if it is unknown."""
     gpus: int | None

@@ -1,4 +1,4 @@
-"""Faults of a run on several nodes: what one node names that the others cannot reach. Pure."""
+"""Faults of a run on several nodes: places that one names and the others cannot reach. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -32,7 +32,7 @@ def name_faults(config: RunConfig, name: str) -> Iterator[Fault]:
 
 
 def spread_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what keeps several nodes from meeting; nothing if the run has one."""
+    """Yield the faults that keep several nodes from meeting; nothing if the run has one node."""
     if len(config.nodes) < 2:
         return
     if config.kafka is None:
@@ -59,7 +59,7 @@ def storage_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def own_addresses(addresses: str) -> list[str]:
-    """Return those of a list, host:port with commas, that each host takes for its own."""
+    """Return the addresses of a list (host:port with commas) that each host takes for its own."""
     entries = (address.strip() for address in addresses.split(","))
     return [entry for entry in entries if _is_this_host(entry.rpartition(":")[0].strip("[]"))]
 

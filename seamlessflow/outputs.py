@@ -1,4 +1,4 @@
-"""Outputs of commands: what is printed and echoed is shown by a terminal, which obeys none of it.
+"""Outputs of commands: a terminal shows the printed text, and obeys no control code in it.
 
 A letter that the encoding of an output lacks is printed as \\u....
 """
@@ -40,7 +40,7 @@ class _GuardedOutput:
 
 
 class _LastingOutput:
-    """An output that is silent from its first error on: nobody reads it, or its disk is full."""
+    """An output that is silent after its first error: its reader has gone, or its disk is full."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -1,4 +1,4 @@
-"""Paths in a run configuration of what a run reads: beside the file, then in the working directory.
+"""Paths that a run reads, in its configuration: beside the file, then in the working directory.
 
 So a file with its tasks may be named from anywhere. What a run writes (`out` and what lies in it)
 is always relative to the working directory. Called by `config_file.py`.
@@ -42,8 +42,8 @@ def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]
 
 
 def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPath, str]:
-    """Return where each relative path was looked for that is nowhere, by its setting, and why a
-    path can be nowhere.
+    """Return why each missing path was not found, by its setting: the places searched, or the
+    path's fault.
     """
     places = dict.fromkeys((str(directory.absolute()), str(Path.cwd())))
     where = f"looked for in {' and in '.join(places)}"

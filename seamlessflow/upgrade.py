@@ -28,7 +28,7 @@ _ANSWER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RunningProcess:
-    """A process that runs; `release` is empty if it is older than 0.1.0, the first to say it."""
+    """A process that runs; `release` is empty before 0.1.0, the first release that reports it."""
 
     name: str
     release: str

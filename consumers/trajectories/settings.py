@@ -14,9 +14,10 @@ class ManagerSection(Section):
     )
     slot: str = Field(
         "",
-        description="Name of this member among the managers, which names its transactions: another "
-        "one for each that runs, the same after a restart, or a transaction that a kill left open "
-        "holds up readers for up to 15 s; default: a new one at each start",
+        description="Name of this member among the managers, which names its transactions. It "
+        "differs for each running manager and stays the same after a restart. Otherwise a "
+        "transaction that a kill left open holds up readers for up to 15 s; default: a new name "
+        "at each start",
     )
     no_progress_s: float = Field(
         20, gt=0, description="A turn without output for this long is dispatched to another worker"
@@ -38,7 +39,7 @@ class ManagerSection(Section):
     memory_mb: float = Field(
         512,
         ge=0,
-        description="Memory that open sessions may take, as the manager estimates it; beyond that "
+        description="Memory that open sessions may take, as the manager estimates it. Beyond that "
         "the longest idle ones are spilled to a file. The process takes about 200 MB more",
     )
     spill_dir: str = Field(

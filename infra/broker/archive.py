@@ -1,6 +1,6 @@
 """Preparation of a machine for the embedded broker: fetches its jars and makes a start-up archive.
 
-The archive (64 MB, in the cache beside the jars) holds loaded classes; with it a broker starts in a
+The archive (64 MB, in the cache beside the jars) holds loaded classes. With it a broker starts in a
 third of the time (see `programs.py`). Everything also works without it, or if it does not fit.
 
     python -m seamlessflow.infra.broker.archive   run by `scripts/setup`

@@ -38,12 +38,11 @@ class Broker:
     """One broker over one data directory, with the records of earlier runs.
 
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
-    `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one.
-    `short_lived` saves CPU in the first half minute and costs CPU after it (see `programs.py`).
-    `properties` are added to those of `storage.py`, or replace them; the brokers of a cluster
-    have one `cluster_id`. `write_archive` is for `archive.py` only. A transaction that an earlier
-    end of it left hanging is ended (`watches`; not in a cluster, whose partitions have other
-    leaders).
+    `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one. `short_lived`
+    saves CPU in the first half minute and costs CPU after it (see `programs.py`). `properties` are
+    added to those of `storage.py`, or replace them; the brokers of a cluster have one `cluster_id`.
+    `write_archive` is for `archive.py` only. A transaction that an earlier end of it left hanging
+    is ended (`watches`). In a cluster it is not: other leaders have the partitions.
     """
 
     def __init__(

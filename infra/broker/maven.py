@@ -3,8 +3,8 @@
     python -m seamlessflow.infra.broker.maven fetch FOLDER
     python -m seamlessflow.infra.broker.maven lock
 
-`fetch` reads lines `sha256  path` from stdin; each jar appears in FOLDER when it is whole and has
-that hash (run by `jars.py`). `lock` prints such lines for `ENDPOINT` (run by `scripts/lock`).
+`fetch` reads lines `sha256 path` from stdin (run by `jars.py`). Each jar appears in FOLDER when it
+is whole and has that hash. `lock` prints such lines for `ENDPOINT` (run by `scripts/lock`).
 
 A mirror is set in jgo's own configuration file: `central` there replaces Maven Central.
 """

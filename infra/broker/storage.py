@@ -21,8 +21,8 @@ from pathlib import Path
 from seamlessflow.infra.network.addresses import HOST
 
 _LOG_DIR = "log"
-"""Directory of the records, below that in which the broker runs: Kafka would take a comma in a path
-for the border between two, and a backslash for an escape."""
+"""Directory of the records, below the broker's own. Kafka would take a comma in a path for a
+separator, and a backslash for an escape."""
 _MIB = 1024 * 1024
 _MOST_IO_THREADS = 8
 """Kafka's default."""
@@ -132,9 +132,9 @@ _DEADLINES: dict[str, str | int] = {
     "group.consumer.session.timeout.ms": 6_000,
     "group.consumer.min.heartbeat.interval.ms": 500,
     "group.consumer.heartbeat.interval.ms": 1_000,
-    # Kafka's default. Sooner, a broker that starts again would end transactions that timed out
-    # before its partitions have leaders, and leave out their markers (KAFKA-20734): the offsets in
-    # them could never be read again.
+    # Kafka's default. With less, a broker that starts again would end timed-out transactions before
+    # its partitions have leaders. It would leave out their markers (KAFKA-20734), and the offsets
+    # in them could never be read again.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
     "transaction.max.timeout.ms": 60_000,
     # A killed broker can be started again after this time (9 s by default).

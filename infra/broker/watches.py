@@ -1,9 +1,9 @@
 """Watches over a running embedded broker: over its log, and over transactions without an end.
 
 A broker repeats its errors as long as they last, so the log is bounded. The Java process appends to
-the file, so that it may be cut under it. Transactions that a restart left without an end get the
-marker that Kafka had decided on (`infra/kafka/transactions`), so that readers of committed records,
-and managers that wait for their offsets, go on. Called by `broker.py`.
+the file, so that it may be cut under it. Transactions that a restart left open get the marker that
+Kafka had decided on (`infra/kafka/transactions`). So readers of committed records go on, and so do
+managers that wait for their offsets. Called by `broker.py`.
 """
 
 import logging

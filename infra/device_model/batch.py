@@ -1,6 +1,6 @@
 """Continuous batching on modelled devices: which turns run, wait and compute KV again. Pure.
 
-A turn begins when a row is free and its whole KV will fit; others wait in the order of their
+A turn begins when a row is free and its whole KV will fit. Others wait in the order of their
 arrival. Its prompt is computed before the next pass (`batch_clock.py`), but for the tokens whose KV
 is kept from earlier turns. Driven by the simulator's engine and by the clock engine, each with a
 time of its own.

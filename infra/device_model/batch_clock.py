@@ -2,7 +2,7 @@
 
 All rows advance by one token a pass. A row ends when the clock has counted as many passes as it
 needs tokens. A pass takes `b + k C` seconds for the total context C. C grows by the number of rows
-n each pass, so m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are computed
+n each pass. So m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are computed
 before the next pass. Between changes of the set of rows nothing needs to be counted.
 """
 

@@ -36,8 +36,8 @@ def gang_step(
 ) -> GangStep:
     """Return the step of workers, by name, on sequences of these lengths.
 
-    They are all or some of a gang of so many `devices`, each of which gets an equal part. `step_s`
-    is the fixed part of a step.
+    They are some or all workers of a gang of `devices`. Each device gets an equal part. `step_s` is
+    the fixed part of a step.
     """
     # Workers are mostly alike, and a step has many sequences.
     parts_s = {

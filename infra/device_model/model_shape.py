@@ -85,7 +85,7 @@ class ModelShape:
     unknown: str = ""
     """Why there is no `layer`."""
     expert_parameters: int = 0
-    """Parameters in experts, of which a token uses a few."""
+    """Parameters in experts; a token uses a few experts."""
     widths: Mapping[str, int] = field(default_factory=dict)
     """Inputs and outputs of the linear layers in all blocks together, by their last name."""
 

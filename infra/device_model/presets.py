@@ -1,12 +1,12 @@
 """Devices and models by name: the figures that times on a device follow from.
 
-Those of a device are its peak speed, memory bandwidth and memory, by NVIDIA's data sheets: dense
-(without sparsity) bf16 matrix operations, SXM boards; H20 and H800 as their export variants are
-described by their vendors.
+A device has its peak speed, memory bandwidth and memory, by NVIDIA's data sheets. They are for
+dense bf16 matrix operations (without sparsity) and SXM boards. H20 and H800 are export variants, as
+their vendors describe them.
 
-Those of a model are of its published `config.json`: the KV of a token takes 2 x layers x KV heads x
-head size values of two bytes; the width of attention is query heads x head size. A model may also
-be named by its directory.
+A model has the figures of its published `config.json`. The KV of a token takes 2 x layers x KV
+heads x head size values of two bytes. The width of attention is query heads x head size. A model
+may also be named by its directory.
 """
 
 from collections.abc import Mapping

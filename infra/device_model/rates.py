@@ -105,8 +105,8 @@ def _timed(name: str) -> bool:
 class Efficiency:
     """Shares of the data sheet's figures that are reached, and speeds it does not have.
 
-    Assumptions, to be replaced by measured rates: shares are those usually reported of
-    vLLM-like engines and of FSDP or Megatron training.
+    Assumptions, to be replaced by measured rates. Shares are those usually reported of vLLM-like
+    engines and of FSDP or Megatron training.
     """
 
     bandwidth: float = 0.7

@@ -45,7 +45,7 @@ class DeviceModelSection(Section):
     scale: float = Field(
         1,
         gt=0,
-        description="Factor of all times of devices in a rehearsal, 0.1 for a tenth; time-outs "
+        description="Factor of all times of devices in a rehearsal, 0.1 for a tenth. Time-outs "
         "and the processes' own time stay as they are, and seamlessflow simulate has no factor",
     )
 
@@ -86,7 +86,7 @@ def worker_rates(
 ) -> Rates:
     """Return the rates of a worker of so many devices and at most so many rows, without `scale`.
 
-    `hardware` names its devices if they are not those of the section; it trains in a gang of `gang`
+    `hardware` names its devices if they differ from the section's. It trains in a gang of `gang`
     devices, or alone. Raises `UnknownPreset` or `ModelTooLarge`.
     """
     device = hardware_named(hardware or section.hardware)

@@ -1,7 +1,7 @@
 """Requests of an admin client to the coordinator of a group, without librdkafka's time-out.
 
 A request that times out while its coordinator is away stays on librdkafka's list. When the
-coordinator is back, librdkafka (2.16) answers it a second time out of freed memory, and ends the
+coordinator is back, librdkafka (2.16) answers it a second time out of freed memory. That ends the
 process: `rd_kafka_enq_once_del_source_return: assert: eonce->refcnt > 0`, or a segmentation fault.
 Requests therefore get the longest time-out that librdkafka knows. If a request has no answer in
 time, the next one waits until it has. Some are never answered. After 20 s a client is given up with

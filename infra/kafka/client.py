@@ -64,8 +64,8 @@ class SendSpan(Protocol):
 
 
 TraceSend = Callable[[str, Headers, str | bytes | None, Collection[Headers]], SendSpan]
-"""Begins the trace of a record with this topic, these headers, this key, and the headers of the
-records that it was made from."""
+"""Function that begins a record's trace. It gets topic, headers, key, and the headers of the
+records it was made from."""
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
         "log.connection.close": False,
         # The default of 10 s would prolong a short outage.
         "reconnect.backoff.max.ms": 1_000,
-        # A broker that stands still keeps its connections open: by default its clients would wait
-        # 60 s for its answers, long after another one leads its partitions.
+        # A broker that stands still keeps its connections open. By default its clients would wait
+        # 60 s for answers, long after another broker leads its partitions.
         "socket.timeout.ms": 10_000,
-        # Told within milliseconds that a partition has no leader and has it again, a client may
-        # leave the partition without a broker until it asks next, by default 300 s later
-        # (librdkafka pull request 5593).
+        # A partition may lose its leader and get it back within milliseconds. A client may then
+        # have no broker for it until it asks next, by default 300 s later (librdkafka pull request
+        # 5593).
         "topic.metadata.refresh.interval.ms": 5_000,
         "log_level": 4,
         "logger": log.logger(),

@@ -10,8 +10,8 @@ A topic has one burying process for each partition:
 - the agents for `tasks`
 
 All others pass over garbage. Many of the burying processes read the same records again after a
-restart. Readers bury in the order of offsets, so a letter is only written if it stands behind the
-newest one of its partition.
+restart. Readers bury in the order of offsets. So a letter is only written if it stands behind its
+partition's newest one.
 
 Burying never ends a process: what cannot be buried is logged, and still stands on its own topic.
 """

@@ -64,7 +64,7 @@ def logger(name: str = NAME) -> logging.Logger:
 def _kind(record: logging.LogRecord) -> str:
     """Return the message without client, numbers and the duration at its end.
 
-    Of a message of this project, the text before its facts are put in.
+    For this project's messages it is the text before the facts are put in.
     """
     if record.name != NAME:
         return str(record.msg)

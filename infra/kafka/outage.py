@@ -18,7 +18,7 @@ from seamlessflow.infra.settings import KafkaSettings
 ASK_S = 1.0
 """Longest single request: between two of them a wait notices that it must end."""
 COMMIT_S = 150.0
-"""Limit for a commit of offsets, above those of librdkafka: 60 s for an answer, then 45 s for a
+"""Limit for a commit of offsets, above librdkafka's own: 60 s for an answer, then 45 s for a
 coordinator. It may still wait for ever for one that was away."""
 WITHOUT_LIMIT = math.inf
 """Limit of a wait after the start: an outage of any length is waited out."""

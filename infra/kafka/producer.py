@@ -110,7 +110,7 @@ class Producer:
     ) -> None:
         """Queue an encoded record; `timestamp_ms` is the present if it is not given.
 
-        Of one that is too large for the topic, the blob is written and a reference is queued.
+        If the record is too large for the topic, its blob is written and a reference is queued.
         Raises `DeliveryFailed` of an earlier record, `BlobUnavailable`, `QueueFull`.
         """
         self.check()
@@ -218,8 +218,8 @@ class Producer:
 class TransactionalProducer(Producer):
     """Producer of records together with the offsets that cover them, all or nothing.
 
-    `TransactionFailed` is fatal to the instance: abandon it and make another of the same id, which
-    ends the open transaction of this one.
+    `TransactionFailed` is fatal to the instance. Abandon it and make another of the same id, which
+    ends its open transaction.
     """
 
     def __init__(

@@ -207,7 +207,7 @@ class Reader:
     ) -> None:
         """Commit the next offsets to read, with metadata for the next owner, and wait for it.
 
-        `limit_s` cannot be given in a callback of `subscribe`; without an answer in it a member of
+        `limit_s` cannot be given in a callback of `subscribe`. Without an answer there, a member of
         a group cannot go on. Raises `KafkaUnavailable`, also for a partition of another owner.
         """
         places = [

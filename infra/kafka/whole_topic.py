@@ -55,8 +55,8 @@ def read_partitions(
 
     From `starts` on, by default all, and before `ends`, by default those of now. Records of
     transactions only if committed, and up to the first that is still open. Raises what
-    `Reader.ends` and `Reader.poll` raise, and `KafkaUnavailable` once `stopping` or if no record
-    arrives for `limit_s` (None: 30 s) although the end is not reached.
+    `Reader.ends` and `Reader.poll` raise. Raises `KafkaUnavailable` once `stopping`, or if no
+    record arrives for `limit_s` (None: 30 s) before the end is reached.
     """
     # Ends of partitions are asked for: behind the last record may stand ends of transactions.
     options["enable.partition.eof"] = True

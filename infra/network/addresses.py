@@ -33,7 +33,7 @@ def address_of(host: str, port: int) -> str:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return the parts of an address. Raises `ValueError` for a text that is none."""
+    """Return the parts of an address. Raises `ValueError` for a text that is no address."""
     host, _, port = address.rpartition(":")
     return host.removeprefix("[").removesuffix("]"), int(port)
 

@@ -1,7 +1,7 @@
 """A line between two workers: values as JSON, a line of text each, over TCP.
 
-A gang meets over such lines (`trainer/backends/meeting.py`), a clock's gang works over them, and
-rollout processes ask training processes for weights (`infra/weights/from_trainer`).
+A gang meets over such lines (`trainer/backends/meeting.py`), and a clock's gang works over them.
+Rollout processes ask training processes for weights over them (`infra/weights/from_trainer`).
 """
 
 import json

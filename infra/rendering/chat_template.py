@@ -124,9 +124,9 @@ class Unrenderable(ValueError):
 def template_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:
     """Return messages with known roles, text content, and tool calls in the form templates expect.
 
-    `arguments` stay JSON text: templates that need an object parse it, and those that need text
-    get the spelling that was sampled. Consecutive system messages are joined wherever they stand,
-    so that a bridge renders new messages as a whole prompt would. Raises `Unrenderable`.
+    `arguments` stay JSON text. Templates that need an object parse it, and those that need text get
+    the spelling that was sampled. Consecutive system messages are joined wherever they stand, so
+    that a bridge renders new messages as a whole prompt would. Raises `Unrenderable`.
     """
     ready: list[dict[str, object]] = []
     for place, message in enumerate(messages):

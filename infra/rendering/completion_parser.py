@@ -1,7 +1,7 @@
 """Parser of one model family's completions, by the `renderers` library or incrementally.
 
-The library parses whole completions only. If a model's markup is known, and parsing the probes
-incrementally gives the library's results, the incremental parser is used instead (`streams`).
+The library parses whole completions only. The incremental parser is used if it knows the model's
+markup and gives the library's results for the probes (`streams`).
 """
 
 from collections.abc import Sequence

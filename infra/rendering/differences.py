@@ -4,9 +4,9 @@ A generation prompt is what it writes behind the last message, before an answer.
 answer begins inside thinking; the same mark in the words of a message does not. Prompts that differ
 in the last message only end with it.
 
-What messages add behind an answer can follow sampled tokens only if it is the same behind every
-history and leaves what stands before as it is, since a template is a function of the whole history.
-Both are tried for each call, behind the sample histories of `probes.py`.
+A template is a function of the whole history. So what messages add behind an answer can follow
+sampled tokens only under two conditions. It is the same behind every history, and leaves what
+stands before as it is. Both are tried for each call, behind the sample histories of `probes.py`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -79,9 +79,9 @@ def behind_answer(
 ) -> Rendered | None:
     """Return what the template writes behind the stop token of an answer, up to the next answer.
 
-    None if that depends on the history, if it is nothing, or if the new messages change what stands
-    before them. `ends` returns the places behind each stop token. With `thinking_stays` a template
-    that would only remove earlier thinking changes nothing.
+    None if that depends on the history or is nothing. Also None if the new messages change what
+    stands before them. `ends` returns the places behind each stop token. With `thinking_stays` a
+    template that would only remove earlier thinking changes nothing.
     """
     additions: list[Rendered] = []
     history: Sequence[Message]

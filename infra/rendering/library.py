@@ -1,4 +1,4 @@
-"""Loading of the `renderers` library, and types for what is used of it.
+"""Loading of the `renderers` library, and types for its parts in use.
 
 Only this module imports the library, which takes about a second. The library is not typed; the
 protocols here are what `chat_template.py` and `completion_parser.py` rely on.

@@ -1,8 +1,8 @@
 """Samples that a renderer is tried with when it is loaded. Pure; used in `infra/rendering` only.
 
-Two shortcuts work for most model families but not for all: bridging with only the last turn of a
-prompt, and parsing completions incrementally. A renderer uses each only if it gives the library's
-result for all samples here.
+Two shortcuts work for most model families but not for all. They are bridging with only a prompt's
+last turn, and parsing completions incrementally. A renderer uses each only if it gives the
+library's result for all samples here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -154,8 +154,8 @@ class Renderer:
         """Return the ids to append to `prompt + completion` so that the next turn can be sampled.
 
         `prompt` may be its `tail`. The ids begin with what the completion lacks (end of thinking,
-        end of turn). New assistant messages are rendered, since the policy did not sample them;
-        without new messages only the next answer is asked for. Returns None if the template would
+        end of turn). New assistant messages are rendered, since the policy did not sample them.
+        Without new messages only the next answer is asked for. Returns None if the template would
         change earlier tokens, as for a new user message if thinking is not retained. Also returns
         None after a completion that stopped inside its thinking. Raises `RendererError` for
         messages that cannot be rendered at all.

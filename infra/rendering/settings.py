@@ -58,7 +58,7 @@ class RendererSettings:
     """Rule for earlier thinking when a new user message comes.
 
     None: as in the model's own template. `tool_cycle`: a new user message removes it, so the
-    trajectory forks there. `all`: it stays, so one session remains one chain, but the policy then
+    trajectory forks there. `all`: it stays, so one session remains one chain. But the policy then
     reads prompts that the model's template would not have made.
     """
 

@@ -213,7 +213,7 @@ class _TrimmedText:
         self._parts: list[str] = []
         self._taken = 0
         self.space = ""
-        """White space at the end, of which nothing was returned."""
+        """White space at the end that was not returned yet."""
 
     @property
     def blank(self) -> bool:

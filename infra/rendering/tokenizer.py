@@ -30,7 +30,7 @@ class TokenizerError(SeamlessFlowError):
     """The directory has no tokenizer that can be loaded."""
 
     def __init__(self, directory: str, reason: str, lasting: bool | None = None) -> None:
-        """`lasting`: True for a file that is there and is none; None for one that is not seen."""
+        """`lasting`: True for an existing file that is no tokenizer; None for an unseen file."""
         self.lasting = lasting
         self.directory = directory
         self.reason = reason

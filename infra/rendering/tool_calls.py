@@ -56,7 +56,7 @@ def _spelling(raw: str, arguments: object) -> str | None:
 def _member(text: str, wanted: str) -> str | None:
     """Return the text of a top-level member's value in a valid JSON object.
 
-    Of two members of that name the last counts, as in `json.loads`.
+    The last of two members of that name counts, as in `json.loads`.
     """
     decoder = json.JSONDecoder()
     place = text.index("{") + 1

@@ -1,10 +1,11 @@
 """Traces of a process, named as OpenTelemetry's semantic conventions ask.
 
 A trace follows an agent's request through every process. If this project runs a task, the task's
-calls are part of the task's trace. From there links lead on. A trajectory's span links to those of
-its turns, a step's span to those of its trajectories. The context travels as W3C headers, over HTTP
-and with Kafka's records. Spans are passed as arguments, never by ambient context, so that they work
-across threads and awaits. Without an endpoint no span is made, and a request costs almost nothing.
+calls are part of the task's trace. From there links lead on. A trajectory's span links to its
+turns' spans, a step's span to its trajectories' spans. The context travels as W3C headers, over
+HTTP and with Kafka's records. Spans are passed as arguments, never by ambient context, so that they
+work across threads and awaits. Without an endpoint no span is made, and a request costs almost
+nothing.
 """
 
 from collections.abc import Collection, Mapping

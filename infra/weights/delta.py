@@ -1,4 +1,4 @@
-"""Weight deltas: directories with what changed from one version to another, its base.
+"""Weight deltas: directories with the changes of one version from another, its base.
 
 A delta has the changed elements of each safetensors file (`infra/weights/changes.py`). It has other
 files as a whole if they changed, and else not at all. Its own manifest, of kind delta, names the

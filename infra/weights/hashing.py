@@ -1,14 +1,14 @@
-"""Hashes of the files of a weights directory, and marks of those that this host has compared.
+"""Hashes of a weights directory's files, and marks for those that this host has compared.
 
 The hash is one that manifests may name. BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs) is a
 tree hash as strong as SHA-256: the parts of a file are hashed by all cores. Files are read, not
 mapped: one that is cut short meanwhile has another hash and does not kill the process.
 
-The first process of a user that checks a version leaves a mark, until the host boots, so that the
-others read nothing again. A mark names the manifest's hash and each file's stamp, so a file that
-was written, replaced or cut since is hashed again. It does not show a change behind the file
-system's back: a bit that flips in memory, or a write through a mapping of a file on tmpfs. Marks
-are in a directory that this user alone may write to, and not beside the weights: there any host
+The first process of a user that checks a version leaves a mark until the host boots. The others
+then read nothing again. A mark names the manifest's hash and each file's stamp. So a file that was
+written, replaced or cut since is hashed again. It does not show a change behind the file system's
+back. Such are a bit that flips in memory, or a write through a mapping of a file on tmpfs. Marks
+are in a directory that only this user may write to, and not beside the weights. There, any host
 that writes weights could vouch for altered ones.
 """
 

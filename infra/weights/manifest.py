@@ -232,8 +232,8 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
 
     `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. A file that this
     host has compared, and that has not been written since, is not read again. Raises
-    `WeightsInvalid` for a file that is missing, differs or stands elsewhere, and for a safetensors
-    file that the manifest does not name.
+    `WeightsInvalid` for a missing, different or misplaced file, and for a safetensors file that the
+    manifest does not name.
     """
     manifest = read_manifest(directory)
     digest = sha256(directory / MANIFEST)

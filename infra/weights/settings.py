@@ -14,27 +14,28 @@ class WeightsSection(Section):
 
     url: StorageUrl | None = Field(
         None,
-        description="URL of a storage for published weights, from which workers take them whose "
-        "host does not see trainer.weights_dir, such as s3://bucket/run with the package s3fs, or "
-        "file:///mnt/weights; none: all hosts share that directory, or from_trainer",
+        description="URL of a storage for published weights, such as s3://bucket/run with the "
+        "package s3fs, or file:///mnt/weights. Workers take weights from it if their host does "
+        "not see trainer.weights_dir; none: all hosts share that directory, or from_trainer",
     )
     from_trainer: Literal["never", "unseen", "always"] = Field(
         "never",
-        description="Workers that take published weights from the memory of the hosts that train, "
-        "over the network (gloo): those that do not see trainer.weights_dir (unseen), or all "
-        "(always), such as with a slow shared disk. What does not come is taken from "
-        "trainer.weights_dir or url",
+        description="Workers that take published weights from the memory of the training hosts, "
+        "over the network (gloo). unseen: those that do not see trainer.weights_dir; always: all, "
+        "such as with a slow shared disk. What does not come is taken from trainer.weights_dir or "
+        "url",
     )
     durable: Literal["before", "behind"] = Field(
         "before",
-        description="A version is at url before it is announced, or behind that, beside the next "
-        "step: for runs whose workers see trainer.weights_dir or take versions from_trainer",
+        description="before: a version is at url before it is announced. behind: it comes later, "
+        "beside the next step, for runs whose workers see trainer.weights_dir or take versions "
+        "from_trainer",
     )
     anchor_every: int = Field(
         20,
         ge=1,
-        description="Versions from one full copy (anchor) at url to the next; each version is also "
-        "there as the elements that changed. More: less traffic, and more for a late joiner",
+        description="Versions from one full copy (anchor) at url to the next. Each version is "
+        "also there as the elements that changed. More: less traffic, and more for a late joiner",
     )
     cache_dir: Path | None = Field(
         None,

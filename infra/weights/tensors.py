@@ -54,8 +54,8 @@ class _Tensor:
 
 
 class TensorHasher:
-    """The hashes of a file's tensors, from its bytes in order: a length, a JSON header of that many
-    bytes, the tensors.
+    """The hashes of a file's tensors, from its bytes in order: a length, a JSON header that long,
+    the tensors.
     """
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class TensorHasher:
             self._place += len(part)
 
     def hexdigests(self) -> Mapping[str, str]:
-        """Return the hashes by name. Raises `ValueError` for what is no whole safetensors file."""
+        """Return the hashes by name. Raises `ValueError` unless it is a whole safetensors file."""
         if self._fault:
             raise ValueError(self._fault)
         while self._waiting and self._waiting[-1].begin == self._waiting[-1].end:

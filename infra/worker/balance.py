@@ -42,10 +42,10 @@ def given_up(
     tags: Mapping[str, frozenset[str]],
     wishes: Callable[[T], tuple[str, ...]],
 ) -> list[T]:
-    """Return the turns that others should have, of each worker's turns: the first ones of each.
+    """Return the turns that other workers should have: the first ones of each worker.
 
     A turn may go to workers that have the tags it requires. They must also have no fewer preferred
-    tags than its own worker. Turns that the fewest workers may have are shared out first: the
+    tags than its own worker. Turns that the fewest workers may have are shared out first. The
     others can make up for what these leave uneven.
     """
     as_good = cache(lambda worker, asked: _as_good(worker, asked, tags, turns))

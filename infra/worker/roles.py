@@ -1,4 +1,4 @@
-"""Rule of which assignments a process of a worker obeys, for rollout and training alike. Pure."""
+"""Rule for the assignments that a worker's process obeys, for rollout and training alike. Pure."""
 
 import uuid
 from dataclasses import dataclass

@@ -109,9 +109,9 @@ def wishes_of(wishes: Iterable[str]) -> Wishes:
 def wished(workers: Sequence[W], wishes: Wishes) -> Sequence[W]:
     """Return the workers among which one is chosen.
 
-    They have all required tags. If some tags are preferred, they also have a place, and most of
-    these tags among the workers with a place. Without any place, all that have the required tags
-    are returned.
+    They have all required tags. If some tags are preferred, they also have a place. Among the
+    workers with a place, they have most of these tags. Without any place, all that have the
+    required tags are returned.
     """
     able = [worker for worker in workers if worker.tags >= wishes.requires]
     if not wishes.prefers:

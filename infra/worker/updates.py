@@ -1,10 +1,10 @@
-"""Order in which the rollout workers of a policy load new weights: together, a few at a time, or
-when idle. Pure.
+"""Order in which a policy's rollout workers load new weights: together, a few at a time, or when
+idle. Pure.
 
-Each worker follows the rule for itself, from `control` alone. Those that serve stand in a line: the
-oldest version first, then in the order in which they acquired their role. Who stands before a
-worker only loads or leaves, so that all read the same line, however late they read it. Used by
-rollout processes and the simulator.
+Each worker follows the rule for itself, from `control` alone. Workers that serve stand in a line:
+the oldest version first, then in the order in which they acquired their role. A worker in front
+only loads or leaves. So all read the same line, however late they read it. Used by rollout
+processes and the simulator.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ class UpdateSection(Section):
 
     mode: Literal["together", "rolling", "idle"] = Field(
         "together",
-        description="When a worker loads new weights: together: at once; rolling: at_most of them "
+        description="When a worker loads new weights. together: at once; rolling: at_most of them "
         "at a time, the others serve; idle: when it has no turn, or a turn needs newer weights. "
         "One that is more than run.lag versions behind loads at once",
     )
@@ -32,8 +32,8 @@ class UpdateSection(Section):
     wait_s: float = Field(
         60,
         gt=0,
-        description="rolling: seconds without a worker that has loaded after which as many more "
-        "may load: those before them may have died",
+        description="rolling: seconds without a newly loaded worker after which as many more may "
+        "load; those before them may have died",
     )
 
 

@@ -1,9 +1,9 @@
-"""Times of decoding and of prompts, fitted to what the engines of a run reported. Pure.
+"""Times of decoding and prompts, fitted to the reports of a run's engines. Pure.
 
-A pass over n rows is taken to last b + n r, a token of a prompt p. A token is worth b / N + r in a
-full batch of N rows, as the engines count it (`full_batch_ms`), and took b / n + r; so b follows
-from the mean rows n, which are the turns under way while an engine was busy. The time of a prompt's
-token follows from keys and values that were computed again; without such it is r.
+A pass over n rows is taken to last b + n r, a token of a prompt p. In a full batch of N rows the
+engines count a token as b / N + r (`full_batch_ms`). The token took b / n + r. So b follows from
+the mean rows n: the turns under way while an engine was busy. The time of a prompt's token follows
+from keys and values that were computed again, or else is r.
 """
 
 from bisect import bisect_left
@@ -46,7 +46,7 @@ def decoding_times(
 ) -> DecodingTimes | None:
     """Return the fit, or None if nothing was sampled.
 
-    `rows` of a full batch; `hop_s` is a turn's way from `TurnStarted` to its engine; `again` the
+    `rows`: those of a full batch. `hop_s`: a turn's way from `TurnStarted` to its engine. `again`:
     tokens whose keys and values were computed again.
     """
     busy = [
@@ -97,7 +97,7 @@ def _rows(
 
 
 def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
-    """Return the time of all rows; of more turns than `most` the others wait for a row."""
+    """Return the time of all rows; turns beyond `most` wait for a row."""
     under_way = 0
     sum_s = 0.0
     before_s = 0.0

@@ -1,7 +1,8 @@
 """Hops of turns: the time from a request to its `TurnStarted`. Pure.
 
-Gateway, Kafka and manager take it, no device. A command that was sent again counts as first sent.
-Called for the rates and the workload of a recorded run, and for the verdict on a rehearsal.
+Gateway, Kafka and manager take it, no device. A command that was sent again counts from its first
+sending. Called for the rates and the workload of a recorded run, and for the verdict on a
+rehearsal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

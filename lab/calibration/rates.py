@@ -1,8 +1,8 @@
 """Rates of a recorded run, as the section `device_model` has them. Pure.
 
-Times of optimizer steps and of changes of role are a fold of `control`; those of decoding follow
-from the turns (`decoding.py`). Workers are taken as alike. What was not seen keeps its modelled
-rate: no change of role, for example.
+Times of optimizer steps and role changes are a fold of `control`. Those of decoding follow from the
+turns (`decoding.py`). Workers are taken as alike. A rate that was not seen stays as modelled, such
+as that of a role change.
 """
 
 from collections import defaultdict
@@ -21,7 +21,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerUsage
 
 _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rollout", "wake_s"))
-"""The role that a worker leaves, the rate of that, the role that it takes, and the rate of that."""
+"""The role that a worker leaves, with its rate; then the role that it takes, with its rate."""
 
 _Step = tuple[str, int]
 """Policy and number: each of several policies counts its steps from 0."""
@@ -39,7 +39,7 @@ class TrainedStep:
 
 @dataclass
 class MeasuredTimes:
-    """The fold of what ended at `since_ms` or later. Deposed schedulers must not get here."""
+    """The fold of records that end at `since_ms` or later. Deposed schedulers must not get here."""
 
     since_ms: int = 0
     steps: list[TrainedStep] = field(default_factory=list)
@@ -175,7 +175,7 @@ def training_line(
 
 
 def _moves(times: MeasuredTimes) -> dict[str, float]:
-    """Return the times of new weights and of changes of role, as far as there were any."""
+    """Return the times of new weights and role changes, if there were any."""
     moves = {}
     if times.load_ms:
         moves["load_s"] = fmean(times.load_ms) / 1000

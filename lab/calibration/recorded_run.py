@@ -1,4 +1,4 @@
-"""The recorded run that a calibration is of: its `control` log, turns and sessions, without tokens.
+"""The recorded run for a calibration: its `control` log, turns and sessions, without tokens.
 
 `read_run` reads it from the topics of a run; all else is pure.
 """
@@ -135,7 +135,7 @@ def recorded_session(
 
 
 def recorded_weights(control: Iterable[Record]) -> Weights:
-    """Return the weights of named rewards of the newest lineage; those by default of older logs."""
+    """Return the newest lineage's weights of rewards, by name; for older logs the defaults."""
     lineages = [record for record in control if isinstance(record, r.LineageStarted)]
     settings = orjson.loads(lineages[-1].settings) if lineages else {}
     rewards: Weights = settings.get("trainer", {}).get("rewards", ONE_REWARD)

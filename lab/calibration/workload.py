@@ -1,8 +1,8 @@
 """Work of the agents of a recorded run, as the section `simulation.workload` has it. Pure.
 
 Lengths come from the sessions, times from the turns and from `control`. The lengths of turns are a
-log-normal distribution cut off at the longest turn. The part of its variance that a group shares is
-the intraclass correlation of the logarithms (one-way analysis of variance).
+log-normal distribution cut off at the longest turn. A group shares a part of their variance: the
+intraclass correlation of the logarithms (one-way ANOVA).
 """
 
 from collections import defaultdict
@@ -73,7 +73,7 @@ def _shared_part(groups: Mapping[str, Sequence[float]]) -> float:
 
 
 def _sizes(sessions: Sequence[RecordedSession]) -> dict[str, Any]:
-    """Return turns of a session, tokens of prompts, and the share of successes."""
+    """Return a session's turns, prompt tokens, and the share of successes."""
     counts = [len(session.sampled) for session in sessions if session.sampled]
     if not counts:
         return {}

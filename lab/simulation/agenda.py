@@ -1,4 +1,4 @@
-"""The agenda of a simulation: what will happen, and the time. Times in seconds."""
+"""The agenda of a simulation: coming events, and the time. Times in seconds."""
 
 import heapq
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Agenda:
-    """Coming events; of those at the same time, the one that was entered first happens first."""
+    """Coming events; at the same time, the event that was entered first happens first."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -20,7 +20,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Task
 
 MOST_GROUPS, MOST_BATCHES = 100, 10
-"""A run goes on until so many groups, and the groups of so many batches more, were dropped."""
+"""A run ends once so many groups, and the groups of so many further batches, were dropped."""
 
 
 @dataclass(slots=True)
@@ -194,9 +194,9 @@ class DroppedGroups:
 class WholeBatches:
     """Tasks that wait for their batch, one at a time: the published "one step off". Pure.
 
-    By `run.lag` alone a step takes the groups that are ready first, and those that take long go
-    into a later one. Here the groups of a batch begin together once the batch before it trains, and
-    the next step trains exactly these. `size`: groups of a batch.
+    By `run.lag` alone a step takes the groups that are ready first. Slow groups go into a later
+    step. Here the groups of a batch begin together once the batch before it trains. The next step
+    trains exactly these. `size`: groups of a batch.
     """
 
     size: int

@@ -18,7 +18,7 @@ WARM_UP_STEPS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedFigures:
-    """Means over the steps after the first ones; of a run that goes on, no engine runs empty."""
+    """Means over the steps after the first ones, while the run goes on and no engine runs empty."""
 
     step_s: float
     ideal_s: float
@@ -30,15 +30,15 @@ class SimulatedFigures:
     """Mean over trained sessions."""
     most_staleness: int
     over_age: float
-    """Share of the sampled tokens of trained sessions, over the whole run, that were older than
-    `trainer.max_staleness` (none: `run.lag`): `trainer.on_stale` says what becomes of them."""
+    """Share of the trained sessions' sampled tokens that were older than `trainer.max_staleness`
+    (none: `run.lag`), over the whole run. `trainer.on_stale` says what becomes of them."""
     recycled: float
     """Share of them that was sampled before an update over which its session went on."""
     stopped: float
     """Tokens of sessions that `pacing.redundancy` or their deadline stopped, as a share of all
     sampled tokens."""
     shorter: float
-    """Share by which the trained sessions were shorter, in the mean, than all that began would have
+    """Share by which trained sessions were shorter, in the mean, than all begun ones would have
     been."""
     switches: float
     """Changes from one role to the other, a step."""

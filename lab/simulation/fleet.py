@@ -1,7 +1,7 @@
 """The workers of a simulation: they take the assigned roles, load weights and train.
 
-A change of role has two halves, as in a real worker: the process that has the role leaves the
-devices, then the other one takes them.
+A change of role has two halves, as in a real worker. The process that has the role leaves the
+devices. Then the other one takes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -189,7 +189,7 @@ class SimulatedFleet:
         )
 
     def _note(self, worker: SimulatedWorker) -> None:
-        """Count the time from now on by what the engine does."""
+        """Count the time from now on by the engine's activity."""
         activity: Activity = "decoding" if worker.engine.decoding else "idle"
         worker.rollout.enter(activity, self._agenda.now_ms)
         if worker.engine.holds:

@@ -1,7 +1,7 @@
 """The choice of an engine for each turn, by the rule of the trajectory manager.
 
-A turn goes to an engine with new enough weights, if it can to the one that has its prefix, unless
-that one is much busier than the least loaded one (`RolloutFleet.choose` in
+A turn goes to an engine with new enough weights, preferably the one that has its prefix. It goes
+elsewhere if that one is much busier than the least loaded one (`RolloutFleet.choose` in
 `consumers/trajectories/decisions/fleet.py`). Without an engine it waits for one. Engines that begin
 at the same moment share what waits, and take an equal part of what others run
 (`infra/worker/balance.py`).

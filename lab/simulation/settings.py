@@ -49,9 +49,9 @@ class SimulationSection(Section):
     )
     whole_batches: bool = Field(
         False,
-        description="Begin the groups of a batch together, once the one before it trains, and "
-        "train exactly these, as the published one step off does; without it a step takes the "
-        "groups that are ready first. Changes nothing with run.lag 0",
+        description="Begin a batch's groups together once the batch before it trains, and train "
+        "exactly these (the published one step off). Without it a step takes the groups that are "
+        "ready first. Changes nothing with run.lag 0",
     )
     seed: int = Field(0, description="Seed of all draws")
 

@@ -1,8 +1,8 @@
 """The simulator: a discrete-event model of workers, agents and trainer around the real `decide`.
 
 `simulate` returns the `control` log of a run on a modelled cluster. Only what takes time is
-modelled; every decision is made by `decide` over the folds of that log, as in the scheduler
-process: after each record that changes them, and when a time comes that decisions depend on
+modelled. `decide` makes every decision over the folds of that log, as in the scheduler process. It
+is called after each record that changes them, and at times that decisions depend on
 (`next_due_ms`). Called by `seamlessflow simulate` and tests.
 """
 
@@ -50,7 +50,7 @@ class SimulatedRun:
     cancelled: float
     """Tokens of sessions that were stopped because their group was complete without them."""
     mean_drawn: float
-    """Tokens that a session that began would sample, in the mean; of some, the rest is not."""
+    """Mean tokens that a begun session would sample; some sessions are stopped before."""
     view: View
     ended_s: float
     overdue: float

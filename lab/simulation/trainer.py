@@ -1,4 +1,4 @@
-"""The trainer of a simulation: it makes groups of sessions, batches of groups, steps of batches.
+"""The trainer of a simulation: sessions become groups, groups batches, and batches steps.
 
 Driven by `lab/simulation/simulator.py`; writes the same records as the real one.
 """
@@ -59,7 +59,7 @@ class SimulatedTrainer:
                 self._train(record)
 
     def collect(self, session: SimulatedSession) -> None:
-        """Add a session that ended to its group; of a sample only the first one counts."""
+        """Add a session that ended to its group; only a sample's first session counts."""
         sessions = self._groups.get(session.group)
         if sessions is None or len(sessions) == self._sizes[session.group][0]:
             return

@@ -1,7 +1,7 @@
 """The sessions of a simulated run: their turns, tokens, waits for tools, and rewards.
 
 Every draw follows from the seed and the names of group, sample and attempt, never from the order of
-events: strategies that are compared get the same sessions.
+events. So strategies that are compared get the same sessions.
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """Bars of a timeline: the intervals of a worker, joined until few enough to be drawn. Pure.
 
-A bar keeps the sums of what it joins, so a picture of bars has the same shares as the intervals.
+A bar keeps the sums of what it joins. So a picture of bars has the same shares as the intervals.
 Each part of a worker's time has one colour and one label, in pictures and on the page.
 """
 
@@ -73,7 +73,7 @@ LABELS: dict[Part, str] = {
     WAITING: "waiting",
 }
 IDLE, SHARES = "all but decoding and training", "a colour is as high as its share of the time"
-"""Legends of what pictures and page show: what counts as idle, and how bars are drawn."""
+"""Legends for pictures and page: the meaning of idle, and the heights in a bar."""
 
 
 def parts(interval: Interval) -> dict[Part, float]:

@@ -1,8 +1,8 @@
 """Chart `timeline.png`: a row for each worker, a colour for each part of its time, and the versions
 on top.
 
-A bar is full height where all of the time was one part; in rollout its parts are as high as their
-shares. More than sixty workers are rows of an image instead: a row of pixels for each, with the
+A bar is full height where all of the time was one part. In rollout its parts are as high as their
+shares. More than sixty workers are rows of an image instead. Each has a row of pixels, with the
 mean colour of each column's time.
 """
 
@@ -27,13 +27,13 @@ from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
 BAR = 0.72
 """Height of a bar; rows are 1 apart."""
 MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
-"""Bars of a panel, and of one that is an image so many pixels wide: of more intervals, short
+"""Most bars of a panel and of an image, and the image's width in pixels. Beyond that, short
 neighbours are joined."""
 MOST_LABELS = 14
 MOST_NAMES = 60
 MOST_LINES = 200
 CLOSEST, NAMED = 0.03, 3
-"""Least distance of two labels, as a share of the chart's width; labels with a policy's name need
+"""Least distance of two labels, as a share of the chart's width. Labels with a policy's name need
 three times that."""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
 """A run of more than 30 steps gets a second panel with ten of them, from its middle."""
@@ -248,7 +248,7 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
 
 
 def _by_policy(timeline: Timeline) -> str:
-    """Return the number of steps of each of several policies; empty for one."""
+    """Return each policy's number of steps if there are several; empty for one."""
     counts = Counter(policy for policy, _ in {(step.policy, step.step) for step in timeline.steps})
     if len(counts) < 2:
         return ""

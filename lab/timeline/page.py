@@ -28,7 +28,7 @@ from seamlessflow.scheduler.state.timeline import Timeline
 from seamlessflow.schemas.steps import shown_step
 
 MOST_BARS = 400_000
-"""Bars of a page; of more intervals, short neighbours are joined."""
+"""Most bars of a page; beyond that, short neighbours are joined."""
 MOST_POINTS = 20_000
 """Points of the curve of groups under way."""
 LEAST_PAUSE_MS = 1_000
@@ -88,7 +88,7 @@ def page_data(
 
 
 def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
-    """Return what concerns no single worker: steps, versions, groups under way."""
+    """Return the data of no single worker: steps, versions, groups under way."""
 
     def since(at_ms: int | None) -> int | None:
         return None if at_ms is None else at_ms - start_ms
@@ -115,7 +115,7 @@ def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
 
 
 def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
-    """Return time and text of what happened once, pauses of the run among them."""
+    """Return time and text of single events, with the run's pauses."""
     paused = (
         Mark(start, f"no process of the run lived for {(end - start) / 1000:,.0f} s")
         for start, end in timeline.pauses
@@ -142,13 +142,13 @@ def _spent(by_part: Mapping[Part, float]) -> list[int]:
 
 
 def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return number and per cent of each part of 1 % or more, from the bottom of a bar up."""
+    """Return number and per cent of each part with 1 % or more, from a bar's bottom up."""
     cents = [(number, round(100 * shares.get(name, 0.0))) for number, name in enumerate(COLOURS)]
     return tuple(value for pair in cents if pair[1] for value in pair)
 
 
 def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
-    """Return time since the last one, and the number of what was assigned and why, of each."""
+    """Return two numbers each: time since the last one, and the number of content and reason."""
     flat = []
     before_ms = start_ms
     for assignment in assignments:

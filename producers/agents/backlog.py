@@ -2,7 +2,7 @@
 
 The progress of a partition, which the feed commits, has two offsets. Behind `begun` no task was
 started, so those belong to the next process. Before `ended` all tasks are over. A task between the
-two was started by the process that committed it: after a crash, a successor closes its session.
+two was started by the process that committed it. After a crash, a successor closes its session.
 """
 
 from collections import defaultdict, deque

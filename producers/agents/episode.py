@@ -85,7 +85,7 @@ class Episodes:
         ended: EndedGroups | None = None,
         serving: ServingTime | None = None,
     ) -> None:
-        """`ended`: groups that need no further session; none are told without it.
+        """`ended`: reports groups that need no further session; without it no group is reported.
         `serving`: the clock of agents; without it, all time counts.
         """
         self._settings = settings
@@ -339,8 +339,8 @@ def _unjudged(detail: str) -> Ending:
 
 
 def _description(error: BaseException) -> str:
-    """Return the error with its traceback, as Python prints it; of a program and of a result that
-    cannot be read, its own words.
+    """Return the error with its traceback, as Python prints it. For a failed program or an
+    unreadable result, return the error's own words.
     """
     if isinstance(error, CommandFailed | BadResult):
         return str(error)

@@ -18,7 +18,7 @@ JUDGE = "verifier"
 """Sources of rewards that name none: the agent's and its judge's."""
 
 LAST_LINE = "last_line"
-"""Member of the result of a program whose last line is none: that line."""
+"""Member for a program's last line if that line is no result."""
 _SHOWN_CHARACTERS = 80
 
 Result = Mapping[str, object]

@@ -42,8 +42,8 @@ _LOG_EVERY_CALL = ("httpx", "httpx2")
 async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     """Run agents until `stop` is set.
 
-    Raises `CallableNotFound` before it reads any task, `GatewayRefused` if the gateway does not
-    accept the admin key, and what `find_cluster` raises.
+    Raises `CallableNotFound` before it reads any task, and what `find_cluster` raises. Raises
+    `GatewayRefused` if the gateway does not accept the admin key.
     """
     _quiet_libraries()
     name = f"agents-{os.getpid()}"

@@ -37,7 +37,7 @@ class _Clock:
     """Begin and end of each, the oldest first."""
 
     def advance(self, now_s: float, ready_until_s: float) -> None:
-        """Count the time up to `now_s`, of which engines were ready until `ready_until_s`."""
+        """Count the time up to `now_s`; engines were ready until `ready_until_s`."""
         stands_from_s = max(self.counted_to_s, min(now_s, ready_until_s))
         self.elapsed_s += stands_from_s - self.counted_to_s
         if stands_from_s < now_s:

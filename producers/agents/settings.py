@@ -17,13 +17,13 @@ class AgentsSection(Section):
     )
     command: tuple[str, ...] = Field(
         (),
-        description="Agent as a command line, a JSON list; it reads the task as JSON from standard "
-        "input, and the last line of its output may be a JSON object with its reward",
+        description="Agent as a command line, a JSON list. It reads the task as JSON from "
+        "standard input. The last line of its output may be a JSON object with its reward",
     )
     reward: str = Field(
         "",
-        description="Judge as a Python callable, module:function, called as (task, result) and "
-        "returning the reward, or a mapping with rewards like an agent's; empty: the agent returns "
+        description="Judge as a Python callable, module:function, called as (task, result). It "
+        "returns the reward, or a mapping with rewards like an agent's; empty: the agent returns "
         "its rewards itself",
     )
     rewards: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = Field(
@@ -35,13 +35,13 @@ class AgentsSection(Section):
     name: str = Field("", description="Name of the agent program in sessions and trajectories")
     modules: dict[str, str] = Field(
         default_factory=dict,
-        description="Policy for each module of the agent (header x-seamlessflow-module of its "
-        "calls); the policy of the task answers all other modules",
+        description="Policy for each module of the agent, named by its calls' header "
+        "x-seamlessflow-module; the task's policy answers all other modules",
     )
     gateway_url: str = Field(
         "http://127.0.0.1:8800",
-        description="URL of the gateway, or of several, with commas: sessions are opened at each "
-        "in turn, and a call that one does not answer goes to the next",
+        description="URL of the gateway, or of several, with commas. Sessions are opened at each "
+        "in turn, and an unanswered call goes to the next",
     )
     admin_key: SentKey = Field(
         SecretStr(""), description="The gateway's admin key; never shown to an agent"
@@ -52,14 +52,14 @@ class AgentsSection(Section):
     concurrency: int = Field(
         64,
         ge=1,
-        description="Most agents that this process runs at the same time; a run with a callable "
+        description="Most agents that this process runs at the same time. A run with a callable "
         "has more by default if its engines have turns for them (docs/laptop-to-gpu.md)",
     )
     time_limit_s: float = Field(
         600,
         gt=0,
-        description="An agent is stopped after this many seconds, or at its task's "
-        "deadline if that is earlier; time in which no engine is ready does not count",
+        description="An agent is stopped after this many seconds, or at its task's deadline if "
+        "that is earlier. Time in which no engine is ready does not count",
     )
     reward_limit_s: float = Field(60, gt=0, description="Seconds the judge may take")
     on_timeout: Literal["zero", "retry", "drop"] = Field(
@@ -71,15 +71,15 @@ class AgentsSection(Section):
     timeout_reward: float = Field(
         0,
         allow_inf_nan=False,
-        description="Reward of such an agent if on_timeout is zero; the one named reward, so of no "
-        "effect where that does not count",
+        description='Reward named "reward" of such an agent if on_timeout is zero; without effect '
+        "where that name does not count",
     )
     on_limit: Literal["zero", "retry", "drop"] = Field(
         "zero",
-        description="What a session is worth whose agent failed or gave no reward after its last "
-        "prompt exceeded the context or its last answer was cut at max_tokens. zero: its reward, "
-        "0 without one, and its turns are trained; retry, drop: as for on_timeout. What is no "
-        "reward, such as NaN or a text, is the agent's error: told, and tried again",
+        description="What a session at a limit is worth if its agent failed or gave no reward. "
+        "Its last prompt exceeded the context, or its last answer was cut at max_tokens. zero: "
+        "its reward, 0 without one, and its turns are trained; retry, drop: as for on_timeout. "
+        "What is no reward, such as NaN or a text, is the agent's error: told, and tried again",
     )
     await_reward_s: float = Field(
         0,

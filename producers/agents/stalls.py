@@ -4,10 +4,10 @@ One that blocks the loop holds up all sessions of its process. A function that i
 computes or waits without `await` does so. The launcher ends a process that stands still for
 `restarts.frozen_s`; the watch names the place in the code long before.
 
-Agents that ignore that they were asked to end are reported, counted, and in the end a cause to
-start anew. Their sessions are closed and their places free; what they still hold is memory and a
-thread. A process in which as many are left as it may run at once ends with a passing fault. Its
-supervisor starts another. Called by `episode.py` and `runner.py`.
+Agents that ignore the request to end are reported and counted, and in the end cause a new start.
+Their sessions are closed and their places free; what they still hold is memory and a thread. A
+process in which as many are left as it may run at once ends with a passing fault. Its supervisor
+starts another. Called by `episode.py` and `runner.py`.
 """
 
 import asyncio
@@ -144,7 +144,7 @@ class Leftovers:
 def place_of(running: Sequence[FrameSummary]) -> str:
     """Return where frames, the innermost first, are in a file; nothing if there are none.
 
-    Of code that a library runs, that is where it was called, as a rule in the agent's own file.
+    Code of a library counts where it was called, as a rule in the agent's own file.
     """
     in_files = [frame for frame in running if not frame.filename.startswith("<")] or running
     if not in_files:

@@ -56,7 +56,7 @@ class AgentCapacity:
         self._changed = threading.Condition()
 
     def free(self, timeout_s: float = 0) -> int:
-        """Return how many agents may be started; wait up to `timeout_s` while it is none."""
+        """Return how many agents may be started; wait up to `timeout_s` while the number is 0."""
         with self._changed:
             self._changed.wait_for(lambda: self._free > 0, timeout_s)
             return self._free

@@ -6,11 +6,10 @@ written when the connection closes, so such an answer must close it.
 
 A client of HTTP/1.0 knows no chunks: its stream ends where the connection closes.
 
-A client may offer to go on in another protocol: `Connection: Upgrade, HTTP2-Settings` with
-`Upgrade: h2c` is what Java's client sends by default. The gateway takes up no offer. Such a server
-must read the request as it is (RFC 9110, section 7.8). But httptools ends each request with an
-offer behind its head, so that its body would be empty. Such a head is therefore parsed again
-without the offer.
+A client may offer to go on in another protocol. Java's client by default sends `Connection:
+Upgrade, HTTP2-Settings` with `Upgrade: h2c`. The gateway takes up no offer. Such a server must read
+the request as it is (RFC 9110, section 7.8). But httptools ends each request with an offer behind
+its head, so that its body would be empty. Such a head is therefore parsed again without the offer.
 
 Bytes that are not HTTP get an error in JSON like all other errors. So do heads that are too slow or
 too long.

@@ -1,8 +1,8 @@
 """The calls that wait for replies, and the replies on their way to them.
 
 A turn's command has the turn's id, so one table serves commands and turns; `link.py` routes every
-reply with it. When the manager reports that a retry joined another turn, the calls that waited for
-the retry wait for that turn from then on. So several calls may wait for one turn.
+reply with it. The manager may report that a retry joined another turn. The calls that waited for
+the retry then wait for that turn. So several calls may wait for one turn.
 """
 
 import asyncio

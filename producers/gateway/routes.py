@@ -67,7 +67,7 @@ class AnthropicMessages(_ServerSent):
 class GoogleContent:
     """Dialect of `POST /v1beta/models/MODEL:generateContent` and `:streamGenerateContent`.
 
-    The path names the model and the form of the answer, so that each call has a dialect of its own.
+    The path names the model and the form of the answer, so each call has its own dialect.
     """
 
     waiting = content_response.WAITING

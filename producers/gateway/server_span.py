@@ -24,8 +24,8 @@ _TRACE = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 def served(telemetry: Telemetry, exchange: Exchange, session_id: str) -> Iterator[Span]:
     """Yield the span of a request of this session, and end it with the answer's status.
 
-    Its parent is the span that the client's `traceparent` names, or else the one in which the
-    session was opened, which its key names.
+    Its parent is the span that the client's `traceparent` names. Otherwise it is the span in which
+    the session was opened, which its key names.
     """
     headers = trace_headers(exchange.headers) if telemetry.enabled else ()
     span = telemetry.serve(

@@ -31,14 +31,14 @@ class GatewaySection(Section):
         Annotated[str, Field(pattern=KEY_NAME)], Annotated[SentKey, Field(min_length=1)]
     ] = Field(
         default_factory=dict,
-        description="API keys by name, for agents that open no session: the first request begins "
-        "one for each session that their headers name, otherwise one for each key",
+        description="API keys by name, for agents that open no session. The first request begins "
+        "a session for each one that their headers name, otherwise one for each key",
     )
     key_grace_s: float = Field(
         300,
         ge=0,
-        description="Seconds for which the key of a session is valid beyond the most age of the "
-        "session (max_age_s of its opening); then it gets 401",
+        description="Seconds for which a session's key is valid beyond the session's greatest age "
+        "(max_age_s of its opening); then it gets 401",
     )
     policy: str = Field(
         "policy",
@@ -69,8 +69,8 @@ class GatewaySection(Section):
     max_in_flight_bytes: int = Field(
         512 * 1024 * 1024,
         ge=1024 * 1024,
-        description="Most bytes of bodies of the calls under way, and of commands that wait for "
-        "Kafka; further calls get 429, or 503 while Kafka takes nothing",
+        description="Most bytes in bodies of calls under way and in commands that wait for Kafka. "
+        "Further calls get 429, or 503 while Kafka takes nothing",
     )
     max_choices: int = Field(16, gt=0, description="Largest n of one call")
     turn_timeout_s: float = Field(
@@ -82,14 +82,15 @@ class GatewaySection(Section):
     command_expiry_s: float = Field(
         10,
         gt=0,
-        description="Seconds after which the manager refuses a session command instead of carrying "
-        "it out; below command_timeout_s by the time an answer takes and by what clocks differ",
+        description="Seconds after which the manager refuses a session command instead of "
+        "carrying it out. It is below command_timeout_s by an answer's time and the clocks' "
+        "difference",
     )
     body_timeout_s: float = Field(
         30,
         gt=0,
-        description="Seconds a client may take to send a head or a body, then 408; or to read the "
-        "last bytes of a connection that closes",
+        description="Seconds a client may take to send a head or a body (then 408), or to read a "
+        "closing connection's last bytes",
     )
     disconnect_grace_s: float = Field(
         10,
@@ -99,8 +100,8 @@ class GatewaySection(Section):
     stream_keep_alive_s: float = Field(
         15,
         gt=0,
-        description="Seconds without an event after which a streaming client gets a keep-alive; "
-        "from then on its status is 200, and a failure is sent as an event",
+        description="Seconds without an event after which a streaming client gets a keep-alive. "
+        "From then on its status is 200, and a failure is sent as an event",
     )
     reuse_port: bool = Field(
         False,
@@ -110,9 +111,9 @@ class GatewaySection(Section):
     leave_s: float = Field(
         0,
         ge=0,
-        description="Seconds for which a gateway that was asked to end still takes calls, while "
-        "/ready says 503, no session is opened and each answer closes its connection: the time in "
-        "which a balancer notices, or for agents without a balancer the longest time of a session",
+        description="Seconds for which a gateway that was asked to end still takes calls. "
+        "Meanwhile /ready says 503, no session is opened and each answer closes its connection. A "
+        "balancer needs that long to notice; without a balancer, set the longest time of a session",
     )
     shutdown_timeout_s: float = Field(
         30, ge=0, description="Seconds that calls under way get at shutdown"

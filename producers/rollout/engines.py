@@ -69,8 +69,8 @@ class TorchEngines:
             deadline_s=ENGINE_DEADLINE_S,
         )
         engine = TorchEngine.from_directory(weights.path, settings, weights.version)
-        # Half a million objects of its libraries: a collection of all of them would stop sampling
-        # and every move for half a second.
+        # The libraries have half a million objects. Collecting them all would stop sampling and
+        # every move for half a second.
         collect_seldom()
         return engine
 

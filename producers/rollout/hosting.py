@@ -1,13 +1,13 @@
 """Service of the workers of one rollout process, each again after its engine was lost.
 
-A process hosts several workers only for modelled devices. Each is what it is in a process of its
-own, with its incarnation, Kafka clients, engine and main loop, in a thread. An error of one ends
-the process, so all of them.
+A process hosts several workers only for modelled devices. Each worker has a thread, and all else as
+in its own process: incarnation, Kafka clients, engine and main loop. An error of one ends the
+process, so all of them.
 
 A lost engine is replaced in the same process, by a new one under a new incarnation. The turns under
-way were handed back by then and continue from their tokens, here or elsewhere. Only for vLLM, which
-has a process of its own: after a failure of an engine in this process, the rest of the process
-cannot be trusted either, and its supervisor starts another one.
+way were handed back by then and continue from their tokens, here or elsewhere. This is only for
+vLLM, which has a process of its own. If an engine in this process fails, the rest of the process
+cannot be trusted either. Its supervisor starts another one.
 """
 
 import logging

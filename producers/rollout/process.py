@@ -1,9 +1,9 @@
 """The main loop of a rollout process: one thread, one inbox, everything in the order it came.
 
-The inbox is filled by the reader threads of slot and fleet, the engine's thread (dispatches that
-must be advanced at once), the device thread (outcomes of moves) and the producer's (failed
-deliveries). `RoleKeeper` and `Serving` decide what to do; moves that take time run on the device
-thread. Built by `bootstrap.py`.
+The reader threads of slot and fleet fill the inbox. So do the engine's thread (dispatches to
+advance at once), the device thread (moves' outcomes) and the producer's (failed deliveries).
+`RoleKeeper` and `Serving` decide what to do; moves that take time run on the device thread. Built
+by `bootstrap.py`.
 """
 
 import logging
@@ -170,7 +170,7 @@ class RolloutProcess:
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """End all threads, in order or by an error; after an error hand back the turns and write a
+        """End all threads, in order or by an error. After an error, hand back the turns and write a
         heartbeat that says so."""
         try:
             yield

@@ -1,10 +1,10 @@
-"""The readers of a worker, each a Kafka consumer in its own thread: of its slot, and of the fleet.
+"""The readers of a worker, for its slot and for the fleet: each a Kafka consumer in its own thread.
 
-The slot's reader continues after the role was given up: turns that a manager sent before it knew
-are handed back instead of running into their deadline.
+The slot's reader continues after the role was given up. Turns that a manager sent before it knew
+are handed back, and do not run into their deadline.
 
 The fleet's reader has `control` from now on and `fleet` as a whole. The end of `control` is fixed
-before the first heartbeat is written, so no assignment to this incarnation can be missed. Once the
+before the first heartbeat is written. So no assignment to this incarnation can be missed. Once the
 process reads that heartbeat back, it has read all of `fleet` that matters.
 """
 

@@ -1,7 +1,7 @@
 """An engine without a model: the same answer to every prompt, at once or at a set speed.
 
-For benchmarks of everything around the engine, and for tests. It keeps the promises of `Engine`
-and passes the same contract tests as the torch engine; only the tokens mean nothing.
+For benchmarks of everything around the engine, and for tests. It keeps the promises of `Engine` and
+passes the torch engine's contract tests; only the tokens mean nothing.
 """
 
 import math

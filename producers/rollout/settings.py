@@ -57,9 +57,9 @@ class VllmSection(Section):
     )
     url: str | None = Field(
         None,
-        description="A running server for this worker alone, such as http://127.0.0.1:8000, "
-        "in development mode and with --enable-scale-out; on this machine, since it does all that "
-        "any client asks; none: start one",
+        description="A running server for this worker alone, such as http://127.0.0.1:8000, in "
+        "development mode and with --enable-scale-out. It must be on this machine, since it does "
+        "all that any client asks; none: start one",
     )
     arguments: tuple[str, ...] = Field(
         (), description="Further arguments of the server, such as --pipeline-parallel-size=2"
@@ -88,20 +88,21 @@ class VllmSection(Section):
     kv_bytes: int | None = Field(
         4 * 1024**3,
         ge=1,
-        description="Memory of each device for keys and values, in bytes; none: most of it, the "
-        "default of a run on GPUs",
+        description="Memory of each device for keys and values, in bytes; none: most of it, as by "
+        "default for a run on GPUs",
     )
     threads: int | None = Field(
         None,
         ge=1,
-        description="Threads of one operation on a CPU, bound to no core; none: bound to all "
-        "cores, which is wrong if two servers share a machine",
+        description="Threads of one CPU operation, bound to no core; none: bound to all cores, "
+        "which is wrong if servers share a machine",
     )
     gpu: bool = Field(
         False,
-        description="True if the server runs on a GPU: its memory can be freed for a trainer, and "
-        "requests may have a seed (on a CPU vLLM 0.32 crashes if it splits such a prompt); the "
-        "default of a run on a machine with NVIDIA GPUs, unless that vLLM is built for a CPU",
+        description="True if the server runs on a GPU. Its memory can then be freed for a "
+        "trainer. Requests may have a seed; on a CPU vLLM 0.32 crashes if it splits such a "
+        "prompt. The default of a run on a machine with NVIDIA GPUs, unless that vLLM is built "
+        "for a CPU",
     )
     start_timeout_s: float = Field(600, gt=0, description="Seconds for the server to get ready")
     call_timeout_s: float = Field(
@@ -209,7 +210,7 @@ class RolloutSection(Section):
     policy: str = Field("policy", min_length=1, description="Policy to serve")
     engine: Literal["torch", "vllm", "scripted", "clock"] = Field(
         "torch",
-        description="torch samples from the policy in this process, vllm in a server; without a "
+        description="torch samples from the policy in this process, vllm in a server. Without a "
         "model, scripted gives the same answer each time, and clock takes the time of device_model",
     )
     capacity: int = Field(
@@ -222,8 +223,9 @@ class RolloutSection(Section):
     )
     devices: tuple[int, ...] = Field(
         (),
-        description="vllm, clock: numbers of the worker's devices on its node, which share each "
-        "pass (tensor parallel), or each its part of the turns (vllm.replicas); none: one device",
+        description="vllm, clock: numbers of the worker's devices on its node. They share each "
+        "pass (tensor parallel), or each serves its part of the turns (vllm.replicas); none: one "
+        "device",
     )
     probe_deadline_s: float = Field(
         120,

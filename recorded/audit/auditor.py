@@ -1,4 +1,4 @@
-"""All checks of an audit, fed with records of all topics in any order, and the report of them.
+"""All checks of an audit, fed with records of all topics in any order, and their report.
 
 Pure but for files.
 """
@@ -34,7 +34,7 @@ class CheckResult:
     open: int
     """Subjects that are not over yet at the captured ends; no violations."""
     not_checkable: int
-    """Subjects of which retention removed what the check needs; not passed."""
+    """Subjects that were not checked, since retention removed records that the check needs."""
     violations: int
 
 

@@ -86,7 +86,7 @@ class Printing:
             self._printed[result.check] = min(len(violations), MOST_LINES)
 
     def finish(self) -> bool:
-        """Print the last report; return True if it is clean, False also if there is none."""
+        """Print the last report; return True if it is clean, False also if it does not exist."""
         report = self._last
         if self._as_json and report is not None:
             print(json.dumps(report.to_json(), ensure_ascii=False))

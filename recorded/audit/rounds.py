@@ -60,8 +60,8 @@ class ManagersProgress:
 class Rounds:
     """Reader of the topics, for one thread. A context manager.
 
-    Raises `KafkaUnavailable` if Kafka does not answer, also once `stopping`; a round that was cut
-    short is gone on with by the next one.
+    Raises `KafkaUnavailable` if Kafka does not answer, also once `stopping`. The next round goes on
+    with one that was cut short.
     """
 
     def __init__(

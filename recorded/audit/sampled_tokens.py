@@ -1,9 +1,9 @@
 """Sampled tokens of all completed turns, read from the raw events of `sessions` alone. Pure.
 
-A second fold of the log, independent of the trajectory manager's: the ids, log-probs and policy
-versions of each completion. Output counts only if it is of the latest dispatch that the log
-accepts, from the worker that it names, and continues at the next token offset. Manager events of
-an older epoch that stand behind a newer claim do not count. `CountedTurn` has the rules for a
+A second fold of the log, independent of the trajectory manager's. It gives each completion's ids,
+log-probs and policy versions. Output counts only if it belongs to the latest dispatch that the log
+accepts, from the worker named there. It must also continue at the next token offset. Manager events
+of an older epoch that stand behind a newer claim do not count. `CountedTurn` has the rules for a
 turn, without its tokens; the check of turns uses it too.
 
 A training on recorded sessions has no events: what its trainer was given is the trajectory. Its

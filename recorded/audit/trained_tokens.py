@@ -1,9 +1,8 @@
 """Trained tokens of steps: their files, held against the commits, and the arrays of them.
 
-A commit names its sessions, the tokens of each in the loss, and the hash of the file. So a line
-that is missing, one too many, and a changed advantage show, though each token that is there was
-sampled. Called by both checks of tokens.
-`_N`: the trained tokens of one optimizer step, an entry for each.
+A commit names its sessions, the tokens of each in the loss, and the hash of the file. So a missing
+line, one too many, and a changed advantage show, even if each token there was sampled. Called by
+both checks of tokens. `_N`: the trained tokens of one optimizer step, an entry for each.
 """
 
 import gzip
@@ -24,7 +23,7 @@ from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5
-"""Most sessions of a file of which each fault is listed."""
+"""Most sessions of a file whose faults are all listed."""
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, TypeError)
 """Errors of reading what is no gzip, no JSON, or no line of trained tokens."""
 Int64s = NDArray[np.int64]

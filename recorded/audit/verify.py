@@ -1,11 +1,11 @@
 """Verification that each trained token was sampled, and was trained only once but by plan.
 
-Compares every line of `trained/` with the raw events of `sessions`: equal id, equal policy version,
-log-prob equal to the bit. To stay independent it uses neither the trajectory manager's fold nor the
-trajectories. It shares with the trainer only the format of its files. After a crash steps are
-executed again. Only those count that led to the newest weights. A step marks the groups that it
-trains again by plan, with the number of steps that trained them before. Each of their tokens may be
-in it once more. `_N`: the tokens of one file. Called at the end of a run.
+Compares every line of `trained/` with the raw events of `sessions`. Id and policy version must be
+equal, and the log-prob to the bit. To stay independent it uses neither the trajectory manager's
+fold nor the trajectories. It shares with the trainer only the format of its files. After a crash
+steps are executed again. Only those count that led to the newest weights. A step marks the groups
+that it trains again by plan, with the number of steps that trained them before. Each of their
+tokens may be in it once more. `_N`: the tokens of one file. Called at the end of a run.
 """
 
 from collections import Counter, defaultdict

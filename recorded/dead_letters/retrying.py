@@ -1,11 +1,11 @@
 """The retry of dead letters: back to the end of their source partition, each once.
 
-At the end is right for a queue of independent work, and for nothing else: in a log the order is the
-meaning, and the record is still at its own place, where a release that can decode it reads it.
+This is right for a queue of independent work, and for nothing else. In a log the order is the
+meaning. There, a release that can decode the record reads it at its own place.
 
-The record is acknowledged before its mark is written. Between the two a killed command leaves a
-letter that the next one sends again; the topics that are retried bear that, since a command is
-carried out once by its id, and a task's session is opened once.
+The record is acknowledged before its mark is written. A command killed in between leaves a letter
+that the next command sends again. The retried topics bear that. A command is carried out once by
+its id, and a task's session is opened once.
 """
 
 from collections import Counter
@@ -98,7 +98,7 @@ class SentLetter(NamedTuple):
 
 @dataclass(slots=True)
 class RetryOutcome:
-    """Letters by what became of them."""
+    """Letters by their outcome."""
 
     sent: list[SentLetter] = field(default_factory=list)
     earlier: int = 0

@@ -98,7 +98,7 @@ def _opened(path: Path) -> gzip.GzipFile | IO[bytes]:
 
 
 def _object(line: bytes) -> dict[str, Any]:
-    """Return the line's JSON object; empty if it is none."""
+    """Return the line's JSON object; empty if the line is no object."""
     with suppress(orjson.JSONDecodeError):
         value = orjson.loads(line_content(line))
         if isinstance(value, dict):

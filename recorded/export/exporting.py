@@ -131,7 +131,7 @@ class _PartitionExport:
         return self._fold.found
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
-        """Write the partition's files; return the counts of what is in them.
+        """Write the partition's files; return the counts of their contents.
 
         Raises `DiskFull`.
         """
@@ -218,7 +218,7 @@ class _PartitionFiles:
 def _recorded_weights(
     kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
 ) -> Mapping[str, Weights]:
-    """Return the weights of the rewards of each policy that a trainer of the run trained.
+    """Return the reward weights of each policy that a trainer of the run trained.
 
     `sessions` has the rewards of a session by their names; `control` has the weights of their sum.
 

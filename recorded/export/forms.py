@@ -24,7 +24,7 @@ from seamlessflow.schemas.tokens import POLICY, of_exact_version
 from seamlessflow.trainer.data.chains import NOWHERE, Bools, Chain, chains
 
 _INEXACT = -2
-"""Version that stands for one that is not known exactly, so that its tokens are in chains too."""
+"""Version in place of one that is not known exactly, so that its tokens are in chains too."""
 IGNORED = -100
 """Label of a token that no loss is taken of, as in PyTorch's cross entropy."""
 _PLACE = {

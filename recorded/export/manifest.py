@@ -64,7 +64,8 @@ class ExportManifest:
     ) -> "ExportManifest":
         """Return the state of the export of these terms that is in the directory, or a new one.
 
-        Raises `ExportTaken`, `DiskFull`, and `SettingsRejected` for what can be no directory.
+        Raises `ExportTaken`, `DiskFull`, and `SettingsRejected` for a path that can be no
+        directory.
         """
         make_writable(directory, "--to")
         path = directory / _NAME

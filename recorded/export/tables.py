@@ -1,4 +1,4 @@
-"""Tables of an export: the names and kinds of their columns, and the formats of their files.
+"""Tables of an export: the names and kinds of their columns, and their files' formats.
 
 Lines of JSON, the plainest format, are written here.
 """
@@ -34,7 +34,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table, of which each partition of `sessions` has a file."""
+    """A table, with a file for each partition of `sessions`."""
 
     name: str
     columns: Mapping[str, Kind]

@@ -53,7 +53,7 @@ class ForkJob:
 
 @dataclass(slots=True)
 class ForkOutcome:
-    """Counts of forks, and of what was left out by its reason."""
+    """Counts of forks, and of turns left out, by reason."""
 
     forks: int = 0
     sessions: int = 0

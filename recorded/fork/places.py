@@ -10,14 +10,14 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLAYBACK
 
 LAST = "last"
-# Ids are an instance of the gateway and a number, both in hex, perhaps with the number of a sample,
-# or those of copied turns (`forked_turn_id`).
+# Ids are a gateway instance and a number, both in hex, perhaps with a sample's number. Copied turns
+# have ids of their own (`forked_turn_id`).
 _TURN = re.compile(rf"{LAST}|[1-9]\d*|f?[0-9a-f]{{12,}}(n[0-9a-f]+|\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """Choice of turns by one of the first three criteria, and the kind of fork at each turn."""
+    """Choice of turns by one of the first three criteria, and each fork's kind."""
 
     turn: str | None = None
     """Id of a turn, its number from 1 in the order of the log, or `last`."""

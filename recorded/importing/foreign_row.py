@@ -40,13 +40,13 @@ class ForeignRow:
     """Policy version, -1 if the file has none."""
     reward: float | None
     several_versions: tuple[int, int] | None
-    """Lowest and highest version of a row that does not say which token is of which."""
+    """Lowest and highest version of a row without versions for single tokens."""
     named: Mapping[str, str]
     """Columns of text, such as group, task, and the session of an export."""
 
 
 class _Columns:
-    """Columns of a row, of which each is checked when it is read. Raises `ValueError`."""
+    """Columns of a row, each checked when it is read. Raises `ValueError`."""
 
     def __init__(self, row: RowRead) -> None:
         self.row = row

@@ -1,6 +1,6 @@
 """Files of sequences brought in as trajectories under a prefix of their own.
 
-Each format of files has a reader of rows; that of lines of JSON stands here.
+Each file format has a reader of rows; the one for lines of JSON stands here.
 """
 
 from collections import Counter
@@ -98,7 +98,7 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
 
 
 def jsonl_rows(path: Path) -> Iterator[RowRead]:
-    """Yield the objects of a file; raises `ForeignRowRejected` for a line that is none."""
+    """Yield the objects of a file; raises `ForeignRowRejected` for a line that is no object."""
     with path.open("rb") as file:
         for line in json_lines(file):
             try:

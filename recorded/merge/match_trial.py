@@ -65,7 +65,7 @@ class MatchCounts:
 class MatchTrial:
     """Trial over one partition: a rewriting of its events that counts, for `Refold`.
 
-    It rewrites the keys of histories only, so that the folded sessions know the messages by the
+    It rewrites only the keys of histories. So the folded sessions know the messages by the
     strictness that is tried.
     """
 
@@ -97,7 +97,7 @@ class MatchTrial:
         shared = event.prompt_length - len(event.suffix_ids) // TOKEN_BYTES
         counts = self.counts.setdefault(session.session_id, MatchCounts())
         settings = recorded_settings(session, event)
-        # The copied turns of a fork have the keys of the recorded shape, not of the trial's.
+        # A fork's copied turns have the keys of the recorded shape, not of the trial's.
         unknown = settings is None or session.opened.fork is not None
         if settings is None or unknown or event.raw:
             would = NOT_RECORDED if unknown else event.match_rule

@@ -47,7 +47,7 @@ class MergeOutcome:
 
     @property
     def missing(self) -> list[str]:
-        """Names of the selection that no session has; none where only the rest was read."""
+        """Names of the selection that no session has; empty if only the rest was read."""
         return [] if self.merged.went_on else self.selection.missing(self.merged.found)
 
     @property
@@ -118,7 +118,7 @@ def two_sessions(
 ) -> tuple[Session, Session] | None:
     """Return a session by the recorded rules and by `rules`; None if it did not end.
 
-    Of several with one name the first. Raises what `read_partitions` raises.
+    The first one counts if several have one name. Raises what `read_partitions` raises.
     """
     chosen = SessionSelection(sessions=frozenset([session_id]))
     ((number, (start, end)),) = partition_bounds(settings, chosen, stopping).items()

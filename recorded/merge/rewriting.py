@@ -70,9 +70,9 @@ class _Rewriting:
     def _prompt(self, session: Session, event: r.TurnStarted) -> bytes | None:
         """Return the recorded prompt; None if the fold will refuse the event.
 
-        Node ids are the same whatever the threads are, as every turn adds two nodes and a fork
-        always the same. How many
-        tokens stand before a node's own is not, so a place is found by its recorded depth.
+        Node ids are the same whatever the threads are. Every turn adds two nodes, and a fork always
+        the same ones. The number of tokens before a node's own may differ, so a place is found by
+        its recorded depth.
         """
         depths = self._depths[session.opened.session_id]
         if not depths:  # before the first turn the tree has only what a fork copied

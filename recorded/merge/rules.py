@@ -33,7 +33,7 @@ class MergeRules:
     siblings: Siblings | None = None
     """Choice of the samples of one prompt that are trained."""
     purpose: Literal["train", "eval"] | None = None
-    """`train`: sessions of evaluations are trained also; `eval`: none is."""
+    """`train`: sessions of evaluations are trained also; `eval`: no session is trained."""
     threads: Threads = "recorded"
     """`tokens`: a turn continues the branch with which its prompt shares most tokens, whatever its
     messages are."""
@@ -51,7 +51,7 @@ class MergeRules:
                 yield _label(name, value), replace(recorded, **{name: value})
 
     def encode(self) -> str:
-        """Return the rules that differ from the recorded ones as JSON, `{}` if none does."""
+        """Return the rules that differ from the recorded ones as JSON, `{}` if all are equal."""
         changed = {name: value for name, value in asdict(self).items() if value not in _AS_RECORDED}
         return orjson.dumps(changed, option=orjson.OPT_SORT_KEYS).decode()
 

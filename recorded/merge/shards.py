@@ -57,7 +57,7 @@ def merge_on(
 def parts(job: MergeJob) -> list[MergeJob]:
     """Return jobs that have all partitions together, the longest first.
 
-    The same partitions go together whatever the processes are: the transactional id of a part then
+    The same partitions go together whatever the processes are. So the transactional id of a part
     fences an earlier replay of it.
     """
     numbers = [[bound for bound in job.bounds if bound % PARTS == part] for part in range(PARTS)]

@@ -1,8 +1,8 @@
 """Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
 
-Each takes up where an earlier replay into it ended: the prefix by offsets that are committed with
-the trajectories they cover, the directory by whole files. A target has the rules and selection of
-one replay alone, which is checked before anything is written to it.
+Each takes up where an earlier replay into it ended. The prefix has offsets that are committed with
+the trajectories they cover, the directory whole files. A target has the rules and selection of one
+replay alone, which is checked before anything is written to it.
 """
 
 import uuid
@@ -185,8 +185,8 @@ class Destination:
 class Topics:
     """The topic `trajectories` under another prefix, keyed by group as ever.
 
-    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. Of
-    two replays into one prefix at once, the later one fences the earlier.
+    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. If
+    two replays write to one prefix at once, the later one fences the earlier.
     """
 
     def __init__(self, to: Destination, content: str, partitions: list[int]) -> None:

@@ -33,8 +33,8 @@ class RecordPlace(NamedTuple):
 def digest(made: Trajectory) -> Digest:
     """Return 16 bytes that stand for the record's encoding.
 
-    Of one that is too large for its topic, 16 more stand for that without tokens: a manager without
-    object storage wrote this.
+    For a record too large for its topic, 16 more stand for that record without tokens. A manager
+    without object storage wrote it so.
     """
     cut = fitting(made)
     return _digest(made) + (_digest(cut) if cut is not made else b"")

@@ -65,7 +65,7 @@ class RecordedBatches:
                 raise RunNotRepeatable(self._missing(recorded))
             record = item.record
             if isinstance(record, Trajectory) and record.session_id in self._wanted:
-                # Of a later lineage, as a rule: its returns are by the rewards that it names.
+                # Usually a later lineage's: the returns are by the rewards that it names.
                 lineage = self._wanted.pop(record.session_id)
                 self._loader.rules = batch_rules(self._of_lineage[lineage])
                 self._loader.add(record, item.partition, item.offset, 0)

@@ -45,7 +45,7 @@ class RecordedStep:
     trains: int
     """Version of the weights that it trained."""
     lineage: str
-    """Lineage that executed it; of a skipped one that of the step before."""
+    """Lineage that executed it; a skipped step has the lineage of the step before."""
     tensors_hash: str = ""
     """Hash of the tensors that it made; empty if it was skipped."""
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -1,11 +1,12 @@
 """Tensors of trainings, by which two machines are compared, and the files of their hashes.
 
-Of the weights at the end: a JSON object of names and hashes. Of one step: JSON with `step`,
-`micro_batch` and `hashes`, or safetensors, which also have the tensors.
+The file for the weights at the end is a JSON object of names and hashes. The file for one step is
+JSON with `step`, `micro_batch` and `hashes`, or safetensors, which also have the tensors.
 
-Each tensor of a step has a label, so that two machines can find where they part: what the step
-begins with, then what it computes. These are parameters, moments of the optimizer, and for each
-micro-batch its input and the gradient so far, the last layer's first, as backward computes it.
+Each tensor of a step has a label, so that two machines can find where they part. What the step
+begins with comes first, then what it computes. These are parameters, optimizer moments, and for
+each micro-batch its input and the gradient so far. The last layer's gradient comes first, as
+backward computes it.
 """
 
 import json
@@ -38,9 +39,10 @@ class StepTensors:
     micro_batch: int
     """The last one executed, from 0."""
     hashes: Mapping[str, str]
-    """Of all, in the order in which a difference would appear."""
+    """Hashes of all tensors, in the order in which a difference would appear."""
     values: Mapping[str, Tensor]
-    """Of those there at the end: parameters, moments, and the gradient of the last micro-batch."""
+    """Hashes of the tensors left at the end: parameters, moments, and the last micro-batch's
+    gradient."""
 
 
 def step_tensors(

@@ -38,7 +38,7 @@ class SessionSelection:
     """Policy versions, both included. Sessions with a token that one of them sampled are meant."""
 
     def encode(self) -> str:
-        """Return the criteria that are given as JSON, `{}` if none is."""
+        """Return the given criteria as JSON, `{}` if there are none."""
         content = {
             name: sorted(value) if isinstance(value, frozenset) else value
             for name, value in asdict(self).items()

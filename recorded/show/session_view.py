@@ -1,4 +1,4 @@
-"""Sessions for the terminal: the tree of the tokens of one, and a list of finalized ones.
+"""Sessions for the terminal: one session's tree of tokens, and a list of finalized sessions.
 
 Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, and sampled ones that are not
 trained yellow. Where the policy version changes inside a turn, the newer part is underlined.

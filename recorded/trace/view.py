@@ -15,7 +15,7 @@ _NARROWEST_BAR = 12
 _WIDEST_BAR = 72
 _WIDEST_NAME = 36
 _TIMES_WIDTH = 24
-"""Of the columns of times and of the spaces between all columns."""
+"""Width of the time columns and of the spaces between all columns."""
 _MOST_NAMES = 4
 _INSTANT = "│"
 _INTERVAL = "█"

@@ -17,7 +17,7 @@ from seamlessflow.schemas.registry import Schema
 Decode = Callable[[bytes, int], tuple[Any, int]]
 _Fields = tuple[tuple[str, Decode], ...]
 _RUNS_KEPT, _RUN_BYTES = 4, 65_536
-"""Values of a run of fields that are kept, and the most bytes of one."""
+"""Most kept values for a run of fields, and the most bytes of one."""
 _LONGEST = 1 << 64
 _PLACES = range(7, 70, 7)
 """Places of the further bytes of a number."""
@@ -77,7 +77,7 @@ def _parts(schema: Schema, fields: Mapping[str, Decode]) -> Sequence[tuple[_Fiel
 def _run_decoder(fields: _Fields) -> Decode:
     """Return a decoder of fields to a dictionary, which keeps the last values that it decoded.
 
-    Bytes that begin with all that a run took before are that run again: no value of Avro's form is
+    Bytes that begin with all that a run took before are that run again. No value in Avro's form is
     the beginning of another.
     """
     runs: list[tuple[bytes, Mapping[str, Any]]] = []

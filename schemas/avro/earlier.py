@@ -1,9 +1,8 @@
 """Encoding of records in the schemas of an earlier release. Pure.
 
 A field that the earlier schema lacks is left out, since readers of all releases then see its
-default. It is refused if it has another value, unless its schema says `"droppable": true`: such a
-field describes its writer for people, or what a fold takes its absence for is right while a release
-is pinned: one policy.
+default. A field with another value is refused, unless its schema says `"droppable": true`. Such a
+field describes its writer for people, or its absence means what holds under a pin (one policy).
 """
 
 from collections.abc import Callable, Mapping
@@ -28,7 +27,7 @@ class NotInRelease(ValueError):
 
 
 def earlier_encoders(release: str, raw: Mapping[str, Schema]) -> Forms[Encode]:
-    """Return the makers of encoders to the schemas of a release; `raw` has those of this one."""
+    """Return the makers of encoders to a release's schemas; `raw` has this release's schemas."""
     droppable = {
         (name, field["name"])
         for name, schema in raw.items()

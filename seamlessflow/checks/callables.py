@@ -1,7 +1,7 @@
 """Check of the callables and strategies that settings name: each can be used as it will be.
 
-Callables are imported in a process of its own: a user's module may take long, print, end the
-process or need memory for libraries that only agents use.
+Callables are imported in a separate process. A user's module may take long, print, end the process,
+or need memory for libraries that only agents use.
 """
 
 import json

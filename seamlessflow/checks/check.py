@@ -1,7 +1,7 @@
-"""Check of a run before its first process starts: all that can be found wrong without one.
+"""Check of a run before its first process starts: all faults that show without a process.
 
-Imports neither torch nor transformers. The callables are imported meanwhile in a process of their
-own, since that takes as long as their authors' libraries take.
+Imports neither torch nor transformers. The callables are imported meanwhile in a separate process,
+since their authors' libraries may take long.
 """
 
 import os
@@ -57,7 +57,7 @@ def before_training(config: RunConfig) -> Iterator[Fault]:
 
 
 def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
-    """Yield all faults of a training of which the node `name` is this machine."""
+    """Yield all faults of a training with this machine as the node `name`."""
     named = list(name_faults(config, name))
     yield from named
     yield from spread_faults(config)
@@ -101,7 +101,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
 def _pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
     """Yield the first fault of each file to train on; no two have a task of the same id.
 
-    Not called for a service, whose sessions others open.
+    A service is not checked, since others open its sessions.
     """
     if not pacing.issues:
         yield Fault(("pacing", "tasks"), "no file of tasks is named")
@@ -115,7 +115,7 @@ def _pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
 
 
 def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
-    """Yield the first fault of each of these files of evaluation sets, by their names."""
+    """Yield the first fault of each file, by the names of the evaluation sets."""
     for name, path in files.items():
         setting = ("sets", name, "tasks") if name in evaluation.sets else ("tasks",)
         yield from task_faults(("evaluation", *setting), path)
@@ -172,8 +172,8 @@ def _token_faults(config: RunConfig) -> Iterator[Fault]:
 def before_evaluation(
     config: RunConfig, weights: Path, tasks: Path | None, chosen: str | None = None
 ) -> Iterator[Fault]:
-    """Yield all faults of an evaluation of a directory's weights on `tasks`, or on those of the
-    configuration; `chosen` is the one of its sets, None stands for all.
+    """Yield all faults of an evaluation of a directory's weights. It runs on `tasks`, or on the
+    configuration's; `chosen` is one of the configuration's sets, None stands for all.
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         yield from several_policies_faults(config, "an evaluation without training")

@@ -1,4 +1,4 @@
-"""Check of settings that are right in themselves, and of no use or not possible together.
+"""Check of settings that are right one by one, but useless or impossible together.
 
 Each process demands some of its settings together, and its faults are seen before it is started.
 """
@@ -37,7 +37,7 @@ _TRAINED = ("train_truncated", "train_inexact")
 
 
 def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
-    """Yield what the processes of a run, with or without trainers, would refuse; each once."""
+    """Yield the faults that a run's processes, with or without trainers, would find; each once."""
     made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
     agents = [] if config.opened_outside else [made.agents()]
     for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
@@ -96,8 +96,8 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
 def unread_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each setting of an algorithm that was set and has no effect.
 
-    No policy's trainer would read it, such as one of another surrogate or estimator. Those of the
-    run count for each policy that has them, those of a further policy for it alone.
+    No policy's trainer would read it, such as one of another surrogate or estimator. The run's
+    settings count for each policy that has them, a further policy's for it alone.
     """
     trainers = tuple(policy_config.trainer for policy_config in each_policy(config))
     for path, text in unread(config.trainer, trainers):

@@ -18,8 +18,8 @@ _KINDS = ("auto", "cpu", "cuda", "mps", "xpu", "npu", "hpu")
 def device_faults(
     config: RunConfig, gpus: int | None, here: Sequence[WorkerSection] | None = None
 ) -> Iterator[Fault]:
-    """Yield a fault for each device of the workers `here` (None: all) that is none, or that is not
-    among `gpus`.
+    """Yield a fault for each name of the workers `here` (None: all) that is no device, or not among
+    `gpus`.
     """
     reported = set()
     for number, worker in enumerate(config.workers):
@@ -49,8 +49,8 @@ def modelled_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def divided_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault where the devices of a worker are not those that its vLLM server would use, or
-    where workers would share a server that runs already.
+    """Yield a fault where a worker's devices are not those that its vLLM server would use. Yield
+    one also where workers would share a running server.
     """
     sampled = [worker for worker in config.workers if "rollout" in worker.tags]
     if config.rollout.engine != "vllm":
@@ -115,7 +115,7 @@ def _fault(device: str, gpus: int | None) -> str:
 
 
 def _visible(gpus: int | None, environment: Mapping[str, str]) -> int | None:
-    """Return how many GPUs a process sees; CUDA_VISIBLE_DEVICES ends at the first that is none."""
+    """Return how many GPUs a process sees: CUDA_VISIBLE_DEVICES up to its first wrong name."""
     listed = environment.get("CUDA_VISIBLE_DEVICES")
     if listed is None or gpus is None:
         return gpus

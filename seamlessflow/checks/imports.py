@@ -1,7 +1,7 @@
 """Process that imports callables: `python -m seamlessflow.checks.imports ANSWER ASKED`.
 
-ASKED is a list of callables as JSON; the file ANSWER gets a line for each: its number and what is
-wrong with it, empty if nothing is.
+ASKED is a list of callables as JSON. The file ANSWER gets a line for each: its number and its
+fault, empty if it has none.
 """
 
 import inspect

@@ -1,6 +1,6 @@
-"""Checks of model directories: the policy's, of which the torch engine refuses some when it is
-built, by `config.json`, and vLLM and the trainer some divisions and adapters; and those beside it,
-of reference, teacher and critic. Imports no torch.
+"""Checks of model directories: the policy's, and those of reference, teacher and critic. By
+`config.json`, the torch engine refuses some when it is built; vLLM and the trainer refuse some
+divisions and adapters. Imports no torch.
 """
 
 import json
@@ -26,7 +26,7 @@ _TOKENIZER = "tokenizer.json"
 
 
 def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
-    """Yield what the torch engine, if that is to sample, cannot run of a model's directory."""
+    """Yield the parts of a model that the torch engine, if it samples, cannot run."""
     if config.rollout.engine != "torch":
         return
     try:
@@ -40,9 +40,9 @@ def torch_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
 
 
 def vllm_engine_faults(config: RunConfig, directory: Path) -> Iterator[Fault]:
-    """Yield what vLLM, if it is started to sample, cannot divide of a model or load of its adapter.
+    """Yield the parts of a model or adapter that vLLM, if it samples, cannot divide or load.
 
-    Nothing for a model whose configuration has other keys: vLLM decides.
+    A model whose configuration has other keys has no fault here: vLLM decides.
     """
     vllm = config.rollout.vllm
     rank = config.trainer.adapter.rank
@@ -76,7 +76,7 @@ def _heads(directory: Path) -> Mapping[str, int]:
 def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
     """Return why one vLLM server cannot serve a policy and the first one in turns; empty if it can.
 
-    What it can load is decided by the weights that it is started with.
+    The weights at its start decide what it can load.
     """
     adapter = policy.trainer.adapter
     other = first.trainer.adapter
@@ -93,9 +93,9 @@ def apart_on_vllm(policy: RunConfig, first: RunConfig) -> str:
 
 
 def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield what of the policy's model the trainer would refuse once it has loaded it.
+    """Yield the faults for which the trainer would refuse the policy's model once it is loaded.
 
-    Nothing for a model of which files and sizes are not the usual ones: the trainer decides.
+    A model with unusual files or sizes has no fault here: the trainer decides.
     """
     model = config.policy.model
     try:

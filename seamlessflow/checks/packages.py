@@ -1,5 +1,5 @@
 """Check of packages: those that settings need are installed, vLLM in its own Python. Imports none
-of them, but that of a storage of weights.
+of them, except a weights storage's package.
 """
 
 import shutil
@@ -16,7 +16,7 @@ from seamlessflow.trainer.sinks import mlflow_package
 
 _TRAIN = ("torch", "transformers", "safetensors")
 _LINK = ("safetensors",)
-"""Package of the trainer's calls, and of the weights of a clock."""
+"""Package of the trainer's calls and of a clock's weights."""
 
 _HAS_VLLM = "import sys; from importlib.util import find_spec; sys.exit(find_spec('vllm') is None)"
 _ASKED_S = 30.0

@@ -82,8 +82,8 @@ def retry(
 ) -> None:
     """Send them to the end of their source topic again, each once, if they can be decoded now.
 
-    Only tasks, and commands that have not expired: the records of all other topics mean something
-    in their order or for one moment only, and the refusal says what to do instead.
+    Only tasks and unexpired commands are sent. Records of all other topics depend on their order,
+    or mean something for one moment only. The refusal says what to do instead.
     """
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters import retrying

@@ -18,9 +18,9 @@ def doctor(
 ) -> None:
     """Check Java, disk, memory, ports, versions, a model's tokenizer and template, and the broker.
 
-    Also names the release whose records this installation writes, and the logs that it reads.
-    The broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is
-    shown with its remedy; the exit status is 1 if one of them keeps the system from running.
+    Also names the release whose records this installation writes, and the logs that it reads. The
+    broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is shown
+    with its remedy. The exit status is 1 if one of them keeps the system from running.
     """
     from rich.text import Text
 

@@ -30,7 +30,7 @@ def releases() -> None:
 def check() -> None:
     """List the processes that run with their releases: can all of them read this one?
 
-    The exit status is 0 if they can, so that the pin can go, and 1 if one is older or none is seen.
+    The exit status is 0 if they can: the pin can go. It is 1 if one is older or none is seen.
     """
     from seamlessflow.infra.settings import load
     from seamlessflow.upgrade import FleetSettings, check_fleet
@@ -73,8 +73,8 @@ def copy(
     """Copy a topic, as long as it is now, into the wire format of Confluent's schema registry.
 
     Partition, key, headers and timestamp of each record stay. A copy that was cut off, or whose
-    topic has grown, goes on where it ended, and no record is copied twice: its place is committed
-    with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
+    topic has grown, goes on where it ended. No record is copied twice: the copy's place is
+    committed with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
     """
     from seamlessflow.console import job_bar
     from seamlessflow.infra.settings import ProcessSettings, load

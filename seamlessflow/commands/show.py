@@ -1,7 +1,7 @@
 """The commands that show a session, `seamlessflow show` and `trace`.
 
-The one shows its tree of tokens, now, in the past, or as it grows, the other a waterfall from its
-task to the weights.
+`show` prints a session's tree of tokens, now, in the past, or as it grows. `trace` prints a
+waterfall from its task to the weights.
 """
 
 import sys
@@ -33,8 +33,8 @@ def show(
         int | None,
         typer.Option(
             min=0,
-            help="Show it as it was with the event at this offset of its partition, and none "
-            "behind it; --records shows the offsets.",
+            help="Show it up to and with the event at this offset of its partition; --records "
+            "shows the offsets.",
         ),
     ] = None,
     follow: Annotated[

@@ -191,10 +191,10 @@ def transactions(
 ) -> None:
     """List transactions of managers that are open, and end those that a restart of Kafka left.
 
-    Such a one hangs: Kafka counts it as ended, but has not written so to a partition, where readers
-    of committed records and offsets then wait for ever. It gets the end that Kafka had decided on,
-    as Kafka's own record shows. The status is 1 while one hangs. To end one needs the permission
-    ClusterAction on the cluster.
+    Such a transaction hangs. Kafka counts it as ended, but has not written so to a partition.
+    Readers of committed records and offsets then wait there for ever. It gets the end that Kafka
+    had decided on, as Kafka's own record shows. The status is 1 while one hangs. To end one needs
+    the permission ClusterAction on the cluster.
     """
     from seamlessflow.infra.kafka.start.cluster import find_cluster
     from seamlessflow.infra.kafka.transactions.hanging import TransactionLookup

@@ -42,8 +42,8 @@ def train(
 ) -> None:
     """Train a policy on your own tasks with your own agent; resumes the run in its directory.
 
-    With --from it learns from sessions that `replay merge` or `import` wrote under a prefix, and
-    writes to OUT/PREFIX; see docs/replay.md.
+    With --from it learns from sessions that `replay merge` or `import` wrote under a prefix. It
+    then writes to OUT/PREFIX; see docs/replay.md.
 
     An environment variable such as SEAMLESSFLOW_RUN__STEPS=50 overrides run: {steps: 50} in the
     file.
@@ -88,7 +88,7 @@ def demo(
 ) -> None:
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
 
-    Starts broker, gateway, trajectory manager, scheduler, two workers, trainer and agents; writes
+    Starts broker, gateway, trajectory manager, scheduler, two workers, trainer and agents. Writes
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
     """
@@ -121,8 +121,8 @@ def sft(
 ) -> None:
     """Fine-tune policy.model on the answers of conversations; resumes what is in OUT/sft.
 
-    Writes OUT/sft/model, which policy.model of a training may name. Needs no Kafka. Of
-    trainer.loss the aggregation alone counts.
+    Writes OUT/sft/model, which policy.model of a training may name. Needs no Kafka. Only the
+    aggregation of trainer.loss counts.
     """
     from seamlessflow.checks.check import before_fine_tuning
     from seamlessflow.config_file import load

@@ -1,6 +1,6 @@
 """The commands that run workers on a host, `seamlessflow node` and `worker`.
 
-The one starts all of a run's that belong to the host, the other adds one to a run under way.
+`node` starts all workers of a run that belong to the host. `worker` adds one to a run under way.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ def node(
 ) -> None:
     """Start what belongs to this host, a node of the run; ends with the run.
 
-    The first node (`node` in the file) has gateway, manager, scheduler and agents; each node has
+    The first node (`node` in the file) has gateway, manager, scheduler and agents. Each node has
     the processes of the workers that name it. See runbooks/slurm.md.
     """
     import os
@@ -70,9 +70,9 @@ def worker(
 ) -> None:
     """Let a worker join a run: it gets turns once it has the weights. Ctrl-C or SIGTERM ends it.
 
-    Its turns then go on at other workers, from their last token. Its Kafka is that of the run, or
-    the one of the configuration: on another machine that has to be a Kafka of your own, and the
-    run's directory a shared one.
+    Its turns then go on at other workers, from their last token. Its Kafka is the run's, or the
+    configuration's. On another machine that has to be a Kafka of your own, and the run's directory
+    a shared one.
     """
     import os
     import sys

@@ -51,8 +51,8 @@ def demo_config(
 ) -> RunConfig:
     """Return a run with two workers: `w0` rolls out, `w1` rolls out and trains in turns.
 
-    `trainer` has settings of what trains. With several ranks `w1` only trains.
-    Environment variables override it, as they do a file. Raises `ConfigRejected`.
+    `trainer` has the trainer's settings. With several ranks `w1` only trains. Environment variables
+    override it, as they do a file. Raises `ConfigRejected`.
     """
     return parse(
         {

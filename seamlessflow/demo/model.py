@@ -2,8 +2,8 @@
 
 Random weights would never earn a reward to learn from, so a supervised warm-up on a noisy
 demonstrator follows. The demonstrator always answers in the right form (a tool call, then an
-answer), but gives the right digit on purpose only one time in five, else a random one. So the
-policy begins at a reward of about 0.1, and learns the rest from rewards alone.
+answer). It gives the right digit on purpose only one time in five, else a random one. So the policy
+begins at a reward of about 0.1, and learns the rest from rewards alone.
 
 Tensor letters: B episodes, T tokens, D width of the model.
 """

@@ -1,9 +1,9 @@
 """Task of the demo: look up a code in a table that only a tool can read. Pure.
 
-The user names a key; the model must call `lookup` with it, then answer with the code that the tool
-returns. Every task has its own random table, so that a guess is right once in ten times and both
-turns are needed. A fifth of all (key, code) pairs is never trained on: the evaluation shows that
-the model learned to copy, not to remember pairs. Tokenizer and warm-up learn from perfect episodes
+The user names a key. The model must call `lookup` with it, then answer with the code that the tool
+returns. Every task has its own random table. So a guess is right once in ten times, and both turns
+are needed. A fifth of all (key, code) pairs is never trained on. So the evaluation shows that the
+model learned to copy, not to remember pairs. Tokenizer and warm-up learn from perfect episodes
 (`dialogue`).
 """
 

@@ -49,7 +49,7 @@ def python(version: tuple[int, int]) -> Finding:
 def package(requirement: str, installed: str | None, needed_for: str) -> Finding | None:
     """Judge an installed package by a requirement; return None for one without a least version.
 
-    `installed` is None for a missing package; `needed_for` is the extra that requires it, empty for
+    `installed` is None for a missing package. `needed_for` is the extra that requires it, empty for
     a package that is always required.
     """
     match = _FLOOR.match(requirement)

@@ -49,8 +49,8 @@ def _of_hub(directory: Path) -> str:
 def foreign_tokenizer(directory: Path) -> str:
     """Return why a complete directory's tokenizer is not that of its model; empty if it may be.
 
-    Its ids must be rows of the model's embeddings: those of its vocabulary, and of added tokens
-    those that the chat template writes. Others are often left in a tokenizer without a use.
+    Its ids must be rows of the model's embeddings. That holds for its vocabulary, and for the added
+    tokens that the chat template writes. Others are often left in a tokenizer without a use.
     """
     try:
         config = json.loads((directory / "config.json").read_bytes())

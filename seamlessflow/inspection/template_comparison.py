@@ -30,7 +30,7 @@ def template_difference(directory: Path, renderer: Renderer) -> str:
     """Return the first difference of sample prompts, empty if there is none.
 
     Prompts that the renderer refuses are left out (`refused_prompt`). Raises what `transformers`
-    raises for a directory without a tokenizer that it can load, and `ValueError` for one without a
+    raises for a directory without a loadable tokenizer, and `ValueError` for one without a
     template.
     """
     from transformers import AutoTokenizer  # takes seconds to import

@@ -1,7 +1,7 @@
 """All manifests of a run, one file a component, and their YAML. Pure.
 
 Called by `seamlessflow render kubernetes`. The same configuration gives the same bytes. A Kafka of
-the run is custom resources of Strimzi: its operator makes the brokers, and the Service that
+the run is custom resources of Strimzi. Its operator makes the brokers and the Service that
 `kafka.bootstrap_servers` has to name.
 """
 
@@ -58,7 +58,7 @@ def manifests(
             _policy(GATEWAY, spoken_to),
         ],
         **({} if config.opened_outside else _agents(config, kafka, names)),
-        # Kubernetes knows no share of the pods of Jobs: all of them stay.
+        # Kubernetes knows no share of a Job's pods: all of them stay.
         "nodes": [_budget(NODE, minAvailable=len(config.nodes)), _policy(NODE, among)],
         **nodes,
     }

@@ -1,7 +1,8 @@
 """Nodes of a run as Jobs, one pod each. Pure.
 
-A pod runs `seamlessflow node`, which starts the processes of its workers, restarts those that end
-or stand still by their signs of life, and ends with the run. It asks for the GPUs of its workers.
+A pod runs `seamlessflow node`. That starts the processes of its workers, and ends with the run. It
+restarts processes that end, or that stand still by their signs of life. It asks for the GPUs of its
+workers.
 """
 
 from collections.abc import Iterable

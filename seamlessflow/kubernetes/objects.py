@@ -30,7 +30,7 @@ class ClusterNames:
 
 
 def labels(component: str, node: str = "") -> dict[str, str]:
-    """Return the labels of a component, and those of the pod of one node."""
+    """Return a component's labels, with those of one node's pod."""
     common = {"app.kubernetes.io/name": APP, "app.kubernetes.io/component": component}
     return common | ({"seamlessflow/node": node} if node else {})
 
@@ -55,8 +55,8 @@ def from_secret(variable: str, names: ClusterNames, key: str, optional: bool = F
 
 
 def storage(names: ClusterNames, *urls: str | None) -> Manifest:
-    """Return what gives a container the variables of a storage's library, from a Secret of its own;
-    nothing if no URL is of one.
+    """Return a container's source for the variables of a storage's library: a Secret; empty if no
+    URL needs one.
     """
     if all(not url or local_path(url) is not None for url in urls):
         return {}
@@ -102,7 +102,7 @@ def pod(component: str, names: ClusterNames, inside: Manifest, node: str = "", *
                 "runAsUser": _USER,
                 "runAsGroup": _USER,
                 "fsGroup": _USER,
-                # Else the owner of every file of the volume is set anew at each start of a pod.
+                # Else each start of a pod sets the owner of all the volume's files anew.
                 "fsGroupChangePolicy": "OnRootMismatch",
                 "seccompProfile": {"type": "RuntimeDefault"},
             },

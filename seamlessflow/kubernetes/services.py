@@ -1,7 +1,7 @@
 """Gateways and agents, which Kubernetes scales beside the nodes of a run. Pure.
 
-Each is the process that the first node also starts, with the same settings but for addresses; a
-secret is never in them, and comes from the Secret.
+Each is a process that the first node also starts, with the same settings except addresses. Secrets
+are never in the settings, and come from the Secret.
 """
 
 import json
@@ -86,8 +86,8 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
 def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list[Manifest]:
     """Return the Deployment of further agents processes, and what scales it by their lag.
 
-    One process takes as many tasks as `agents.concurrency`; more processes than the topic has
-    partitions get none, and the first node has a process of its own.
+    One process takes as many tasks as `agents.concurrency`. Processes beyond the topic's partitions
+    get none, and the first node has a process of its own.
     """
     spec = ProcessSpecs(config, LaunchContext(kafka, PORT, {})).agents()
     key = from_secret("SEAMLESSFLOW_AGENTS__ADMIN_KEY", names, "admin-key")

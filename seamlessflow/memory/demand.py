@@ -1,7 +1,7 @@
-"""Memory that a run needs on the devices and hosts of its workers, against what is there.
+"""Memory that a run needs on the devices and hosts of its workers, and the memory they have.
 
-From the configuration and the shapes of its models. Called by the command `plan` and by the check
-of a run before its start.
+It follows from the configuration and the shapes of its models. Called by the command `plan` and by
+the check of a run before its start.
 """
 
 import math
@@ -55,7 +55,7 @@ class WorkerMemory:
 
     @property
     def device_bytes(self) -> float:
-        """Return what both take of each device at most, one after the other."""
+        """Return the most that rank and engine take of each device, one after the other."""
         if self.rank is None or self.engine is None:
             return self.rank_bytes + self.engine_bytes
         # On a CPU no memory changes hands; of a GPU each leaves what CUDA itself keeps.
@@ -65,8 +65,8 @@ class WorkerMemory:
 
     @property
     def least_bytes(self) -> float:
-        """Return what training takes of each device whatever its sequences are, or the weights of
-        an engine.
+        """Return the memory of training on each device for any sequences, or the weights of an
+        engine.
         """
         rank = 0.0 if self.rank is None else total(self.rank.kept)
         if self.engine is None:

@@ -1,7 +1,8 @@
-"""Memory of an engine of rollout on each of its devices, in bytes.
+"""Memory of a rollout engine on each of its devices, in bytes.
 
-Pure. Weights are divided among the devices as vLLM's tensor parallelism does it; what is left of
-its share of a device holds keys and values (Kwon et al., arXiv 2309.06180). Called by `demand.py`.
+Pure. Weights are divided among the devices as by vLLM's tensor parallelism. The rest of the
+engine's share of a device holds keys and values (Kwon et al., arXiv 2309.06180). Called by
+`demand.py`.
 """
 
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 """Check of memory: a model that cannot fit on its devices, or on their host, is refused.
 
-Only what is certain counts, which no length of sequences changes: weights, gradients, moments and
-gathered copies of them. What activations take besides, `seamlessflow plan` says.
+Only memory that does not depend on sequence lengths counts: weights, gradients, moments and
+gathered copies of them. `seamlessflow plan` also shows activations.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,7 +63,7 @@ def memory_faults(
 def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[Fault]:
     """Yield a fault if an engine may not hold one turn of the full length.
 
-    Only what is certain counts: vLLM decides itself where `_reckons_otherwise`.
+    Only certain faults count: vLLM decides itself where `_reckons_otherwise` is true.
     """
     engines = [worker.engine for worker in workers if worker.engine is not None]
     name = config.rollout.engine
@@ -102,7 +102,7 @@ def _too_large(worker: WorkerMemory, available: float, changes: Sequence[str]) -
 
 
 def _host_least(worker: WorkerMemory) -> float:
-    """Return what a worker takes of its host whatever its sequences are, in bytes."""
+    """Return the bytes that a worker takes of its host for any sequences."""
     size = worker.asleep
     if worker.rank is not None:
         kept = [

@@ -1,9 +1,9 @@
 """Memory of a rank of training, on its device and on its host, in bytes.
 
-Pure. They follow the back ends as they are: the tensors that autograd keeps in the layers of
-transformers' dense decoders (RMSNorm in float32, a gated feed-forward part), ZeRO's accounts of
-what a rank holds (Rajbhandari et al., arXiv 1910.02054, section 3.1) and FSDP2's gathered blocks.
-Compared with measured peaks by `tests/integration/trainer/memory`. Called by `demand.py`.
+Pure. The figures follow the back ends as they are. Autograd keeps tensors in the layers of
+transformers' dense decoders (RMSNorm in float32, a gated feed-forward part). The accounts of what a
+rank holds are ZeRO's (Rajbhandari et al., arXiv 1910.02054, section 3.1). FSDP2 adds its gathered
+blocks. Compared with measured peaks by `tests/integration/trainer/memory`. Called by `demand.py`.
 """
 
 from collections.abc import Mapping
@@ -67,9 +67,9 @@ class RankMemory:
 def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
     """Return what a rank of training takes.
 
-    Its phases: `logits` (the end of the forward pass of a micro-batch), `layers` (its backward
-    pass, with recomputed activations), `reduction` (FSDP2: the end of that pass, in which gradients
-    outside the layers are summed), `update` (AdamW) and `annotation` (by models that come and go).
+    Its phases: `logits` is the end of a micro-batch's forward pass, `layers` its backward pass with
+    recomputed activations. `reduction` (FSDP2) is the end of that pass: gradients outside the
+    layers are summed. `update` is AdamW. In `annotation`, other models come and go.
     """
     master = SIZES[trainer.master_dtype]
     parameters = trained_parameters(rank.model, trainer) / _divisor(trainer)
@@ -122,12 +122,12 @@ def _base(model: ModelShape, trainer: TrainerSection) -> Parts:
 def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -> float:
     """Return what the backward pass needs of one token in one layer.
 
-    In elements of c bytes (matrix products) and s bytes (the stream between layers), with H, I,
-    Q, K the widths of the stream, the feed-forward part, queries and keys: two RMSNorms keep their
-    input in float32 and their result, 2 (4 + s) H; linear layers their inputs, 2 c H (under
-    autocast a copy each: 5 c H) and 4 c I; norms of queries and keys (4 + c) (Q + K); attention c
-    (2 Q + 2 K), with keys and values of a mask or of `eager` repeated to Q; `eager` scores for
-    `longest` tokens too. Ranks that share a layer each have all that is as wide as the stream.
+    An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
+    the widths of the stream, the feed-forward part, queries and keys. Two RMSNorms keep their input
+    in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H with
+    autocast's copies) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention keeps c
+    (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also keeps scores
+    for `longest` tokens. Ranks that share a layer each have all that is as wide as the stream.
     """
     compute = SIZES[trainer.compute]
     stream = _stream(trainer)
@@ -185,10 +185,10 @@ def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) ->
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
-    """Return the logits of a micro-batch that are there at once, and what is computed of them.
+    """Return the logits of a micro-batch that exist at once, and the values computed from them.
 
-    Of many there is a part after the other, and the gradient of the output layer is summed over
-    them in float32 (`trainer/backends/scores.py`).
+    Many are computed part by part. The output layer's gradient is summed over the parts in float32
+    (`trainer/backends/scores.py`).
     """
     every = rank.tokens * rank.model.vocabulary
     compute = SIZES[trainer.compute]
@@ -216,8 +216,8 @@ def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
 
 
 def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> Parts:
-    """Return the intermediate results of AdamW: of all tensors at once on a GPU (torch's
-    `foreach`, by its documentation about the size of the parameters), else of one.
+    """Return the intermediate results of AdamW. A GPU updates all tensors at once (`foreach`, by
+    torch's documentation about the size of the parameters), else one.
     """
     master = SIZES[trainer.master_dtype]
     largest = min(rank.model.largest / _divisor(trainer), parameters)
@@ -261,8 +261,8 @@ def _host(
 
 
 def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
-    """Return what a rank moves to its host when the role leaves: weights and moments, and the
-    base model of an adapter.
+    """Return what a rank moves to its host when the role leaves: weights, moments, and an adapter's
+    base model.
     """
     trained = [trained_parameters(rank.model, trainer)]
     if rank.critic is not None:

@@ -1,4 +1,4 @@
-"""Judgement of a run's memory: what fits where, and which settings would help. Pure."""
+"""Judgement of a run's memory: the workers that fit, and the settings that would help. Pure."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping

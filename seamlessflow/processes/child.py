@@ -27,7 +27,7 @@ class ChildEnded(SeamlessFlowError):
         )
 
     def process_status(self, ready: bool) -> ExitStatus:
-        """Return the status of the process that ended, or `UNEXPECTED` if it said nothing by it."""
+        """Return the exit status of the process that ended; `UNEXPECTED` if it has no meaning."""
         says = self.exit_status in (ExitStatus.PASSING, ExitStatus.LASTING)
         return ExitStatus(self.exit_status) if says else ExitStatus.UNEXPECTED
 

@@ -21,7 +21,7 @@ from seamlessflow.schemas.topics import CONTROL
 
 KAFKA_DIR = "kafka"
 WITHOUT_FOLLOWING = "; what an ended run left is shown without --follow or --watch"
-"""Remedy for a command that may also read what a run left."""
+"""Remedy for a command that may also read an ended run."""
 _ADDRESS = "run.json"
 _ANSWER_TIMEOUT_S = 2.0
 
@@ -91,9 +91,9 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
 
 @contextmanager
 def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
-    """Return what `kafka_to_inspect` does, also for a training on recorded sessions.
+    """Return settings as `kafka_to_inspect` does, also for a training on recorded sessions.
 
-    Its directory is a folder of that of the run whose Kafka it used, named after its prefix.
+    Its directory lies in that of the run whose Kafka it used, and is named after its prefix.
     """
     folder = None if out is None else out.absolute()
     if folder is None or _has_kafka(folder) or not _has_kafka(folder.parent):
@@ -112,7 +112,7 @@ def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
 def remove_deleted(out: Path) -> None:
     """Remove what topics that were deleted have left on disk, unless a broker still runs there.
 
-    Kafka renames the files of a deleted topic at once, and removes them a minute later: a broker
+    Kafka renames the files of a deleted topic at once, and removes them a minute later. A broker
     that was only started for a command is gone by then.
     """
     if not has_address(out):
@@ -123,8 +123,8 @@ def remove_deleted(out: Path) -> None:
 def kafka_of_running(out: Path | None, remedy: str = "") -> KafkaSettings:
     """Return settings for the Kafka of the run under way in `out`, or of the environment.
 
-    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun`, with
-    what else to do, `remedy`.
+    Starts no broker: it would stand in the way of a run that starts. Raises `NoRunningRun` with the
+    `remedy`.
     """
     if out is None:
         return load_settings(ProcessSettings).kafka

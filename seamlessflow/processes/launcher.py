@@ -1,10 +1,10 @@
 """Launcher of all processes of a run on one machine: starts, watches and ends them.
 
 Every process runs as `python -m module` with its settings in its environment and a log file of its
-own. One that ends by itself is started again, with its gang if it belongs to one, or the run ends
-with an error that shows the end of its log (`supervisor.py`). One that stands still is ended by
-force (`watchdog.py`), and then like any other. Leaving the launcher, a context manager, ends the
-processes that still run, the last started first.
+own. A process that ends by itself is started again, with its gang if it belongs to one. Otherwise
+the run ends with an error that shows the end of its log (`supervisor.py`). A process that stands
+still is ended by force (`watchdog.py`), and then handled like any other. Leaving the launcher, a
+context manager, ends the processes that still run, the last started first.
 """
 
 import logging
@@ -73,7 +73,7 @@ class Launcher:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Usually none is left: this is for an error before the orderly stop.
+        # Usually no child is left: this is for an error before the orderly stop.
         for name in reversed(list(self._children)):
             self.end([name])
         self._watchdog.close()
@@ -90,7 +90,7 @@ class Launcher:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        """Process ids of what was started and not ended by the launcher, and of its broker."""
+        """Ids of the processes that the launcher started and did not end, and of its broker."""
         pids = {name: child.pid for name, child in self._children.items()}
         broker = self._broker.pid if self._broker else None
         return pids if broker is None else {**pids, BROKER: broker}

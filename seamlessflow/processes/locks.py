@@ -1,9 +1,9 @@
-"""Locks of a run: of its directory, and of its topics on a Kafka of one's own.
+"""Locks of a run: on its directory, and on its topics in a Kafka of one's own.
 
-Two commands in one directory would take each other's sessions and workers over; in two directories
+Two commands in one directory would take over each other's sessions and workers. In two directories
 they would mix on the topics. The kernel frees a directory with the command that holds it, however
-that ends. The topics are held by membership in the Kafka consumer group `run`: a command that was
-killed leaves it by itself once the session time-out has passed, so it blocks no later start for
+that ends. The topics are held by membership in the Kafka consumer group `run`. A killed command
+leaves the group by itself once the session time-out has passed. It blocks no later start for
 longer.
 """
 
@@ -82,13 +82,13 @@ class TopicsInUse(SeamlessFlowError):
 
 
 def owner_of(out: Path, begun_s: float) -> str:
-    """Return the name of this command in the group, which others show."""
+    """Return the name of this command in the group; other commands show it."""
     begun = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(begun_s))
     return f"process {os.getpid()} of {_place(out)} since {begun} UTC"
 
 
 def others(owners: Iterable[str], out: Path) -> list[str]:
-    """Return those of other directories, the first to begin first.
+    """Return the commands of other directories, in the order of their start.
 
     One of this directory is dead, since this command holds the lock of the directory. Pure.
     """

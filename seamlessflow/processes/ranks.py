@@ -1,7 +1,7 @@
 """Ranks of the workers that train: one for each device, in the order of the workers. Pure.
 
-`gang_faults` refuses workers whose ranks make no gang: as many devices train as `trainer.ranks`
-says, each with a rank of its own.
+`gang_faults` refuses workers whose ranks make no gang. As many devices train as `trainer.ranks`
+says, each with its own rank.
 """
 
 from collections import defaultdict
@@ -32,8 +32,8 @@ def devices_that_train(config: RunConfig) -> int:
 def gang_size(config: RunConfig) -> int | None:
     """Return the devices of each gang for the scheduler; None where it cannot have one size.
 
-    Those of all ranks, unless it is set: while a worker of a gang is lost, the scheduler would
-    form one of the others, in which the trainer does not train.
+    The size is the number of ranks, unless it is set. Without it, the scheduler would form a gang
+    of the others while one worker is lost. The trainer does not train in such a gang.
     """
     sizes = {policy_config.trainer.ranks for policy_config in each_policy(config)}
     several = len(sizes) == 1 and sizes != {1}
@@ -43,8 +43,8 @@ def gang_size(config: RunConfig) -> int | None:
 def first_ranks(config: RunConfig) -> Mapping[str, int]:
     """Return the rank of the first device of each worker that can train, by worker.
 
-    They count from `trainer.rank`, which is above 0 on the further machines of a gang; a worker's
-    own environment may say otherwise.
+    They count from `trainer.rank`, which is above 0 on a gang's further machines. A worker's own
+    environment may say otherwise.
     """
     ranks = {}
     rank = config.trainer.rank
@@ -63,8 +63,8 @@ def gang_faults(config: RunConfig) -> Iterator[Fault]:
     ranks = config.trainer.ranks
     size = config.scheduler.gang_size
     devices = devices_that_train(config)
-    # With a Kafka of its own the run may have further workers on other machines, each with a file
-    # of its own; a file that names several nodes has all of them.
+    # With a Kafka of its own the run may have further workers on other machines, each with its own
+    # file. A file that names several nodes has all of them.
     elsewhere = config.kafka is not None and devices < ranks and len(config.nodes) < 2
     if devices and devices != ranks and not elsewhere:
         names = [worker.id for worker in trains(config)]

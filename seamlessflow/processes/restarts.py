@@ -51,9 +51,10 @@ def after_end(
 ) -> StartAgain | EndRun:
     """Return the decision about a process that ended at `now_s`.
 
-    `restarts_s`: times of its earlier restarts that count, on the same clock; `uncounted_s`: those
-    of the others, if this one is not to count. They only make its pause longer. A segmentation
-    fault, whose cause is less sure than an assertion's, counts after as many as may be counted.
+    `restarts_s`: times of its earlier restarts that count, on the same clock. `uncounted_s`: times
+    of the others, if this one is not to count. The uncounted ones only make its pause longer. A
+    segmentation fault, whose cause is less sure than an assertion's, counts after as many as may be
+    counted.
     """
     if exit_status == ExitStatus.LASTING:
         return EndRun("another start cannot mend this")
@@ -72,9 +73,9 @@ def after_end(
 def ended_by_client(exit_status: int, log: str) -> str:
     """Return the function or thread of Kafka's client that ended a process; empty if none did.
 
-    It asserts something about itself that did not hold, or reads freed memory, as seen when the
-    broker goes and comes back: neither the process nor its settings are at fault. `log`: the end of
-    the process's log.
+    The client's assertion about itself failed, or it read freed memory. Both happen when the broker
+    goes and comes back. Neither the process nor its settings are at fault. `log`: the end of the
+    process's log.
     """
     if exit_status == -signal.SIGSEGV:
         return _crashed_in_client(log)
@@ -85,8 +86,8 @@ def ended_by_client(exit_status: int, log: str) -> str:
 def _crashed_in_client(log: str) -> str:
     """Return where Kafka's client crashed, by the stacks of the newest segmentation fault.
 
-    The thread that crashed is marked there. None is if it has no Python stack: it is the client's
-    if nothing else that was loaded has such threads.
+    The thread that crashed is marked there. It is not marked if it has no Python stack. Then it is
+    the client's if nothing else that was loaded has such threads.
     """
     _, crashed, stacks = log.rpartition(_SEGMENTATION)
     current = _CURRENT.search(stacks)

@@ -1,7 +1,7 @@
 """Specifications of the processes of a run, made from its configuration. Pure.
 
-A process gets the environment of the command line without any `SEAMLESSFLOW_*`, and its own
-settings: one variable for each section, as JSON.
+A process gets the environment of the command line without any `SEAMLESSFLOW_*`. Its own settings
+are added: one variable for each section, as JSON.
 """
 
 import json
@@ -240,7 +240,7 @@ class ProcessSpecs:
             environment,
             stop_s=_LONG_STOP_S,
             finite=True,
-            # Without one of them the weights in the memory of the others are of no use.
+            # Without one of them, the weights in the others' memory are of no use.
             gang=f"trainers of {config.run.policy}" if self._further else "trainers",
             run=config.run,
             pacing=config.pacing,

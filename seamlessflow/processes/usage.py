@@ -32,7 +32,8 @@ class ProcessLoad:
     computed: float
     """All threads together, so 2.0 with two processors full."""
     waited: float
-    """In the run queue: the mean of the threads by what they computed, as a piece of work waits."""
+    """In the run queue: the threads' mean, weighted by their computed time, as a piece of work
+    waits."""
 
 
 def peak_rss_mb(pid: int | str) -> float:
@@ -48,7 +49,7 @@ def peak_rss_mb(pid: int | str) -> float:
 
 
 def thread_times(pids: Iterable[int]) -> Mapping[Thread, ThreadTime]:
-    """Return the times of all threads of these processes since they began; none of what ended."""
+    """Return the times of all living threads of these processes, each since it began."""
     threads = {}
     for pid in pids:
         for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):

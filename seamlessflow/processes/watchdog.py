@@ -1,4 +1,4 @@
-"""Watchdog of the processes of a run: notices those that run and give no sign of life.
+"""Watchdog of a run's processes: notices those that run without a sign of life.
 
 A child sends signs to a socket of its own (`infra/life_signs.py`). The embedded broker is asked by
 a thread. `Silence` decides and is pure, the launcher acts.
@@ -99,7 +99,7 @@ class BrokerSigns:
 
 
 class Watchdog:
-    """Silences by the name of their process; `limit_s` 0: none is watched. Used from one thread."""
+    """Silences by process name; with `limit_s` 0 no process is watched. Used from one thread."""
 
     def __init__(self, limit_s: float) -> None:
         self._limit_s = limit_s

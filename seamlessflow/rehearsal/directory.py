@@ -1,4 +1,4 @@
-"""Directory of a rehearsal: what marks it as one, and the scale of its times."""
+"""Directory of a rehearsal: the mark that it is one, and the scale of its times."""
 
 import json
 import shutil
@@ -52,7 +52,7 @@ def end_in(directory: Path, report: Mapping[str, object], scale: float) -> None:
 
 
 def scale_of(directory: Path | None) -> float:
-    """Return the scale of a rehearsal, live or ended; 1 for a run, and where nothing tells it.
+    """Return the scale of a rehearsal, live or ended; 1 for a run, and if no scale is recorded.
 
     Raises `ReportUnreadable`.
     """

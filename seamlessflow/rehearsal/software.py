@@ -1,11 +1,11 @@
-"""Time that software takes of a rehearsal: the hops of turns and the delays of steps. Pure folds.
+"""Time that software takes in a rehearsal: the hops of turns and the delays of steps. Pure folds.
 
 A hop (`lab/calibration/hops.py`) is the part of a turn's latency that software takes. A turn's way
 back is as long, but no record marks its end.
 
 A delay is the time from a batch's last group to the start of its step. Trainer, Kafka and scheduler
-take it. Left out is the time in which devices, modelled ones, hold the step up: while a worker of
-its gang changes its role, or an earlier step goes on.
+take it. The time in which modelled devices hold the step up is left out. They do so while a worker
+of the gang changes its role, or an earlier step goes on.
 """
 
 from collections.abc import Iterable, Sequence
@@ -31,10 +31,10 @@ class SoftwareTime:
     turns: float
     """Mean number of a session."""
     step_s: float
-    """A modelled step: the ideal one, which waits for nothing and so is the shortest; of several
-    policies that of the one with the most steps."""
+    """A modelled step: the ideal one, which waits for nothing and so is the shortest. With several
+    policies it is that of the one with the most steps."""
     delays_ms: Sequence[int] = ()
-    """Of each step, from its last group to its start (`step_delays`)."""
+    """Delay of each step, from its last group to its start (`step_delays`)."""
 
     @property
     def delay_ms(self) -> float:

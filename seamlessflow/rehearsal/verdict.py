@@ -1,7 +1,7 @@
 """Verdict on a rehearsal: the ways in which this machine distorted it, and its nearest limit. Pure.
 
-A rehearsal shows the software of a cluster at the speed of its devices. Where its processes wait
-for a processor, or software takes a noticeable part of a step, its figures tell of this machine.
+A rehearsal shows the software of a cluster at the speed of its devices. Its figures describe this
+machine where processes wait for a processor, or software takes a noticeable part of a step.
 """
 
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ def modelled_step_s(summary: Mapping[str, Any]) -> float:
     """Return the ideal step from a run's `summary.json`; 0 if it made none.
 
     The ideal step there is from a step of any policy to the next. Software holds up the steps of
-    each policy for itself, so that of the policy with the most steps is longer than that.
+    each policy separately. So the ideal step of the policy with the most steps is longer than that.
     """
     ideal_s = max(summary["ideal_step_s"].values(), default=0.0)
     steps = [policy["steps"] for policy in summary.get("policies", {}).values()]
@@ -57,7 +57,7 @@ def distortions(loads: Mapping[str, ProcessLoad], software: SoftwareTime) -> lis
 def untrained(summary: Mapping[str, Any]) -> str | None:
     """Return a notice of groups that were not trained for equal rewards, from `summary.json`.
 
-    Texts of modelled devices seldom earn any. None if too few were to matter.
+    Texts of modelled devices seldom earn rewards. None if the groups are too few to matter.
     """
     share = summary["groups_left_out"].get(EQUAL_REWARDS, 0.0)
     if share <= MOST_SHARE:

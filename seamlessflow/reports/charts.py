@@ -1,6 +1,6 @@
-"""Charts of a run: rewards of its steps, lengths of its sessions, and two trainings side by side.
+"""Charts of a run: its rewards by step, lengths of sessions, and two trainings side by side.
 
-With the chart of the timeline the only importer of matplotlib (extra `charts`).
+Only this module and the timeline's chart import matplotlib (extra `charts`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
 FAINT = "#5f6368"
 EDGE = "#c4c7cc"
 WINDOW = 10
-"""Steps that a point of the bold line is the mean of; it is drawn in their middle."""
+"""Steps whose mean is a point of the bold line; the point is drawn in their middle."""
 
 FEW_STEPS = 300
 DOT = 4.4

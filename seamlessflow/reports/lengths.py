@@ -1,8 +1,8 @@
 """Lengths of the sessions that a run began for training, beside those that it trained. Pure.
 
-Both come from the log: begun are all finalized training sessions (`Trajectory`), also failed,
-stopped, dropped, stale and masked ones; trained are those of which tokens entered the loss of a
-step behind the newest weights (`StepCommitted.trained_tokens`). Called by `summary.py`.
+Both come from the log. Begun are all finalized training sessions (`Trajectory`), also failed,
+stopped, dropped, stale and masked ones. Trained are those whose tokens entered the loss of a step
+behind the newest weights (`StepCommitted.trained_tokens`). Called by `summary.py`.
 """
 
 from collections import Counter
@@ -19,8 +19,8 @@ NOTICED = 0.1
 def length_figures(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
 ) -> dict[str, Any]:
-    """Return both distributions, and how many sessions were not trained, by their fate; empty if
-    the log does not tell what was trained.
+    """Return both distributions, and the number of untrained sessions by their fate. Empty if the
+    log does not say what was trained.
     """
     begun, trained = begun_and_trained(sessions, steps)
     if not trained:
@@ -43,7 +43,7 @@ def length_figures(
 def begun_and_trained(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
 ) -> tuple[list[SessionFacts], list[SessionFacts]]:
-    """Return all sessions for training, and those of them of which tokens were trained."""
+    """Return all sessions for training, and among them those with trained tokens."""
     begun = {name: session for name, session in sessions.items() if session.purpose != "eval"}
     trained = {name for step in steps for name in step.trained_tokens} & begun.keys()
     return list(begun.values()), [begun[name] for name in sorted(trained)]
@@ -52,8 +52,8 @@ def begun_and_trained(
 def bias(figures: Mapping[str, Any]) -> str | None:
     """Return a warning if the sessions that steps took are shorter than those begun, or None.
 
-    Taken are also those of groups with equal rewards. They may be longer: a session that was
-    stopped counts with what there was of it.
+    Sessions of groups with equal rewards count as taken. Taken ones may be longer: a stopped
+    session counts only with its part.
     """
     if not figures:
         return None

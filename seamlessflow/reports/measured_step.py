@@ -1,6 +1,7 @@
 """Measured work of a step: R, T and their costs from records of `control`. Pure.
 
-Of the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow plan`.
+They come from the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow
+plan`.
 """
 
 import json
@@ -73,7 +74,7 @@ class _Workers:
     took_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Times of changes of role, by the role that was taken."""
     first_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Those that were the first of their process, which starts its engine or model meanwhile."""
+    """Times of each process's first change, in which it also starts its engine or model."""
     roles: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     gangs: Counter[int] = field(default_factory=Counter)
     """Number of steps, by the devices of their gang."""
@@ -86,7 +87,7 @@ class _Workers:
     def switch_ms(self) -> float:
         """Return the mean time of a change to training and back.
 
-        Without the first changes of processes, unless there are no others.
+        First changes of processes are left out, unless there are no others.
         """
         roles = self.took_ms.keys() | self.first_ms.keys()
         return sum(fmean(self.took_ms[role] or self.first_ms[role]) for role in sorted(roles))
@@ -115,8 +116,8 @@ class _Workers:
 def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
     """Return the mean step of the training. Raises `TooFewSteps`.
 
-    That of a simulation is measured behind its first `warm_up` steps; a recorded run as a whole,
-    since all work that it began belongs to its steps.
+    A simulation is measured behind its first `warm_up` steps. A recorded run is measured as a
+    whole, since all work that it began belongs to its steps.
     """
     history = timeline(records)
     workers = _workers(records)

@@ -45,7 +45,7 @@ class RunOutcome:
     verification: Verification | None
     """The check of the trained tokens; None if they were sampled in another run."""
     reasons: tuple[str, ...] = ()
-    """Reasons for little learning, none if the reward rose; and a bias of what was trained."""
+    """Reasons for little learning, empty if the reward rose; and a bias of the trained sessions."""
     skipped: tuple[str, ...] = ()
     """Notices of records that could not be read; the figures are without them."""
     weights: tuple[Path, ...] = ()
@@ -111,7 +111,7 @@ def write_report(
 
 
 def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
-    """Return the weights of rewards of the first policy, and of each further one by its name."""
+    """Return the reward weights of the first policy, and those of each further one by name."""
     first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}
     return first.trainer.reward_weights, further

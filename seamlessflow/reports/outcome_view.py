@@ -112,7 +112,7 @@ def _restarts(counts: Mapping[str, int]) -> str:
 
 
 def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-    """Return the members of a part of the figures that a report of an earlier release lacks."""
+    """Return the members of a part of the figures; none if an earlier release's report lacks it."""
     return (values.get(name) or {}).items()
 
 

@@ -1,10 +1,10 @@
 """Rewards of each optimizer step, task set and evaluation, from `control` and `trajectories`. Pure.
 
 The steps are those that led to the newest weights; a step that was executed again counts once. A
-step's rewards are the returns of all sessions of its groups (`StepCommitted`), also of groups that
-a filter kept out of the loss: the metric `reward_mean` is their mean. Those of groups that a filter
-dropped while the batch was made (`GroupDropped`) stand beside them. Called by `summary.py`, drawn
-by `charts.py`.
+step's rewards are the returns of all sessions of its groups (`StepCommitted`). Groups that a filter
+kept out of the loss are among them. The metric `reward_mean` is the mean of the returns. Rewards of
+groups that a filter dropped while the batch was made (`GroupDropped`) stand beside them. Called by
+`summary.py`, drawn by `charts.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class SessionFacts:
     fate: str = "ended"
     """`pruned`, `failed` (its cause is not the policy), or `ended`."""
     returns: Mapping[str, float | None] = field(default_factory=dict)
-    """Return for each policy that weighs its rewards otherwise than the first one."""
+    """Return by policy, for policies that weigh rewards otherwise than the first one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class StepFacts:
     version: int
     rewards: tuple[float | None, ...]
     dropped_rewards: tuple[float | None, ...] = ()
-    """Those of the groups that a filter dropped while its batch was made."""
+    """Rewards of the groups that a filter dropped while its batch was made."""
     at_ms: int | None = None
     """Time of its completion; None if that is not on the log."""
     metrics: Mapping[str, float] = field(default_factory=dict)
@@ -111,10 +111,10 @@ def step_facts(control: Iterable[Record], sessions: Mapping[str, SessionFacts]) 
 
 
 def evaluation_curves(control: Iterable[Record]) -> dict[str, list[r.EvaluationCompleted]]:
-    """Return the rounds of each evaluation set that a session of counted, by the steps behind them.
+    """Return the rounds of each evaluation set with a counted session, by the steps behind them.
 
-    Of several rounds after as many steps the newest counts: those before are of weights that were
-    lost.
+    The newest of several rounds after as many steps counts: earlier ones evaluated weights that
+    were lost.
     """
     curves: dict[str, dict[int, r.EvaluationCompleted]] = {}
     for record in control:
@@ -170,7 +170,7 @@ def edge_size(steps: int) -> int:
 
 
 def edges(steps: Sequence[StepFacts]) -> tuple[Sequence[StepFacts], Sequence[StepFacts]]:
-    """Return the first and the last steps of `edge_size`; no last ones of a run of one step."""
+    """Return the first and the last `edge_size` steps; a run with one step has no last ones."""
     size = edge_size(len(steps))
     return steps[:size], steps[max(size, len(steps) - size) :]
 
@@ -187,7 +187,7 @@ def _round_figures(completed: r.EvaluationCompleted) -> dict[str, Any]:
 
 
 def _mean_from(source: str, steps: Sequence[StepFacts]) -> float | None:
-    """Return the mean reward of a task set in these steps, each by its groups of it."""
+    """Return a task set's mean reward in these steps, each weighted by its groups of the set."""
     means = [
         (step.metrics[_FROM + source], step.metrics[_GROUPS_FROM + source])
         for step in steps

@@ -32,10 +32,10 @@ TRAIN = ("train",)
 STEPS, MOST_STEPS = 8, 20
 """Fewest and most steps of a simulation."""
 _TURNS = 200_000
-"""Turns of all simulations of a plan together, where no more than `STEPS` steps need them: they
-bound its time to some ten seconds on a core at rest."""
+"""Turns of all simulations in a plan, unless `STEPS` steps need more. They bound its time to some
+ten seconds on a core at rest."""
 _GANGS = 8
-"""Most gangs that are tried of a strategy, besides that of now and that of the closed form."""
+"""Most gangs that are tried for a strategy, besides the present one and the closed form's."""
 
 
 class NothingToPlan(SeamlessFlowError):
@@ -61,8 +61,8 @@ def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
 def simulated_choice(
     config: RunConfig, planned: PlannedCluster, choice: SplitChoice, steps: int
 ) -> tuple[SimulatedFigures | None, tuple[str, ...]]:
-    """Return the figures of a choice, None if it did not make all its steps, and notices of what
-    it lacks: room for its gang and, of the present choice, places for its sessions.
+    """Return the figures of a choice, None if it did not make all its steps, and notices. They name
+    missing room for its gang and, for the present choice, missing places for its sessions.
     """
     present = (choice.strategy, choice.gang) == (planned.strategy, planned.gang)
     variant = Variant(
@@ -80,7 +80,7 @@ def simulated_choice(
 
 
 def change_s(cluster: ModelledCluster) -> float:
-    """Return the modelled time of a change of role there and back, the mean of all workers."""
+    """Return the modelled time of a role change there and back, the mean over all workers."""
     rates = [worker.rates for worker in cluster.workers.values()]
     return fmean(rate.sleep_s + rate.take_s + rate.leave_s + rate.wake_s for rate in rates)
 
@@ -88,7 +88,8 @@ def change_s(cluster: ModelledCluster) -> float:
 def tried_gangs(config: RunConfig) -> list[int]:
     """Return the gangs to try: the first of the workers in their order, by devices.
 
-    All of one kind and of those before it, and others evenly; fewer where a step has many turns.
+    They are the gangs that end a kind of worker, and others at even distances; fewer if a step has
+    many turns.
     """
     workers = ordered(config)
     sizes = list(accumulate(worker.devices for worker in workers))
@@ -104,14 +105,14 @@ def tried_gangs(config: RunConfig) -> list[int]:
 
 
 def steps_each(config: RunConfig, simulations: int) -> int:
-    """Return the steps of each of so many simulations: those of the run, within limits."""
+    """Return the steps of each simulation: those of the run, within limits."""
     affordable = int(_TURNS / _turns(config) / simulations)
     return max(STEPS, min(config.run.steps, MOST_STEPS, affordable))
 
 
 def ordered(config: RunConfig) -> list[SimulatedWorkersSection]:
-    """Return the workers one by one in the order in which a gang takes them: those that train
-    fastest first, and of them those that have the tag now.
+    """Return the workers singly, in the order in which a gang takes them. Those that train fastest
+    come first, and among equals those that have the tag now.
     """
 
     def order(worker: SimulatedWorkersSection) -> tuple[float, bool]:
@@ -135,8 +136,8 @@ def kinds_in_order(config: RunConfig) -> str:
 def split(
     workers: Iterable[SimulatedWorkersSection], strategy: str, gang: int
 ) -> list[SimulatedWorkersSection]:
-    """Return the workers with tags for a gang of so many devices, or as few more as whole workers
-    allow, of the first ones.
+    """Return the workers with tags; the first ones make the gang. It has `gang` devices, or as few
+    more as whole workers allow.
     """
     placed = list[SimulatedWorkersSection]()
     before = 0

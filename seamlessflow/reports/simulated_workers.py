@@ -1,4 +1,4 @@
-"""Workers and work of a simulation, of its section or else the run's own; their memory. Pure.
+"""Workers and work of a simulation, from its section or else from the run; their memory. Pure.
 
 Called by `seamlessflow simulate`, `plan` and `rehearse`.
 """
@@ -31,7 +31,7 @@ _Memory = tuple[int, float]
 """Devices of a worker, and the bytes of their memory together."""
 
 _Lot = tuple[tuple[str, ...], int, str | None]
-"""Roles of a worker, its number of devices, and their name if it is one of its own."""
+"""Roles of a worker, its number of devices, and their name if the worker's environment has one."""
 
 
 def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSection, str]:
@@ -71,7 +71,7 @@ def _named(config: RunConfig, workers: Iterable[SimulatedWorkersSection]) -> str
 
 
 def with_own_work(config: RunConfig) -> RunConfig:
-    """Return the configuration with what its section `simulation` leaves to the run itself.
+    """Return the configuration with the run's own values for settings that `simulation` leaves out.
 
     The model is `policy.model`, if it can be read. The lengths of turns are those of
     `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`.
@@ -183,8 +183,8 @@ def modelled_as(config: RunConfig, section: SimulationSection) -> str:
 def without_room(
     devices: DeviceModelSection, cluster: ModelledCluster, control: Iterable[Record]
 ) -> str:
-    """Return a notice if the least gang of a simulated run could not hold what training keeps;
-    empty if it could, or if the time of training was measured and not modelled.
+    """Return a notice if the least gang of a simulated run could not hold what training keeps.
+    Empty if it could, or if the training time was measured, not modelled.
     """
     workers = {
         name: (worker.devices, worker.devices * worker.hardware["memory_bytes"])

@@ -1,6 +1,7 @@
 """Plan of a split: strategies, devices that train and lag compared, and advice. Pure.
 
-Of the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow plan`.
+It follows the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow
+plan`.
 """
 
 from collections.abc import Sequence
@@ -50,14 +51,14 @@ class SplitChoice:
     gang: int
     lag: int
     prediction: Prediction
-    """Without a limit where the closed form knows nothing of the strategy."""
+    """It has no limit if there is no closed form of the strategy."""
 
 
 def planned(
     measured: MeasuredStep, strategy: str | None, lag: int | None
 ) -> tuple[PlannedCluster, str]:
-    """Return the cluster that made a step, and a line about what was not given: the strategy
-    follows from changes of role, the lag is that of the records, or 1.
+    """Return the cluster that made a step, and a line about what was not given. The strategy
+    follows from role changes; the lag is the records', or 1.
     """
     notes = []
     if strategy is None:
@@ -81,8 +82,8 @@ def planned(
 
 
 def choices(cluster: PlannedCluster, tried: Sequence[int] = ()) -> list[SplitChoice]:
-    """Return the choices to compare: each strategy and lag on the present split and on the best one
-    by its own formula; with the lag of the plan also on each gang that is `tried`.
+    """Return the choices to compare: each strategy and lag, on the present split and on the best by
+    its formula. The plan's lag is also compared on each gang that is `tried`.
     """
     lags = sorted({0, max(1, cluster.lag)})
     names = [*STRATEGIES, *({cluster.strategy} - {*STRATEGIES})]

@@ -2,53 +2,53 @@
 
 An unknown figure is null. The sources of the figures:
 
-- `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps; of
-  a run of fewer than twenty, so many that no step is in both (`edge_steps`). As `reward_mean` of
-  the metrics, of the sessions of the steps' groups.
+- `reward_first10`, `reward_last10`: `reward_curve.py`, the first and last ten optimizer steps.
+  Fewer than twenty steps are halved, so that no step is in both (`edge_steps`). Means over the
+  sessions in the steps' groups, as the metric `reward_mean`.
 - `reward_sampled`: the same with the groups that a filter dropped, `first10` and `last10`; not
   there if none was.
 - `rewards`: the mean of each named reward in the same steps, `first10` and `last10`, where there
   are several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
-- `evaluations`: by set, the rounds of the run's evaluations with the steps and the version behind
-  them, the mean reward with its standard error, sessions, and chances to pass
-  (`EvaluationCompleted`).
-- `sources`: if the steps' groups are of several task sets, for each its groups and its mean reward
-  in the first and last ten steps (`StepCommitted`, `StepCompleted`).
+- `evaluations`: by set, the rounds of the run's evaluations (`EvaluationCompleted`). Each has the
+  steps and the version behind it, mean reward with standard error, sessions, and chances to pass.
+- `sources`: each task set's groups, and its mean reward in the first and last ten steps
+  (`StepCommitted`, `StepCompleted`). Only if there are several task sets.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).
 - `trajectories`, `turns`, `ended_at` (shares of sessions that a limit ended), `tokens_sampled`,
-  `interrupted_turns_continued`: all finalized training sessions, in a step or not (`Trajectory`),
-  without those of evaluations.
-- `tokens_masked`: sampled tokens that were not trained, by reason, of the same sessions; for the
-  trainer's own reasons (such as `stale`) of the steps' sessions (`StepCompleted`).
-- `groups_left_out`: share of the steps' groups that a filter kept out of the loss, by filter
-  (`trainer.filters` with the action `count`; `StepCompleted`).
-- `lengths`: quantiles of the sampled tokens and the turns of all these sessions (`begun`) and of
-  those whose tokens entered the loss (`trained`): `lengths.py`.
+  `interrupted_turns_continued`: all finalized training sessions (`Trajectory`). They count whether
+  in a step or not, without those of evaluations.
+- `tokens_masked`: sampled tokens that were not trained, by reason, of the same sessions. The
+  trainer's own reasons (such as `stale`) count the steps' sessions (`StepCompleted`).
+- `groups_left_out`: share of the steps' groups that a filter kept out of the loss, by filter. Such
+  are `trainer.filters` with the action `count` (`StepCompleted`).
+- `lengths`: quantiles of the sampled tokens and turns (`lengths.py`). `begun` has all these
+  sessions, `trained` those whose tokens entered the loss.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `tokens_reused`: those of them that are of groups which earlier steps trained (`trainer.reuse`;
   `StepCompleted`); not there without any.
-- `tokens_over_age`: tokens of the steps' groups, and of those that were dropped, that were older
-  than `trainer.max_staleness`, whatever `trainer.on_stale` did with them (`StepCompleted`).
-- `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers
-  together), `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`, while the
-  run trained; `docs/scheduling/device-time.md` has the formulas.
-- `train_wall_s`: first training group (`GroupAdmitted`), or of recorded sessions the first step
-  (`StepStarted`), to the end of the last step (`StepCompleted`), without `paused_s`.
+- `tokens_over_age`: tokens older than `trainer.max_staleness`, in the steps' groups and in dropped
+  ones (`StepCompleted`). They count whatever `trainer.on_stale` did with them.
+- `role_switches`, `idle_share` (by worker), `device_time` (share of each category, all workers),
+  `step_s` (mean) and `ideal_step_s` (by its two limits): `scheduler/state`. They cover the time in
+  which the run trained; `docs/scheduling/device-time.md` has the formulas.
+- `train_wall_s`: from the first training group (`GroupAdmitted`) to the end of the last step
+  (`StepCompleted`), without `paused_s`. With recorded sessions it begins at the first step
+  (`StepStarted`).
 - `paused_s`: pauses in this time, in which no process of the run lived (`scheduler/state`); in no
   other figure.
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
-- `processors`: by process, while the run trained: `computed`, its time on processors, and `waited`,
-  the mean time in the run queue of its threads by what they computed, as shares of that time.
-- `phases`: mean seconds of each phase of a step (`trainer/metrics/phases.py`), and
-  `tokens_per_s`, trained tokens a second of these (`StepCompleted`).
+- `processors`: by process, while the run trained, as shares of that time. `computed` is its time on
+  processors; `waited` is its threads' mean time in the run queue, weighted by `computed`.
+- `phases`: mean seconds of each phase of a step (`trainer/metrics/phases.py`). `tokens_per_s`:
+  trained tokens a second of these (`StepCompleted`).
 - `checks`: `verify.py`.
 - `symptoms`: what stands out in the metrics of the last steps, with settings that help
   (`trainer/metrics/symptoms.py`; added by `outcome.py`).
 
-Of several policies the figures are those of all together, and `step_s` is the time from a step of
-any of them to the next; rewards are those of the first one. `policies` has the figures of each,
+The figures of several policies are those of all together. `step_s` is then the time from any
+policy's step to the next, and rewards are the first policy's. `policies` has the figures of each,
 with its own `step_s`.
 """
 
@@ -162,7 +162,7 @@ def of_policy(control: Iterable[Record], policy: str) -> list[Record]:
 def policy_figures(
     control: Sequence[Record], sessions: Mapping[str, SessionFacts], paused: Sequence[Window] = ()
 ) -> dict[str, Any]:
-    """Return the figures of one policy, from its records of `control`; `paused`: of its run."""
+    """Return the figures of one policy, from its records of `control`; `paused` is its run's."""
     steps = step_facts(control, sessions)
     tokens = _of_all(steps, "tokens_trained")
     took_s = _seconds(_training(control), paused)
@@ -213,7 +213,7 @@ def _edge_rewards(steps: Sequence[StepFacts]) -> dict[str, Any]:
 
 
 def _named_rewards(steps: Sequence[StepFacts]) -> dict[str, dict[str, float]]:
-    """Return the mean of each named reward in the first and last steps; nothing of one alone."""
+    """Return the mean of each named reward in the first and last steps; empty for only one."""
     rewards: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for edge, part in zip(("first10", "last10"), edges(steps), strict=True):
         for metric in dict.fromkeys(name for step in part for name in step.metrics):

@@ -50,7 +50,7 @@ class ChosenWeights:
     version: int
     step: int
     base: BaseModel | None = None
-    """The model that an adapter belongs to; None of a whole model."""
+    """The model that an adapter belongs to; None for a whole model."""
 
     @property
     def model(self) -> Path:

@@ -1,11 +1,12 @@
 """Conversations of a JSONL file as chains, with each answer as the policy would have sampled it.
 
 What follows an answer is appended to its tokens, as in a session. Where the template would change
-them, such as for a new user message that removes thinking, the next answer begins another chain.
+those tokens, the next answer begins another chain. A new user message that removes thinking is such
+a change.
 
 Each answer is read back from its tokens, as those of a policy are. A text may spell control tokens:
-it then ends early, or a part of it becomes thinking or a call. It would be learned as another
-answer than the one in the file, without a word. So it is compared.
+it then ends early, or a part of it becomes thinking or a call. Another answer than the file's would
+then be learned. So the parsed answer is compared with the file's.
 """
 
 import json
@@ -56,7 +57,7 @@ class _Branch:
 
 
 def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tuple[Chain, ...]]:
-    """Return the chains of each line, none of them of more than `longest` tokens.
+    """Return the chains of each line, each with at most `longest` tokens.
 
     A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
     is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also

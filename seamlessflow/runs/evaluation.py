@@ -40,7 +40,7 @@ class EvaluationResult:
     missing: int
     """Samples without a session that counted."""
     pass_at: Mapping[int, float] = field(default_factory=dict)
-    """Estimated chance that one of k sessions of a task has a return of 1 or more, by k."""
+    """Estimated chance, by k, that one of a task's k sessions has a return of 1 or more."""
 
     def __str__(self) -> str:
         lost = f"{self.failed} failed, {self.missing} missing"
@@ -63,7 +63,7 @@ class EvaluationPlan:
     samples: int
     time_limit_s: float
     weights: Weights
-    """Of the named rewards that add up to a return."""
+    """Weights of the named rewards that add up to a return."""
     overrides: Sampling | None = None
     """Sampling parameters in place of the policy's."""
 

@@ -52,7 +52,7 @@ class EvaluationRun:
     out: Path
     weights: ChosenWeights
     results: Mapping[str, EvaluationResult]
-    """By set; of a single one by its split."""
+    """Results by set; a single set is named by its split."""
     sampling: Mapping[str, Mapping[str, float]]
     """Parameters that replaced those of the policy, by set."""
 
@@ -142,7 +142,7 @@ def shown_sampling(overrides: Sampling | None) -> Mapping[str, float]:
 
 
 def _written(ended: EvaluationRun, several: bool) -> dict[str, object]:
-    """Return the figures for the file: of a single set beside the weights, else by set."""
+    """Return the figures for the file: by set, or beside the weights if there is a single set."""
     weights = {"weights": str(ended.weights.directory), "version": ended.weights.version}
     figures = {
         split: {**asdict(result), "sampling": ended.sampling[split]}

@@ -26,9 +26,9 @@ def write_merged(
 ) -> MergedModel:
     """Write a version of a policy, by default the newest of the first one, to a new directory.
 
-    Raises `SettingsRejected` for a directory that exists and a policy that the run does not have,
-    `NoSuchVersion`, `WeightsInvalid`, and `AdapterInvalid` for a version that is a whole model or
-    whose base has changed.
+    Raises `SettingsRejected` for a directory that exists or a policy that the run does not have.
+    Raises `NoSuchVersion`, `WeightsInvalid`, and `AdapterInvalid` for a version that is a whole
+    model or whose base has changed.
     """
     if to.exists():
         raise SettingsRejected("--to", f"{to} exists: name a new directory")

@@ -1,7 +1,7 @@
 """Training on recorded sessions: broker, scheduler and trainers alone.
 
-The trainers read `trajectories` of the recording's prefix, which `replay merge` or `import` wrote,
-and write `control` and `fleet` under the prefix of this training. Repeated, the command resumes.
+The trainers read `trajectories` of the recording's prefix, which `replay merge` or `import` wrote.
+They write `control` and `fleet` under this training's prefix. Repeated, the command resumes.
 """
 
 import os
@@ -49,9 +49,9 @@ class Recording:
 
 
 def configured(config: RunConfig, recording: Recording) -> RunConfig:
-    """Return the configuration of the training, in a directory of its own within that of the run.
+    """Return the training's configuration, in a directory of its own within the run's.
 
-    Raises `SettingsRejected` for what is no prefix.
+    Raises `SettingsRejected` for an invalid prefix.
     """
     check_prefix("--from", recording.source)
     check_prefix("--to", recording.to)

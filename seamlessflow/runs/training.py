@@ -1,8 +1,8 @@
 """Training from beginning to end, for the demo and for a user's configuration.
 
-The first node, which has the gateway, makes the run (`train`); each further one adds its workers
+The first node, which has the gateway, makes the run (`train`). Each further one adds its workers
 and ends with the run (`follow`). A directory with an earlier run of the same configuration is
-resumed: every process finds its place on the log or in its checkpoint. With held-back tasks, the
+resumed. Every process finds its place on the log or in its checkpoint. With held-back tasks, the
 first and the last weights are evaluated.
 """
 
@@ -81,8 +81,8 @@ def follow(
 ) -> None:
     """Run the processes of a node until the run ends; end them.
 
-    Raises `NotReady` if the run of the first node is not to be seen in `config.out`, and what
-    `Launcher.check` raises, each after all processes have ended.
+    Raises `NotReady` if the first node's run cannot be seen in `config.out`, and what
+    `Launcher.check` raises. Each is raised after all processes have ended.
     """
     workers = sum("rollout" in worker.tags for worker in config.workers)
     supervisor = Supervisor(config.restarts, display.notice)

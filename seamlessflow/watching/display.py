@@ -260,7 +260,7 @@ class StepLines:
 
 
 def step_line(step: Step, progress: RunProgress) -> str:
-    """Return version, reward, tokens, staleness of a step, and what was left out of it."""
+    """Return a step's version, reward, tokens and staleness, and the parts left out of it."""
     metrics = step.metrics
     parts = [f"{step_name(step.step)}/{progress.total}", f"version {step.version}"]
     parts.append("no reward" if step.reward is None else f"reward {step.reward:.3f}")

@@ -1,7 +1,7 @@
 """Observer of a run, for the launcher: reads its progress, and reports processes that stand still.
 
-The progress is a fold over `control` and `fleet`, the reports are written to `control`: the
-scheduler reports what it sees on the log, and cannot report itself, nor the broker.
+The progress is a fold over `control` and `fleet`; the reports are written to `control`. The
+scheduler reports what it sees on the log, but not itself or the broker.
 """
 
 import logging

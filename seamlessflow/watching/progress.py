@@ -55,7 +55,7 @@ class SampleFailures:
 class RunProgress:
     """State of a run; `total` is the number of optimizer steps that it will have.
 
-    Of several policies it is that of the first one, and `others` are those of the further ones.
+    With several policies it is the state of the first one, and `others` has the further ones'.
     """
 
     policy: str

@@ -1,9 +1,9 @@
 """Sessions that the manager cannot go on with: an unexpected error about one ends it, not the
 manager.
 
-Raised again, the error would end every manager that owns the partition, one after the other, and
-stop all its sessions. So the session is closed as aborted, by events that all managers fold alike.
-Main thread only; no method blocks.
+If it were raised again, the error would end every manager that owns the partition, one after the
+other. All its sessions would stop. So the session is closed as aborted, by events that all managers
+fold alike. Main thread only; no method blocks.
 """
 
 import logging

@@ -1,5 +1,5 @@
-"""Placement of turns on workers: dispatch, take back from leaving workers, wait for new ones, and
-give these their part of the running ones.
+"""Placement of turns on workers: dispatch, return from leaving workers, wait for new ones. New
+workers also get their part of the running turns.
 
 The records themselves come from `decisions/dispatch.py`. Main thread only; no method blocks.
 """

@@ -2,7 +2,7 @@
 
 The file is a cache of the log, which no other process ever reads. It has no name once it is open,
 so it goes with the process however that ends. Main thread only: `Spilling` is called behind the
-batches and deadlines of a round, when no event or decision is under way that holds a session. A
+batches and deadlines of a round. No event or decision that holds a session is under way then. A
 session with a running turn is never spilled.
 """
 
@@ -27,7 +27,7 @@ _READS = "seamlessflow_manager_spill_reads_total"
 _SPARED = 0.95
 """Share of the budget that is left in use, so that not every round spills one session."""
 _PRAGMAS = (
-    # A crash loses the file anyway, so nothing of it has to be safe; but a write that finds no room
+    # A crash loses the file anyway, so nothing of it has to be safe. But a write that finds no room
     # must be undone, which needs a journal.
     *("journal_mode = MEMORY", "synchronous = OFF", "locking_mode = EXCLUSIVE"),
     "cache_size = -4096",

@@ -57,8 +57,8 @@ def connect(
 
 def close(connections: Connections) -> None:
     """End the transaction in progress, leave the consumer group and send all queued records."""
-    # The committer needs the reader's membership of the group, and the reader may be waiting for
-    # room in the inbox, which the main thread no longer empties.
+    # The committer needs the reader's membership of the group. The reader may wait for room in the
+    # inbox, which the main thread no longer empties.
     connections.inbox.close()
     connections.committer.close()
     connections.readers.close()

@@ -3,8 +3,8 @@ for each takeover reads `ended_sessions`.
 
 `requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
 partitions of `sessions`. The sessions that former owners ended are read beside the takeover, and
-running sessions do not wait for that. Two kinds of commands need it: those whose session is not
-open, and calls by name that may repeat an earlier session's call.
+running sessions do not wait for that. Two kinds of commands need them: those without an open
+session, and calls by name that may repeat earlier ones.
 """
 
 import logging

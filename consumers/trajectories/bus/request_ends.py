@@ -1,6 +1,6 @@
 """The ends of partitions of `requests`, measured once a second and when a deadline waits for them.
 
-A thread of its own asks Kafka. In an outage a question waits for seconds, and neither a reader of
+A thread of its own asks Kafka. In an outage a question waits for seconds. Neither a reader of
 records nor the main thread may stand still for it.
 """
 

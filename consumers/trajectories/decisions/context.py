@@ -1,5 +1,5 @@
-"""The inputs of a decision (`Context`), where they come from (`Contexts`), and its outcome
-(`Decision`), which may be a refusal (`refuse`)."""
+"""The inputs of a decision (`Context`), their sources (`Contexts`), and its outcome (`Decision`),
+which may be a refusal (`refuse`)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

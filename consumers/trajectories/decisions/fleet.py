@@ -66,8 +66,8 @@ class Needs:
 class Departure:
     """A worker that will not finish the turns dispatched to it so far.
 
-    `at_once`: take them from it now. Otherwise it hands them back itself, and only those that it
-    never read have to be taken from it a moment later.
+    `at_once`: take them from it now. Otherwise it hands them back itself. Only those that it never
+    read have to be taken from it a moment later.
     """
 
     worker: str
@@ -137,7 +137,7 @@ class RolloutFleet:
         return None
 
     def expire(self, now_ms: int) -> list[Departure]:
-        """Remove the workers of which only one heartbeat was ever read, 10 s ago or more."""
+        """Remove the workers with only one heartbeat ever read, 10 s ago or more."""
         silent = [
             worker
             for worker, read_ms in self.unconfirmed.items()
@@ -156,9 +156,9 @@ class RolloutFleet:
         A worker must serve the policy (and the version, if pinned) and have the required tags.
 
         Prefers workers with the preferred tags that have a place for it. Among them it prefers
-        those that need not load weights for it. Of these it prefers `affinity`, which has the
-        turn's prefix in its cache. A worker that is much busier than the least loaded one gets
-        neither preference. `avoided` gets the turn only if no other worker can take it.
+        those that need not load weights for it. It then prefers `affinity`, which has the turn's
+        prefix in its cache. A worker that is much busier than the least loaded one gets neither
+        preference. `avoided` gets the turn only if no other worker can take it.
         """
         able = [
             worker

@@ -1,7 +1,7 @@
 """Recognition of repeated calls, whose effect is on the log already. Pure; the log decides.
 
 A client whose answer was lost repeats its call, and gets the answer that it missed. A repeated
-session call (open, reward, close) leaves no event: a second event would change the trajectory or
+session call (open, reward, close) leaves no event. A second event would change the trajectory or
 hold nothing new. A retried request joins the turn that it means.
 
 With an idempotency key it means the latest turn of that key, however old. If a call has several
@@ -13,8 +13,8 @@ turn has the same question and was begun by an earlier try. The client may lack 
 a new turn starts. That costs a sibling that is not trained. Joining another call's turn would
 return an old sample as a new one.
 
-One case goes wrong. A retry whose first try did not reach the log joins a turn of the same question
-that another call is waiting for.
+One case goes wrong. A retry joins a turn of the same question that another call waits for. This
+happens if its first try did not reach the log.
 """
 
 from seamlessflow.consumers.trajectories.decisions.context import Context

@@ -20,7 +20,7 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import shown_step, trained_sessions
 
 KEPT = 10_000
-"""Sessions, and groups, of which the fate is kept."""
+"""Sessions and groups whose fate is kept."""
 GRACE_MS = 60_000
 """Time in which agents may close their sessions themselves."""
 K = TypeVar("K")

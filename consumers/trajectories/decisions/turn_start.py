@@ -116,8 +116,8 @@ def record_bytes(started: r.TurnStarted) -> int:
 def effective_sampling(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
     """Return the parameters `asked` for with the policy's `overrides` applied.
 
-    The least limit of length counts: the agent's, the policy's, or `room`, the number of tokens
-    that still fit into the context. All other overrides replace what was asked for.
+    The least limit of length counts: the agent's, the policy's, or `room`. `room` is the number of
+    tokens that still fit into the context. All other overrides replace what was asked for.
     """
     changed = {name: value for name, value in vars(overrides).items() if value != _UNSET[name]}
     limits = (room, asked.max_tokens, overrides.max_tokens)
@@ -129,7 +129,7 @@ def inexact_reason(sampling: Sampling) -> str:
     """Return the parameter that makes the sampled distribution differ from the log-probs.
 
     Empty if they are exact. A truncation is named only if nothing else is inexact. A forced tool
-    call is exact: its opening is in the prompt, and no engine constrains what is sampled behind it.
+    call is exact: its opening is in the prompt, and no engine constrains what follows it.
     """
     if sampling.temperature is not None and sampling.temperature < COLDEST:
         return "greedy"

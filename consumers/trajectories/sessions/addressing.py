@@ -2,8 +2,8 @@
 
 An id stands for one session for ever, so that its key never gives access to another one. A name
 stands for the sessions that requests began under it, one after the other. A command by name goes to
-the latest. It goes to an earlier one if it can only concern that one, or repeats with its key a
-call that it got.
+the latest. It goes to an earlier one if it can only concern that one. It also does if it repeats,
+with its key, a call that the earlier one got.
 """
 
 from collections.abc import Mapping, Sequence

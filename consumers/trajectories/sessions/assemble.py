@@ -110,7 +110,7 @@ def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[in
 
 
 def _continued(session: Session) -> set[int]:
-    """Return the nodes of which a later prompt keeps at least one token."""
+    """Return the nodes with at least one token that a later prompt keeps."""
     return {node.parent for node in session.tree.nodes if node.parent_end > 0}
 
 
@@ -138,9 +138,9 @@ def _keeps_answer(session: Session, node: Node) -> bool:
 def _abandoned(session: Session, left: set[int]) -> set[int]:
     """Return the sampled nodes that the agent gave up for another sample of policy and prompt.
 
-    Of several samples those that no later prompt continues; all but the latest if none is
-    continued. One that no client got (`left`) is given up for any that a client got. Samples of a
-    policy that trains `all` siblings are never given up.
+    Among several samples they are those that no later prompt continues, or all but the latest if
+    none is continued. One that no client got (`left`) is given up for any that a client got.
+    Samples of a policy that trains `all` siblings are never given up.
     """
     samples: defaultdict[tuple[str, int, int], list[Turn]] = defaultdict(list)
     for turn in session.sampled_turns:

@@ -150,7 +150,7 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
         return Folded(session, False, turn)
     if event.from_offset != session.tree.nodes[turn.node].length:
         # Output was appended in between. The worker may sample all the same, so the number is used
-        # up: a later dispatch of the same number would accept that output as its own.
+        # up. A later dispatch of the same number would accept that output as its own.
         turn.dispatch = event.dispatch
         turn.worker = None
         return Folded(session, False, turn)

@@ -18,8 +18,8 @@ Strictness = Literal["exact", "arguments", "content", "ids"]
 KEYS_KEPT = 65_536
 """Number of keys kept: each turn repeats its history, and reading JSON costs most."""
 
-# Keyed by the message's xxh3, which is several times faster than Python's hash of the bytes, and so
-# that the cache does not hold the messages themselves.
+# Keyed by the message's xxh3, which is several times faster than Python's hash of the bytes. The
+# cache also does not hold the messages themselves.
 _keys: OrderedDict[tuple[bytes, Strictness], bytes] = OrderedDict()
 
 _EXACT = 2**53
@@ -47,9 +47,8 @@ def message_key(message: bytes, strictness: Strictness) -> bytes:
     """Return the key of one message given as canonical JSON.
 
     - `exact` compares everything but ids.
-    - `arguments` compares a tool call's arguments as JSON values. It leaves out what many agents
-      drop or add: reasoning, the text beside calls, an assistant's name, and white space around an
-      answer.
+    - `arguments` compares a tool call's arguments as JSON values. It ignores what many agents drop
+      or add: reasoning, text beside calls, an assistant's name, white space around answers.
     - `content` compares only role and content.
     - `ids` compares by ids alone if the gateway made the ids of all calls of a message. Some agents
       complete the arguments that they send back. Other messages are compared as by `arguments`.
@@ -132,8 +131,8 @@ def _read(arguments: Any) -> Any:
 
 
 def _numbers_by_value(value: Any) -> Any:
-    """Return the value with one spelling per number, the one that agents in JavaScript send back:
-    1 for 1.0, and the nearest double for a large integer."""
+    """Return the value with one spelling per number, the one that agents in JavaScript send back.
+    That is 1 for 1.0, and the nearest double for a large integer."""
     match value:
         case dict():
             return {name: _numbers_by_value(member) for name, member in value.items()}

@@ -16,7 +16,7 @@ from seamlessflow.schemas.records import Record
 
 _OPENED_BYTES = 3_500
 _TURN_BYTES = 5_500
-"""Of the record of about fifty fields, most of it."""
+"""Most of it is for the record of about fifty fields."""
 _OUTPUT_BYTES = 250
 _OTHER_BYTES = 500
 _MESSAGE_BYTES = 48

@@ -1,8 +1,8 @@
 """State of one partition of `sessions` in a manager: the log's, and this manager's own progress.
 
 Sessions and epoch follow from the log alone. The rest is this process's own record. It has what was
-appended and not read back, what is committed, and the time as of which all commands were read
-(`CommandsRead`).
+appended and not read back, and what is committed. It also has the time as of which all commands
+were read (`CommandsRead`).
 """
 
 from collections import Counter
@@ -261,8 +261,8 @@ class Partition(LoggedPartition):
     def commits(self) -> bool:
         """Return True for an owner, and for one that reads the whole log as no progress is known.
 
-        The latter's trajectories are those of any owner, and Kafka takes them of the member only
-        that the partition is assigned to. The next one knows by `covered` which are there.
+        A reader's trajectories are those of any owner. Kafka takes them only from the member that
+        the partition is assigned to. The next owner knows by `covered` which are there.
         """
         return self.owned or not (self.progress.known or self.fenced)
 
@@ -286,7 +286,7 @@ class Partition(LoggedPartition):
 
     def _rebuild_from(self) -> tuple[int, int]:
         if self.read_again_to is None or self.next_request < self.read_again_to:
-            # Old commands are still being read. The next owner may read them too, and must rebuild
+            # Old commands are still being read. The next owner may read them too. It must rebuild
             # from before their events to know that they were carried out.
             return self.progress.rebuild, self.progress.rebuild_epoch
         return self.sessions.oldest or (self.position, self.epoch)

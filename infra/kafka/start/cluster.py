@@ -48,9 +48,9 @@ def find_cluster(
 ) -> Cluster:
     """Wait until the cluster answers and each partition of `topics` has a leader; return it.
 
-    Raises `KafkaUnavailable` after `limit_s` (None: `kafka.wait_s`) or once `stopping`,
-    `KafkaRefused` for wrong credentials or missing permissions, `TopicMissing`, and `TopicMismatch`
-    or `PartitionsDiffer` for partition counts that do not go together.
+    Raises `KafkaUnavailable` after `limit_s` (None: `kafka.wait_s`) or once `stopping`. Raises
+    `KafkaRefused` for wrong credentials or missing permissions, and `TopicMissing`. Raises
+    `TopicMismatch` or `PartitionsDiffer` for partition counts that do not go together.
     """
     inquiry = _Inquiry(settings, list(topics))
     outage = Outage(settings, stopping, limit_s)

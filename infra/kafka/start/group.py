@@ -1,8 +1,8 @@
 """Options of a member of a Kafka consumer group: the protocol by which it joins.
 
 Kafka 4 has a protocol of its own for groups (KIP-848), whose session time-out is the broker's. On a
-cluster without it, or where members that died must be replaced sooner, a member joins by the
-classic protocol. Readers that do not join need none of this.
+cluster without that, a member joins by the classic protocol. It also does where members that died
+must be replaced sooner. Readers that do not join need none of this.
 """
 
 import logging
@@ -41,9 +41,8 @@ def membership(
 ) -> dict[str, Any]:
     """Return the options with which a reader joins `group` to read `topic`; log the protocol.
 
-    Waits for an answer of the coordinator as `find_cluster` does. A member by the classic protocol
-    with an `instance`, a name that outlives a restart, gets its partitions back without a
-    rebalance.
+    Waits for an answer of the coordinator as `find_cluster` does. A classic member with an
+    `instance`, a name that outlives a restart, gets its partitions back without a rebalance.
     """
     if settings.group_protocol == "auto":
         reason = _missing(settings, group, topic, stopping)

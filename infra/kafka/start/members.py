@@ -1,7 +1,7 @@
 """Members of a Kafka consumer group: who they are now, and a process that is one of them.
 
-A process may be in a group of its own, in which it reads nothing, so that others see it by its
-client id. That ends with the process: in order at once, and by a kill once the session time-out has
+A process may join a group of its own and read nothing there. Others then see it by its client id.
+Its membership ends with the process: in order at once, and by a kill once the session time-out has
 passed. Called by `seamlessflow/processes/` and `seamlessflow/upgrade/`.
 """
 

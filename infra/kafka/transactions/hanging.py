@@ -1,9 +1,9 @@
 """Transactions that are open in a partition: which of them hang, and their end.
 
 A restart of Kafka may leave out the marker that ends a transaction in a partition (KAFKA-20734).
-Readers of committed records then stop there for ever, and if it is a partition of
-`__consumer_offsets`, managers get no offsets. Kafka's own record of transactions is read from its
-beginning to its end now; `history.py` says which end Kafka had decided.
+Readers of committed records then stop there for ever. If it is a partition of `__consumer_offsets`,
+managers get no offsets. Kafka's own record of transactions is read from its beginning to its
+present end. `history.py` says which end Kafka had decided.
 """
 
 import logging
@@ -101,7 +101,7 @@ class TransactionLookup:
     def find(self, limit_s: float = 0.0) -> list[OpenTransaction]:
         """Return the open transactions, also those under way.
 
-        Of other programs' transactions, which may be open in `__consumer_offsets` also, none.
+        Other programs' transactions, which may also be open in `__consumer_offsets`, are left out.
         Kafka is asked again for so long: one that has just started leads its partitions later.
         Raises `KafkaUnavailable`, `KafkaRefused`, and what `Connection` raises.
         """

@@ -19,7 +19,7 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_toke
 def template_source(directory: Path) -> str | None:
     """Return the source of a directory's chat template, or None if it has none.
 
-    Of several templates in the configuration, `default` counts. Raises `OSError`, and `ValueError`
+    If the configuration has several templates, `default` counts. Raises `OSError`, and `ValueError`
     for a file that is no JSON.
     """
     file = directory / TEMPLATE_FILE

@@ -1,6 +1,6 @@
 """Properties of a chat template, found by rendering a few messages. Pure.
 
-A template drops what it does not know without a word. So each property is tried once, and what a
+A template drops what it does not know without a word. So each property is tried once. What a
 template lacks is refused later instead of being left out of prompts.
 """
 

@@ -23,7 +23,7 @@ class WeightsQuestion:
     directory: str
     """Name of a version's directory, or `tokenizer`."""
     manifest_sha256: str = ""
-    """Of the version, so that one of another run is not sent."""
+    """Hash of the version's manifest, so that another run's version is not sent."""
     share: int
     shares: int
 

@@ -1,8 +1,8 @@
 """The sending side: a training process's thread sends published weights to processes that ask.
 
 It sends what is on disk, so training goes on, and nothing is held in memory. The files were just
-written, and are in the page cache. Processes get a share together if they ask for it at about the
-same time, or while another transfer is under way.
+written, and are in the page cache. Processes get a share together if they ask at about the same
+time, or while another transfer is under way.
 """
 
 import logging

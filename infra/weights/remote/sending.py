@@ -101,7 +101,7 @@ class WeightsSender:
         """Send what changed since the version before; return its bytes, 0 if nothing was sent."""
         if self._last is None or not self._last.is_dir():
             return 0
-        # Of the name of a draft, which the next publication removes after a kill.
+        # Prefix of a draft's name; the next publication removes a draft that a kill left.
         with TemporaryDirectory(prefix=".version-", dir=directory.parent) as scratch:
             size = write_delta(self._last, directory, Path(scratch))
             if size > _SMALL_ENOUGH * _bytes(directory):

@@ -1,9 +1,9 @@
 """Storage of published weights that several hosts reach: any that fsspec does.
 
 Below the URL each policy has `anchors/` with whole versions, `deltas/` with weight deltas, and
-`tokenizers/`, by their hash. Each anchor or delta is a directory. Its name has its version and the
-hash of that version's manifest, so that two runs do not take each other's. The manifest of a
-directory is written last. A directory without one is not complete.
+`tokenizers/`, by their hash. Each anchor or delta is a directory. Its name has its version and that
+version's manifest hash. So two runs do not take each other's. The manifest of a directory is
+written last. A directory without one is not complete.
 """
 
 import time
@@ -134,8 +134,8 @@ class WeightsStorage:
                 return call()
             except FileNotFoundError:
                 raise
-            # Not `OSError` alone: the libraries behind fsspec have errors of their own, such as
-            # botocore's of a server that is away or of missing credentials.
+            # Not `OSError` alone: the libraries behind fsspec have their own errors. Those of
+            # botocore, for example, are for a server that is away or for missing credentials.
             except Exception as error:
                 if is_full(error):
                     raise

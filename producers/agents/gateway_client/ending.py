@@ -140,8 +140,8 @@ def _crashed(crash: AgentCrashed, rules: EndingRules) -> CloseCall:
         _UNREWARDED if crash.unjudged else "aborted",
         crash.detail[-REASON_CHARACTERS:],
         "infrastructure" if crash.infrastructure else "environment",
-        # Else a mistake of the agent's author, or a judge that fails, would be trained as a reward
-        # of 0 wherever the last answer was cut, and the display would not show it.
+        # Else a mistake of the agent's author, or a failing judge, would be trained as a reward of
+        # 0. That would happen wherever the last answer was cut, and the display would not show it.
         on_limit="retry" if crash.bad_result or crash.unjudged else rules.on_limit,
     )
 

@@ -133,8 +133,8 @@ def exempted(environment: Mapping[str, str], url: str) -> Mapping[str, str]:
 def result_in(output: BinaryIO) -> object:
     """Return the result that a program printed: a mapping or a number.
 
-    Of an output without one, a mapping with `LAST_LINE` alone, for the reason and the judge. `NaN`
-    and `Infinity` are read, so that they are refused as rewards.
+    An output without one gives a mapping with `LAST_LINE` alone, for the reason and the judge.
+    `NaN` and `Infinity` are read, so that they are refused as rewards.
     """
     line = _last_line(output)
     if len(line) > LONGEST_LINE_BYTES:
@@ -150,14 +150,14 @@ def result_in(output: BinaryIO) -> object:
 def _last_line(output: BinaryIO) -> bytes:
     """Return the content of the last line that has one; empty if there is none.
 
-    Of a line that is longer than allowed, a part that is also longer.
+    A line longer than allowed gives a part that is also longer.
     """
     length = output.seek(0, os.SEEK_END)
     tail = b""
     for size in _READ_BYTES:
         output.seek(max(0, length - size))
         tail = output.read()
-        # Of a part of the output, the first line may be cut.
+        # The first line of a part of the output may be cut.
         lines = (tail if size >= length else tail.partition(b"\n")[2]).split(b"\n")
         if content := next(filter(None, map(_content, reversed(lines))), b""):
             return content

@@ -1,9 +1,9 @@
 """Containment of agents and judges: whatever one raises ends its own call and nothing else.
 
-Python gives some exceptions a meaning for the one who waits: `SystemExit` and `KeyboardInterrupt`
-end the event loop, and `CancelledError` says that the waiting task is to end. Here they are
-failures of the call like any other. A call is cancelled only if it was told to end. Used by
-`episode.py`, and by `runner.py` for the tasks that agents begin.
+Python gives some exceptions a meaning for the caller. `SystemExit` and `KeyboardInterrupt` end the
+event loop; `CancelledError` says that the waiting task is to end. Here they are failures of the
+call like any other. A call is cancelled only if it was told to end. Used by `episode.py`, and by
+`runner.py` for the tasks that agents begin.
 """
 
 import asyncio
@@ -71,8 +71,8 @@ def contain_exits(loop: AbstractEventLoop) -> None:
 class _Contained(Coroutine[Any, Any, Any]):
     """Coroutine that raises `CalledExit` in place of what would end the event loop.
 
-    No `async def` around the other: cancelled before its start, that would leave the other without
-    a start and warn of it.
+    An `async def` around the other would not do. Cancelled before its start, it would leave the
+    other unstarted and warn of it.
     """
 
     def __init__(self, inner: Coroutine[Any, Any, Any]) -> None:

@@ -29,7 +29,7 @@ An exception ends the session as aborted, an exception of a judge as unrewarded.
 session, be it `StopIteration`, `exit`, a test's failure or `CancelledError`. A number is any real
 one and any array without dimensions: scalars of numpy and torch too.
 
-An agent that can start in the middle begins with `session.messages` if there are any; others are
+An agent that can start in the middle begins with `session.messages` if there are any. Others are
 forked by playback (docs/replay.md).
 
 An async agent shares one event loop with all others and must not block it. A sync agent runs in a
@@ -84,8 +84,8 @@ class AgentSession:
     model: str
     """Name of the policy; what to pass as `model`."""
     deadline_ms: int
-    """Time at which the agent is stopped, in milliseconds since 1970; later by the time in which
-    no engine is ready."""
+    """Time at which the agent is stopped, in milliseconds since 1970. It moves later by the time in
+    which no engine is ready."""
     metadata: Mapping[str, str]
     """Metadata of the task."""
     shared: SharedHttpClient = field(repr=False)
@@ -95,8 +95,8 @@ class AgentSession:
     """Messages in OpenAI's chat form with which the agent begins.
 
     They are the history of the recorded session that this one forks, and what was appended. They
-    are empty for a session that is no fork, and for an agent to which recorded answers are played
-    back.
+    are empty for a session that is no fork, and for an agent that gets recorded answers by
+    playback.
     """
 
     @property

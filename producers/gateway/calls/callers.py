@@ -2,8 +2,8 @@
 
 They say which session a call belongs to, the tags that it asks for, and if it is a retry.
 
-A session's own key, or a path with the admin key, gives the session's id, which stands for this one
-session. With an API key, the path or else the agent's own header gives a name; without either, the
+A session's own key, or a path with the admin key, gives the session's id. It stands for this one
+session. With an API key, the path or else the agent's own header gives a name. Without either, the
 key's name is used. A session with a name begins with its first request; after it was closed, the
 next request begins another one. Sub-agents that name their parent's session are part of it.
 

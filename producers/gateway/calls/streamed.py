@@ -5,7 +5,7 @@ not occur. After one (a retry joined in the middle) the client gets no more delt
 ends. Then it gets the rest of the message, computed from the whole message.
 
 The manager merges the deltas that it reads together, and a fast engine samples several kinds at
-once. Clients take the kinds of a chunk for exclusive: some read its text and skip its calls, some
+once. Clients take the kinds of a chunk for exclusive. Some read its text and skip its calls; some
 read its first call alone. So no event of any dialect has more than one kind, or more than one call.
 """
 

@@ -286,7 +286,7 @@ class Turns:
     def _stop_waiting(self, call: Call, delivered: bool) -> None:
         """Stop waiting for replies; give up turns that the client did not get.
 
-        Those without an answer get the grace time, or until the answer is here: a session may be
+        Turns without an answer get the grace time, or until the answer comes. A session may be
         closed before that time is over.
         """
         for expected in call.turns:

@@ -2,8 +2,8 @@
 
 A dialect makes a `CanonicalRequest` from an HTTP body; `turns.py` makes commands from it. Its JSON
 is canonical: keys are sorted, absent members left out. Tools and schemas of answers are an
-exception. They keep the order in which the agent wrote their members, because chat templates and
-engines write them in that order.
+exception. They keep their members in the agent's order, because chat templates and engines write
+them in that order.
 
 Arguments of a tool call are JSON text. Some dialects have an object there. A model may sample text
 that is not a JSON object. It is sent to the agent as `{"$arguments": text}`, so that the agent

@@ -1,7 +1,7 @@
 """The interface between the protocols that agents speak and the rest of the gateway.
 
-A dialect is a set of pure functions: from an HTTP body to a `CanonicalRequest`, and from replies to
-the bytes of an answer. A new protocol is a module or folder beside the others and a line in
+A dialect is a set of pure functions. They turn an HTTP body into a `CanonicalRequest`, and replies
+into an answer's bytes. A new protocol is a module or folder beside the others and a line in
 `routes.py`.
 
 An event of a stream has the same form in all dialects: its JSON stands on one line. The standard

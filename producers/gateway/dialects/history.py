@@ -1,7 +1,7 @@
 """A conversation as an agent sends it, put in canonical form. Pure; the same for all dialects.
 
 Some agents send a turn back as several messages, one for each call. They are joined again, whatever
-results stand between them. The gateway wrote the turn into the ids of its calls, so messages whose
+results stand between them. The gateway wrote the turn into the ids of its calls. So messages whose
 calls have one turn are what one turn sampled. A text in a message of its own names no turn, and may
 be a whole answer: it stays apart.
 

@@ -1,12 +1,12 @@
 """Answers of the clock engine: their text, their length, and the turns that get them. Pure.
 
 The text goes round, from a place that follows from the prompt. Its tokens follow from the prompt
-alone, so a greedy and a sampled answer to one prompt are the same; the length follows from the
-turn. So another engine goes on with both.
+alone, so a prompt's greedy and sampled answers are the same. The length follows from the turn. So
+another engine goes on with both.
 
-The draw of a length follows from the seed, the session and the turn's place in it: its prompt's
-length, and its number among the choices. So two rehearsals of a run have the same lengths whatever
-their order of events, and a turn that goes on at another worker is as long as one that stays.
+The draw of a length follows from the seed, the session and the turn's place in it. The place is its
+prompt's length, and its number among the choices. So two rehearsals of a run have the same lengths
+in any order of events. A turn that moves to another worker is as long as one that stays.
 """
 
 from dataclasses import dataclass

@@ -1,12 +1,12 @@
 """The turns of the clock engine as a function of time: which chunks come when. Pure.
 
-`ModelledBatch` says which turns run and how fast. An event is a turn's arrival, its first token or
-its end, or a report of all running turns; nothing happens for a token. Each method counts what was
-sampled until `now_s` first, so it does not matter when between two events it is called.
+`ModelledBatch` says which turns run and how fast. An event is a turn's arrival, first token or end,
+or a report of all running turns. Nothing happens for a token. Each method first counts what was
+sampled until `now_s`. So it may be called at any time between two events.
 
 The KV of turns that have ended is kept in blocks of tokens. A block is known by all tokens up to
-its end, so that any prompt which begins with them has its KV, as in vLLM. Blocks that running turns
-hold are theirs and are counted with them.
+its end. So any prompt that begins with them has its KV, as in vLLM. Blocks that running turns hold
+are theirs and are counted with them.
 """
 
 from collections import Counter, OrderedDict, deque

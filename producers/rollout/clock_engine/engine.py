@@ -1,7 +1,7 @@
 """An engine without a model that takes the time of modelled devices, for rehearsals of a run.
 
-Its thread sleeps until the next event of `batch.py`, or until a call. Times are those of the device
-model; a thread that wakes late delivers late and loses no time, since all events keep their own.
+Its thread sleeps until the next event of `batch.py`, or until a call. Times are the device model's.
+A thread that wakes late delivers late but loses no time, since all events keep their own.
 """
 
 import threading

@@ -2,10 +2,11 @@
 
 An engine takes token ids and returns token ids. Each has its log-probability and the policy version
 that sampled it. The log-probability is that of the policy's distribution at the request's
-temperature (log-softmax of logits / temperature, at 1 for a greedy request). Top-p and top-k change
-what is sampled, but not these log-probabilities. They cover the whole vocabulary, as the trainer
-computes them, unless `EngineFactory.whole_vocabulary` is false. Token ids travel as little-endian
-int32 bytes, log-probabilities as little-endian float32 bytes, the form they have on the log.
+temperature: log-softmax of logits / temperature. A greedy request has temperature 1. Top-p and
+top-k change what is sampled, but not these log-probabilities. They cover the whole vocabulary, as
+the trainer computes them, unless `EngineFactory.whole_vocabulary` is false. Token ids travel as
+little-endian int32 bytes, log-probabilities as little-endian float32 bytes, the form they have on
+the log.
 
 Every accepted request ends in exactly one chunk with a finish reason. `on_chunk` is called from the
 engine's own thread, in offset order, at most once a pass and request. It must be quick and must not
@@ -130,8 +131,8 @@ class Engine(Protocol):
     """A sampler of tokens. Call its methods from any thread, but none that blocks from `on_chunk`.
 
     Blocking methods raise `EngineTimeout` at their deadline. After a failure of the engine itself
-    (`health().error`) every request has ended with "abort", and all but `health`, `abort` and
-    `close` raise `EngineStateInvalid`.
+    (`health().error`) every request has ended with "abort". All methods but `health`, `abort` and
+    `close` then raise `EngineStateInvalid`.
     """
 
     @property
@@ -154,10 +155,10 @@ class Engine(Protocol):
         """Queue a request, also while paused. Does not block. A live `request_id` is ignored.
 
         `completion` holds tokens already sampled elsewhere; only what follows them is emitted.
-        `computed` is the number of the prompt's first tokens whose keys and values some engine
-        computed before; it is for `EngineHealth.recomputing_seconds` alone.
-        Raises `RequestInvalid` (`PromptTooLong`, `SamplingUnsupported` for what this engine cannot
-        do), or `EngineStateInvalid` when failed or closed.
+        `computed` is the number of first prompt tokens whose keys and values some engine computed
+        before. It is for `EngineHealth.recomputing_seconds` alone. Raises `RequestInvalid`
+        (`PromptTooLong`, `SamplingUnsupported` for what this engine cannot do), or
+        `EngineStateInvalid` when failed or closed.
         """
 
     def abort(self, request_id: str | None) -> None:
@@ -175,14 +176,14 @@ class Engine(Protocol):
         Only while paused (`EngineStateInvalid`), and awake unless `EngineFactory.loads_asleep`; an
         engine that sleeps loads them into the host's memory alone. Raises `WeightsRejected` with
         nothing changed. Kept requests get their KV recomputed under the new weights before they go
-        on, and no KV of older weights is used again.
+        on. No KV of older weights is used again.
         """
 
     def sleep(self) -> int:
         """Free KV and the device's copy of the weights. Blocks.
 
-        Return the bytes that are free on its device then, on the fullest of several; 0 if they are
-        not known. Only while paused. Kept requests stay; their KV is recomputed after waking.
+        Return the bytes then free on its device, on the fullest of several; 0 if they are not
+        known. Only while paused. Kept requests stay; their KV is recomputed after waking.
         """
 
     def wake(self) -> None:

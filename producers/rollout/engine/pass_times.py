@@ -1,12 +1,12 @@
 """Time of an engine's passes, as the accounts of device time need it: useful, or spent again.
 
 A decode pass over few rows costs nearly as much as one over many. So a pass is worth its rows times
-the cost of a row in a full pass, which a straight line through the passes so far gives.
+a row's cost in a full pass. A straight line through the passes so far gives that cost.
 
 The client of a server sees no passes, so from its streams they are approximate. The wait for a
 call's first tokens counts as its prefill, divided by the streams that the server had then. All
-other time in which there were streams counts as decode passes over all of them, as many as give the
-tokens that arrived.
+other time with streams counts as decode passes over all of them. Their number is such that they
+give the tokens that arrived.
 """
 
 _KEPT = 1 - 1 / 1024
@@ -34,8 +34,8 @@ class DecodeCosts:
     def row_in_full_pass(self) -> float:
         """Return the seconds of a row in a full pass.
 
-        As long as all passes had the same number of rows, a full pass is taken to last no longer
-        than they did. It is better to count too little time as useful than too much.
+        As long as all passes had equally many rows, a full pass counts as no longer than they were.
+        It is better to count too little time as useful than too much.
         """
         rows = self._rows / self._weight
         seconds = self._seconds / self._weight
@@ -51,7 +51,7 @@ class PassTimes:
     """Seconds of passes since the engine began. Its thread adds; any thread reads the sums."""
 
     def __init__(self, full: int) -> None:
-        """Account for passes of which a full one has `full` rows."""
+        """Account for passes; a full pass has `full` rows."""
         self.full_batch_s = 0.0
         """Seconds that the same tokens would have taken in full passes."""
         self.recomputing_s = 0.0

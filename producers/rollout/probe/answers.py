@@ -1,5 +1,5 @@
-"""One question of a probe, and the check of its answer's form: what is missing or wrong in an
-engine's chunks. Pure; `questions.py` compares answers.
+"""One question of a probe, and the check of its answer's form: faults in an engine's chunks. Pure;
+`questions.py` compares answers.
 """
 
 import math

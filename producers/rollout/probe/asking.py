@@ -1,7 +1,7 @@
 """The probe of an engine: the questions of `questions.py`, asked with a deadline.
 
-Called from the device thread while nothing else is sampled: six short requests once the engine is
-built, one after it woke up.
+Called from the device thread while nothing else is sampled. Six short requests are asked once the
+engine is built, one after it woke up.
 """
 
 import threading

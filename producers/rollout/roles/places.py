@@ -24,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class WeightsPlaces(Protocol):
-    """Directories of this host for what was published."""
+    """Directories of this host for published weights."""
 
     def weights(self, weights: PublishedWeights, policy: str) -> PublishedWeights:
         """Return the weights with a directory of this host. May take long.

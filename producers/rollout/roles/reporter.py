@@ -62,7 +62,7 @@ class Reporter:
             self._report(now_ms)
 
     def follow(self, engine: Engine | None) -> None:
-        """Account for the passes of this engine from now on; None: of none."""
+        """Account for this engine's passes from now on; None: for no engine's."""
         if engine is not self._engine:
             self._count_passes()
             self._engine = engine

@@ -39,7 +39,7 @@ class RolloutRoles(WorkerRoles):
     others: dict[str, tuple[PublishedWeights | None, PolicyWeights | None]] = field(
         default_factory=dict
     )
-    """Of a shared worker: the newest weights of the policies that it does not serve."""
+    """For a shared worker: the newest weights of the policies that it does not serve."""
     awake: bool = False
     """True while the engine has its memory."""
     loaded: int | None = None
@@ -145,7 +145,7 @@ class RolloutRoles(WorkerRoles):
         return True
 
     def loaded_weights(self, move: Load | Preload) -> None:
-        """Note that the engine has other weights; of one that cannot load asleep, that it may."""
+        """Note that the engine has other weights, or may have them if it cannot load asleep."""
         self.under_way = None
         if isinstance(move, Preload) and not self.loads_asleep:
             self.verified = move.weights

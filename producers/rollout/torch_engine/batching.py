@@ -1,10 +1,10 @@
 """Continuous batching: which requests run, what the next passes compute, and what they sample.
 
-`advance` tells the whole: waiting requests are admitted while there is room; one prefill pass runs
-over rows that have many tokens without KV (new prompts, continuations, rows whose KV new weights
-made invalid), in chunks that fit the token budget; one decode pass runs over the rows that lack the
-KV of their last token alone. The passes see rows and tokens, not requests. Engine thread only,
-under `torch.inference_mode`.
+`advance` has three steps. Waiting requests are admitted while there is room. One prefill pass runs
+over rows with many tokens without KV, in chunks that fit the token budget. Such rows are new
+prompts, continuations, and rows whose KV new weights made invalid. One decode pass runs over the
+rows that lack only their last token's KV. The passes see rows and tokens, not requests. Engine
+thread only, under `torch.inference_mode`.
 """
 
 import time

@@ -1,7 +1,7 @@
 """An engine in this process: continuous batching over any `transformers` causal model.
 
 For a CPU, for tests and for the quick start; the GPU engine is vLLM. Requests are checked in the
-caller's thread; the engine's own thread alone touches the model, the KV cache and live requests.
+caller's thread. Only the engine's own thread touches the model, the KV cache and live requests.
 """
 
 import secrets

@@ -1,7 +1,7 @@
 """Keys and values of all rows, in the form that a `transformers` model writes to and reads from.
 
 One buffer [row, position, head, head_dim] a layer for keys and one for values. A forward covers a
-*window* of neighbouring rows: `update` scatters the new entries to each row's own positions and
+*window* of neighbouring rows. `update` scatters the new entries to each row's own positions. It
 returns views, not copies, of the window up to its longest row. That is why the row table keeps the
 rows of a pass next to each other. Buffers grow by doubling, up to the limits.
 

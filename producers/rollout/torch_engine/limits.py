@@ -15,7 +15,7 @@ def unsupported(config: Mapping[str, Any]) -> str:
     if other := sorted(set(text.get("layer_types") or ()) - {FULL, SLIDING}):
         return f"has layers of type {', '.join(other)}"
     rope = text.get("rope_parameters") or text.get("rope_scaling") or {}
-    # Either the parameters of all layers, or those of each type of them.
+    # Either the parameters of all layers, or those of each layer type.
     sections = [section for section in (rope, *rope.values()) if isinstance(section, dict)]
     scalings = {str(section.get("rope_type") or section.get("type")) for section in sections}
     if other := sorted(scalings & _OF_THE_BATCH):

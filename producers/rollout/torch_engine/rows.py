@@ -1,9 +1,9 @@
 """Row table: the sequence that each row of the KV cache holds, and the order of the rows.
 
 The first rows belong to running requests. Behind them are rows of finished requests. Their KV is
-kept for a prompt that continues it, as an agent's next turn begins with its last turn's tokens.
-Behind those are rows never used. Moving a row moves its KV with it, so that the rows of one pass
-are neighbours. New weights invalidate all KV, so none of an older version is ever reused.
+kept for a prompt that continues it: an agent's next turn begins with its last turn's tokens. Behind
+those are rows never used. Moving a row moves its KV with it, so that the rows of one pass are
+neighbours. New weights invalidate all KV, so none of an older version is ever reused.
 """
 
 import numpy as np
@@ -30,10 +30,10 @@ _RECORD = np.dtype(
 
 
 class RowTable:
-    """Columns indexed by row: `tokens[row, :length]`, of which the first `cached` have KV.
+    """Columns indexed by row: `tokens[row, :length]`, with KV for the first `cached` of them.
 
-    `requests` are those of the running rows, in the order of the rows; any call may move a request
-    to another row. `admitted` rises with each admission, so the smallest is the oldest request.
+    `requests` are those of the running rows, in the rows' order. Any call may move a request to
+    another row. `admitted` rises with each admission, so the smallest is the oldest request.
     """
 
     def __init__(self, kv: KvCache) -> None:
@@ -136,7 +136,7 @@ class RowTable:
         if donor >= self.running and reused == self.cached[donor]:
             target = donor  # all of a finished row: continue in place
         else:
-            # The donor still runs, or holds more than this prompt continues: copy its KV, unless
+            # The donor still runs, or holds more than this prompt continues. Copy its KV, unless
             # the spare row is the donor itself.
             target = self._spare()
             if reused and target != donor:

@@ -33,8 +33,8 @@ def uniforms(
 ) -> npt.NDArray[np.float64]:
     """Return number `offset` of the stream of `seed`, in [0, 1 - 2**-52].
 
-    SplitMix64 (Steele, Lea, Flood 2014) read at a position, started from a mixed seed so that
-    neighbouring seeds do not share a stream.
+    SplitMix64 (Steele, Lea, Flood 2014) read at a position. A mixed seed starts it, so neighbouring
+    seeds do not share a stream.
     """
     state_B = _mix(seed_B) + (offset_B.astype(np.uint64) + np.uint64(1)) * _GOLDEN
     return (_mix(state_B) >> np.uint64(12)).astype(np.float64) * 2.0**-52

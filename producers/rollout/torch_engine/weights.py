@@ -4,7 +4,7 @@ A whole model comes in the safetensors files of a Hugging Face directory, with t
 parameter names. A name that shares its storage with another one (tied embeddings) may be left out.
 
 An adapter is added to the outputs of the layers. The base's weights stay as they are, so nothing
-drifts over versions, and in half precision nothing is lost that a merged weight could not hold.
+drifts over versions. In half precision, no change is lost that is too small for a merged weight.
 """
 
 from collections import defaultdict
@@ -29,9 +29,9 @@ _B = "adapter_B"
 def read_weights(directory: Path, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return exactly the tensors for `state` (a model's state dict), on the host.
 
-    Raises `WeightsRejected` if a file cannot be read, a value is not finite, or names or shapes
-    differ from the model's. It also does if names that share one tensor in the model have different
-    values.
+    Raises `WeightsRejected` for unreadable files, values that are not finite, and names or shapes
+    that differ from the model's. It also does if names that share one tensor in the model have
+    different values.
     """
     tensors = _load(directory)
     groups = _shared(state)

@@ -166,8 +166,8 @@ class Dispatch:
 class LiveDispatch:
     """A dispatch and its chunks. The engine's thread calls `on_chunk`, the main loop all else.
 
-    Chunks that are not urgent wait here until the dispatch is due, so that a token does not cost
-    the main loop a wake-up.
+    Chunks that are not urgent wait here until the dispatch is due. So a token does not wake the
+    main loop.
     """
 
     dispatch: Dispatch

@@ -1,7 +1,7 @@
 """The assistant message of a turn, parsed while its tokens come, and its JSON. Pure.
 
-One text is parsed: the prefill at the end of the prompt (a forced tool call), the tokens of earlier
-dispatches, and those sampled now. Deltas hold only what earlier dispatches have not written.
+One text is parsed: the prompt's prefill (a forced tool call), earlier dispatches' tokens, and those
+sampled now. Deltas hold only what earlier dispatches have not written.
 
 The JSON is that of records of `sessions`, canonical: sorted keys, absent members left out. Tool
 calls get public ids that contain the turn's.

@@ -42,7 +42,7 @@ SCAN_MS = 20
 
 
 HELD_MS = 1_000
-"""Time that a turn waits for weights of which this worker has not read yet."""
+"""Time that a turn waits for weights whose publication this worker has not read yet."""
 
 Write = Callable[[Output, int, Headers, OnDelivery], None]
 """Writes a record of a turn to the given partition of `sessions`."""

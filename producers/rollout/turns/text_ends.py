@@ -1,17 +1,17 @@
 """Ends of a turn by its text: message streams that end at a stop string, or behind one call. Pure.
 
-Stop strings are searched in the content that the agent reads, not in thinking or in the markup of
-tool calls. Tokens are parsed one by one, so that the token that completes a stop string is known
-exactly: it is the last of the completion, also where the stop string is white space. The content
-ends before the stop string, and the deltas add up to the content: white space is held back as long
-as a stop string may follow and trim it.
+Stop strings are searched in the content that the agent reads, not in thinking or tool-call markup.
+Tokens are parsed one by one, so the token that completes a stop string is known exactly. It is the
+completion's last, also if the stop string is white space. The content ends before the stop string,
+and the deltas add up to the content. White space is held back as long as a stop string may follow
+and trim it.
 
-Where a turn may make one tool call only, the token behind the call decides: one that ends the turn
-by itself still belongs to the turn, so a model that makes one call samples exactly what it would
-have sampled anyway; any other token is cut off. The distribution stays the policy's own, as with a
-stop string. It works only for calls that the stream reports as they come. A renderer that parses a
-completion as a whole (`Renderer.streams` is false) and a call within thinking report theirs at the
-end: such a turn is not limited.
+Where a turn may make only one tool call, the token behind the call decides. One that ends the turn
+by itself still belongs to the turn. So a model that makes one call samples exactly what it would
+have sampled anyway. Any other token is cut off. The distribution stays the policy's own, as with a
+stop string. It works only for calls that the stream reports as they come. Calls within thinking are
+reported only at the end. So are all calls of a renderer that parses whole completions
+(`Renderer.streams` is false). Such a turn is not limited.
 """
 
 from collections.abc import Collection, Sequence

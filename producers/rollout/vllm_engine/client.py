@@ -21,8 +21,8 @@ from seamlessflow.producers.rollout.vllm_engine.protocol import TokenEvent
 
 _CONNECT_S = 10.0
 _IDLE_S = 2.0
-"""Life of an idle connection here. Must be well below that in the server (5 s by default): a call
-over a connection that the server just closed fails."""
+"""Life of an idle connection here. It must be well below the server's (5 s by default). A call over
+a connection that the server just closed fails."""
 
 _JSON = {"content-type": "application/json"}
 

@@ -1,9 +1,9 @@
 """The live requests of the vLLM engine, on its event loop; no other thread touches them.
 
 A pause is a barrier: the server ends all calls, and every stream is read to its end. So all tokens
-sampled so far have arrived when `pause` returns, and a call to the server lives under one version.
-Kept requests continue by a new call with their tokens so far, which recomputes their KV. The
-versions that the server reports at the end of each call are compared with the loaded one.
+sampled so far have arrived when `pause` returns. A call to the server lives under one version. Kept
+requests continue by a new call with their tokens so far, which recomputes their KV. The versions
+that the server reports at the end of each call are compared with the loaded one.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from seamlessflow.producers.rollout.vllm_engine.protocol import (
 from seamlessflow.producers.rollout.vllm_engine.request import VllmRequest, finish_reason
 
 AGAIN_S = 0.5
-"""Time after which a pause is sent again: a call that reached the server just behind the first one
-waits there instead of ending."""
+"""Time after which a pause is sent again. A call that reached the server just behind the first
+pause waits there instead of ending."""
 
 _log = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
 """A program between a worker and its server that leaves no process of the server behind:
 `process_guard.py PARENT GRACE COMMAND`.
 
-The command runs in its own process group. The guard sends it SIGTERM when the guard itself gets
-SIGTERM, or when the process PARENT is gone for whatever reason. GRACE seconds later, or when the
-command has ended by itself, the guard kills the rest of the group. It exits with the command's own
-status, 128 + n for signal n. Imports nothing of this project.
+The command runs in its own process group. The guard passes on a SIGTERM that it gets. It also sends
+one when the process PARENT is gone for any reason. GRACE seconds later, or when the command has
+ended by itself, the guard kills the rest of the group. It exits with the command's own status, 128
++ n for signal n. Imports nothing of this project.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ import sys
 
 LOOK_S = 0.2
 """Time between two checks for the parent and for SIGTERM. Linux could send a signal instead
-(PR_SET_PDEATHSIG), but does so when the thread that started this process ends, not its process."""
+(PR_SET_PDEATHSIG). But it does so when the thread that started this process ends, not its process.
+"""
 
 
 def main(parent: int, grace_s: float, command: list[str]) -> int:
@@ -40,8 +41,8 @@ def main(parent: int, grace_s: float, command: list[str]) -> int:
 
 def _watch(child: subprocess.Popen[bytes], parent: int, asked: list[int]) -> str:
     """Wait until the command is to end or has ended; return why."""
-    # The handler only notes the signal: an exception from it inside `child.wait` could leave the
-    # lock of that call taken, and the guard would wait for the ended program for ever.
+    # The handler only notes the signal. An exception from it inside `child.wait` could leave that
+    # call's lock taken. The guard would then wait for the ended program for ever.
     while os.getppid() == parent:
         with contextlib.suppress(subprocess.TimeoutExpired):
             return f"the program ended with status {child.wait(LOOK_S)}"

@@ -1,7 +1,7 @@
 """The requests and answers of vLLM's `/inference/v1/generate`: ids in, ids out. Pure.
 
-The only file that knows their form. An answer is a stream of server-sent events: JSON objects with
-new tokens each, then one with the usage, then `[DONE]`.
+The only file that knows their form. An answer is a stream of server-sent events. They are JSON
+objects with new tokens each, then one with the usage, then `[DONE]`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -71,7 +71,7 @@ def generate(
     salt: str,
     adapter: str | None = None,
 ) -> bytes:
-    """Return the body of a call that continues `tokens`, of which `completed` were sampled before.
+    """Return the body of a call that continues `tokens`; `completed` of them were sampled before.
 
     `room` is how many more fit into the context. Every parameter is given: for others the server
     uses its model's `generation_config.json`. `salt` keeps its KV apart from that of other weights.

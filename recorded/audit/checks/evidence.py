@@ -1,10 +1,10 @@
 """Evidence that the log still gives: the records that retention left, and the events that count.
 
-A record that is missing is a violation only if it would have been kept: if its partition is whole,
-or if it was written behind the first record that is left there.
+A missing record is a violation only if it would have been kept. That is so if its partition is
+whole, or if it was written behind the first record left there.
 
-An event of a manager counts only if its epoch is that of the newest claim: one that was written
-behind a newer claim is ignored by all. Events of workers have no epoch. Pure.
+A manager's event counts only if its epoch is the newest claim's. All readers ignore an event that
+was written behind a newer claim. Events of workers have no epoch. Pure.
 """
 
 import math
@@ -25,7 +25,7 @@ In an outage, or while no manager owns the partition, no deadline passes.
 
 
 def ends_with_run(opened: SessionOpened) -> bool:
-    """Return True if the end of its run ends the session, as that of a task of training.
+    """Return True if the session ends with its run, as a training task's does.
 
     Services name theirs otherwise. Those go on, and so do those of evaluations.
     """

@@ -1,6 +1,6 @@
 """Check that every group is trained in one step of the surviving lineage, or dropped. Pure.
 
-Of several policies each trains or drops it once. A step marks a group that it trains again by plan
+Each of several policies trains or drops it once. A step marks a group that it trains again by plan
 with the number of steps before it that did.
 
 `control` alone decides, in its one order. A trainer that resumes executes the steps behind its
@@ -231,7 +231,7 @@ class GroupsCheck:
                 if marked or hashed in theirs
                 else {}
             )
-            # Of two steps the later one has to mark it.
+            # The later of two steps has to mark it.
             unplanned = [
                 step
                 for step, audited in with_it.items()

@@ -70,7 +70,7 @@ def hash_of(name: object) -> int:
 
 
 class Seen:
-    """A growing set of names of which only hashes are kept, eight bytes each.
+    """A growing set of names, kept as hashes of eight bytes each.
 
     All that an audit keeps of a command, turn, session or group that is over.
     """

@@ -1,10 +1,10 @@
 """Check that every finalized session is on `trajectories`, with one content. Pure.
 
-A trajectory and the manager's progress are committed in one transaction, in the order in which a
-partition's sessions were finalized. A session without a trajectory is therefore open at first. It
-is a violation once the progress stands behind it. It also is one once its partition has a
-trajectory that was finalized later. Copies (a transaction whose outcome was unknown) must be equal
-to the byte.
+One transaction commits a trajectory and the manager's progress. A partition's sessions are
+committed in the order in which they were finalized. A session without a trajectory is therefore
+open at first. It is a violation once the progress stands behind it. It also is one once its
+partition has a trajectory that was finalized later. Copies (a transaction whose outcome was
+unknown) must be equal to the byte.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ class SessionsCheck:
         """Judge what is finalized. All of `sessions` was read to behind every trajectory.
 
         `covered`: progress of the managers before `trajectories` was read, by partition. The marks
-        that end a transaction reach its partitions one after the other, so the progress counts only
+        that end a transaction reach its partitions one after the other. So the progress counts only
         at the next call.
         """
         for session_id, session in list(self._sessions.items()):
@@ -105,7 +105,7 @@ class SessionsCheck:
     def end(self) -> None:
         """Judge the sessions that are open: the run is finished, so none gets a trajectory.
 
-        Left out are those that go on behind it and are not finalized.
+        Those that go on behind it and are not finalized are left out.
         """
         for session_id, session in list(self._sessions.items()):
             if session.goes_on and session.finalized is None:

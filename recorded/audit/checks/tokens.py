@@ -62,7 +62,7 @@ class TokensCheck:
         self._groups: dict[str, str] = {}
         """Group of each session whose tokens are kept; empty for one that is never trained."""
         self._imported: set[str] = set()
-        """Those of them of which another system sampled tokens."""
+        """Those among them with tokens that another system sampled."""
         self._finalized: OrderedDict[str, int] = OrderedDict()
         """Number of tokens of each finalized session that is kept, oldest first."""
         self._commits: list[r.StepCommitted] = []
@@ -77,7 +77,7 @@ class TokensCheck:
         self._over = Seen()
         """Groups that are dropped, or trained in a step that was compared, each with its policy."""
         self._known, self._contents = Seen(), Seen()
-        """Sessions that were compared, with their steps; and with what was trained of them."""
+        """Sessions that were compared, with their steps and their trained tokens."""
         self._given_up = Seen()
         """Sessions whose tokens were dropped."""
 

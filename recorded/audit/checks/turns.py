@@ -64,7 +64,7 @@ class TurnsCheck:
         self._ended = Seen()
         self._completed = Seen()
         self._dispatches = Seen()
-        """Dispatches of which a worker has written the end, also behind that of their session."""
+        """Dispatches whose end a worker has written, also behind their session's end."""
         self._answers: list[tuple[LogPlace, str, str]] = []
 
     @property
@@ -106,7 +106,7 @@ class TurnsCheck:
     def end(self) -> None:
         """Judge the turns that are open: the run is finished, so none of them ends any more.
 
-        Left out are those of sessions that go on behind it.
+        Those of sessions that go on behind it are left out.
         """
         for session_id, session in self._sessions.items():
             if session.goes_on:

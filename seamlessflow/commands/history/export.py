@@ -55,8 +55,8 @@ def export(
 ) -> None:
     """Write recorded sessions as Parquet or JSON lines, for analysis or another framework.
 
-    A file for each partition of `sessions` and table. Stopped or killed, the same command goes on
-    where it ended, and reads up to where the log ended when it first ran.
+    A file for each partition of `sessions` and table. If it is stopped or killed, the same command
+    goes on where it ended. It reads up to the log's end at its first start.
     """
     from seamlessflow.commands.jobs.export import run_export
     from seamlessflow.recorded.export.exporting import ExportJob

@@ -45,8 +45,8 @@ class MergeOptions:
 def run_merge(options: MergeOptions) -> None:
     """Merge, and print the outcome.
 
-    Raises `typer.Exit` if a recorded trajectory is not what its events give, or a session, group
-    or task that was named is not there.
+    Raises `typer.Exit` if a recorded trajectory is not what its events give. Also raises it if a
+    session, group or task that was named is not there.
     """
     console = clean_console()
     try:

@@ -29,15 +29,15 @@ _PACED = ("recycled", "stopped", "over age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """Options of the command; None for what is not given."""
+    """Options of the command; None for each that is not given."""
 
     config: Path | None
     recorded: Path | None
     """Directory of a run whose rates and workload are taken."""
     kafka: bool
-    """True for those of the run on the Kafka of the variables."""
+    """True for the rates and workload of the run on the environment variables' Kafka."""
     measured: Path | None
-    """File for what was measured."""
+    """File for the measured values."""
     workers: Mapping[tuple[str, ...], int | None]
     """Number of workers by their tags."""
     devices: int
@@ -68,7 +68,7 @@ class SimulateOptions:
 
 
 def compare_strategies(options: SimulateOptions) -> bool:
-    """Print the figures of each strategy; return False if none has any, or if one failed."""
+    """Print the figures of each strategy; return False if no strategy has any, or if one failed."""
     check_strategies(options.strategies or ())
     sections = options.sections()
     measured = measured_sections(options.recorded, options.kafka, options.measured)
@@ -142,7 +142,7 @@ def _loaded(
         chosen = {name: value for name, value in values.items() if value is not None}
         if chosen:
             sections[section] = {**sections.get(section, {}), **chosen}
-    # Of a file its own run is the one to simulate.
+    # The run to simulate is the file's own one.
     shown = {
         name: dict(settings)
         for name, settings in measured.items()

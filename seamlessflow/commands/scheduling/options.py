@@ -11,10 +11,10 @@ RecordedRun = Annotated[
     typer.Option("--from", help="Directory of a run, live or ended: its rates and workload."),
 ]
 RunOnKafka = Annotated[
-    bool, typer.Option("--kafka", help="The same of the run on SEAMLESSFLOW_KAFKA__*.")
+    bool, typer.Option("--kafka", help="The same for the run on SEAMLESSFLOW_KAFKA__*.")
 ]
 KeptMeasures = Annotated[
-    Path | None, typer.Option(help="File for what was measured, as a part of a configuration.")
+    Path | None, typer.Option(help="File for the measured values, as a part of a configuration.")
 ]
 
 

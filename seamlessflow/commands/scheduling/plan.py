@@ -13,7 +13,7 @@ _LONGEST_S = 1e12
 
 
 def _checked_time(value: float | None) -> float | None:
-    """Refuse what is no time of a step: infinity, NaN, and what overflows or vanishes in sums."""
+    """Refuse an impossible step time: infinity, NaN, or a number that sums overflow or lose."""
     if value is None or value == 0 or _SHORTEST_S <= value <= _LONGEST_S:
         return value
     raise typer.BadParameter(f"{value:g} s is neither 0 nor {_SHORTEST_S:g} to {_LONGEST_S:g} s")

@@ -1,4 +1,4 @@
-"""Memory in `seamlessflow plan`: the run that is meant, and the table of what fits where."""
+"""Memory in `seamlessflow plan`: the run to plan, and the table of what fits on its devices."""
 
 import json
 import re
@@ -43,7 +43,7 @@ class MemoryOptions:
     as_json: bool
 
     def asked(self) -> bool:
-        """Return True if they ask for a plan of memory, False for one of steps.
+        """Return True if the options ask for a plan of memory, False for a plan of steps.
 
         Raises `typer.BadParameter` if an option that only the former has is without its model.
         """
@@ -149,7 +149,7 @@ def _configured(options: MemoryOptions) -> "RunConfig":
 
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:
-    """Return a configuration of so many devices in bfloat16, of which `alone` only train."""
+    """Return a configuration of so many devices in bfloat16; `alone` of them only train."""
     size = engine or 1
     trained = alone or count
     if trained > count or (count if alone is None else count - alone) % size:

@@ -27,7 +27,7 @@ _SOURCES = "give one of: --rollout-s with --train-s and --devices; --config; --o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GivenWork:
-    """Options that give the work of a step in seconds, and the devices; None for what is not."""
+    """Options for a step's work in seconds and for the devices; None for those not given."""
 
     rollout: float | None
     train: float | None
@@ -56,7 +56,7 @@ class GivenWork:
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of a plan of steps; one source of their work counts."""
+    """Options of a plan of steps. Only one source of work is used."""
 
     work: GivenWork
     config: Path | None
@@ -233,8 +233,8 @@ def _print_plan(
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
     steps: int = 0,
 ) -> None:
-    """Print the choices of a plan, with what `rows` say of their simulations if there were any, of
-    so many `steps` each.
+    """Print the choices of a plan. `rows` adds the figures of their simulations, of `steps` steps
+    each.
     """
     from seamlessflow.reports.split_plan import advice, as_simulated, choices
 

@@ -64,8 +64,9 @@ def simulate(
 ) -> None:
     """Compare scheduling strategies on a modelled cluster, before a run (docs/scheduling/plan.md).
 
-    Needs neither Kafka nor a device. Options count over the file, and both over a recorded run;
-    `seamlessflow settings simulation` explains that section, and so for device_model.
+    Needs neither Kafka nor a device. Options override the file, and both override a recorded run.
+    `seamlessflow settings simulation` explains that section, and `seamlessflow settings
+    device_model` the devices.
     """
     options = SimulateOptions(
         config=config,

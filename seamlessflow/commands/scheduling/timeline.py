@@ -105,7 +105,7 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
     from seamlessflow.schemas.topics import CONTROL
 
     kafka = kafka_of_running(out, WITHOUT_FOLLOWING)
-    records: list[Record] = []  # all of them: a load of megabytes, never of tokens
+    records: list[Record] = []  # all of them: megabytes, never tokens
     title = _title(out, kafka.topic_prefix)
     due_s = 0.0
     drawn = 0

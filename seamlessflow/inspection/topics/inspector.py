@@ -1,8 +1,8 @@
 """Inspector of a cluster: asks for its topics, and for the groups that commit offsets of them.
 
 Called by `seamlessflow topics list`. It joins no group, and reads no record but those that a group
-without members would read next. Offsets alone do not say how many records there are: on request
-they are counted, by reading up to the present end of each partition, no longer than a limit.
+without members would read next. Offsets alone do not say how many records there are. On request
+they are counted: each partition is read up to its present end, within a time limit.
 """
 
 import time

@@ -36,7 +36,7 @@ class GroupState:
     members: int = 0
     partitions: Sequence[PartitionLag] = ()
     waits_since_ms: int | None = None
-    """Time of the oldest record that waits for a group without members; None if none does, or if
+    """Time of the oldest record that waits for a group without members. None if none waits, or if
     it did not come in time."""
     refused: str = ""
     """Reason if the user may not see the group; the rest is then unknown."""
@@ -54,7 +54,7 @@ class TopicState:
     name: str
     partitions: int
     offsets: int
-    """Offsets that its partitions keep: its records, and those of transactions' marks and gaps."""
+    """Offsets that its partitions keep: records, transactions' marks, and gaps."""
     dead_letters: int
     group: GroupState | None = None
     """The group that commits offsets of it; all other readers keep their own place."""

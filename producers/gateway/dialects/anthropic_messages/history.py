@@ -1,9 +1,9 @@
 """System prompt and messages of an Anthropic messages request in canonical form. Pure.
 
 Consecutive messages of one role are one message, as at the vendor. Each tool result is a message of
-its own, in the order of the calls, and must answer one in the last assistant message. An answer of
-ours that an agent sends back becomes the message that was sampled. Input that a text model cannot
-read is refused with 400, never dropped.
+its own, in the order of the calls. It must answer a call in the last assistant message. An answer
+of ours that an agent sends back becomes the message that was sampled. Input that a text model
+cannot read is refused with 400, never dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Requests of the Anthropic messages dialect: HTTP body to `CanonicalRequest`. Pure.
 
-Unsupported members that would change the answer are refused by name; other unknown members are
+Unsupported members that would change the answer are refused by name. Other unknown members are
 ignored, since the vendor's clients keep adding new ones. The gateway refuses to continue an answer
 that the request begins, as the vendor's later models do. Tools that Anthropic defines are refused,
 as only its own models know them.

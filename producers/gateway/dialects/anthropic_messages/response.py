@@ -1,6 +1,6 @@
 """Answers and errors of the Anthropic messages dialect, as JSON and as server-sent events. Pure.
 
-A message is called `msg_<turn id>`. Clients expect thinking to be signed; the signature is the turn
+A message is called `msg_<turn id>`. Clients expect thinking to be signed. The signature is the turn
 id, which the gateway does not check when it comes back.
 """
 

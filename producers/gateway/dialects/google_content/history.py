@@ -1,11 +1,11 @@
 """System instruction and contents of a Google request in canonical form. Pure.
 
-Consecutive contents of one role are one message: a streamed answer comes back in as many contents
-as it had events. Each function's response is a message of its own and must answer a call in the
-model's last message. It names the call by its id, or else by its name; responses by name take the
-calls in order. The messages then stand in the order of the calls. An answer of ours that an agent
-sends back becomes the message that was sampled. Input that a text model cannot read is refused with
-400, never dropped.
+Consecutive contents of one role are one message: a streamed answer comes back with a content for
+each event. Each function's response is a message of its own and must answer a call in the model's
+last message. It names the call by its id, or else by its name; responses by name take the calls in
+order. The messages then stand in the order of the calls. An answer of ours that an agent sends back
+becomes the message that was sampled. Input that a text model cannot read is refused with 400, never
+dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

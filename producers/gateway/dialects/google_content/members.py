@@ -3,7 +3,7 @@
 As at the vendor, a member may be written in camel case (`systemInstruction`) or in snake case.
 
 The vendor's clients get no thoughts unless they ask for them, but send a part's `thoughtSignature`
-back as it was. So a signature of the gateway holds the thought itself, which is not secret: the
+back as it was. So a signature of the gateway holds the thought itself, which is not secret. The
 history then has what was sampled.
 """
 

@@ -1,8 +1,8 @@
 """Requests of Google's `generateContent`: HTTP body and path to `CanonicalRequest`. Pure.
 
-The path names the model and the form of the answer. Members of `generationConfig` that are not
-known are refused by name, as at the vendor, since nearly all of them change the answer. Elsewhere
-unsupported members that would change it are refused, and other unknown ones ignored.
+The path names the model and the form of the answer. Unknown members of `generationConfig` are
+refused by name, as at the vendor, since nearly all change the answer. Elsewhere unsupported members
+that would change it are refused, and other unknown ones ignored.
 """
 
 from collections.abc import Callable, Mapping

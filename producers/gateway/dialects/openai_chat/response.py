@@ -1,6 +1,6 @@
 """Answers of the OpenAI chat completions dialect, as JSON and as server-sent events. Pure.
 
-Messages and deltas arrive as JSON and are sent as the same bytes; they are parsed only if something
+Messages and deltas arrive as JSON and are sent as the same bytes. They are parsed only if something
 in them must change. A response is called `chatcmpl-<turn id>`.
 """
 

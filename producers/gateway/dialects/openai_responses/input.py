@@ -12,7 +12,7 @@ stand in the order of the calls.
 
 Ids of our own items name their turn. An item that is only named (`item_reference`) is the manager's
 to find. It stands for all of its turn's message, beside what was sent of it. Without ids, the order
-of the items decides: reasoning begins a turn, and so does a message right after a message.
+of the items decides. Reasoning begins a turn, and so does a message right after a message.
 """
 
 from collections.abc import Callable, Mapping

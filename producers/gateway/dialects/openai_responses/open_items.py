@@ -1,8 +1,7 @@
 """Items of a streamed response while they are sampled, and their events. Pure.
 
 `begin` is called first, then `more` any number of times, then `close`. Text is sent as it arrives.
-A call of a custom or shell tool is sent when it is complete, since its input is inside its
-arguments.
+A call of a custom or shell tool is sent once complete, since its input is inside its arguments.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,8 +2,8 @@
 
 Unsupported parameters that would change the answer are refused by name; other unknown parameters
 are ignored. The answer repeats those of the protocol. The model is shown only the `allowed_tools`.
-`store` stores nothing, but a request of the same session can continue a response by its id and name
-the items of one.
+`store` stores nothing. A request of the same session can still continue a response by its id, and
+name the items of one.
 """
 
 from collections.abc import Collection, Mapping

@@ -80,8 +80,8 @@ class StagedWeights(WeightTransferEngine[Nothing, Staged]):  # type: ignore[misc
 
     def finish_weight_update(self) -> None:
         finalize_layerwise_reload(self.model, self.model_config)
-        # On a CPU a matrix product uses a packed copy of its weight. An output layer that is tied
-        # to the input embedding has no tensor in the files, so vLLM 0.32 keeps its old copy.
+        # On a CPU a matrix product uses a packed copy of its weight. An output layer tied to the
+        # input embedding has no tensor in the files. So vLLM 0.32 keeps its old copy.
         for module in self.model.modules():
             if type(module).__name__ == "ParallelLMHead" and hasattr(module, "cpu_linear"):
                 module.quant_method.process_weights_after_loading(module)
