@@ -1,7 +1,7 @@
-"""AdamW; weights, its moments and random state as safetensors: a checkpoint's part of the back end.
+"""AdamW, and the back end's part of a checkpoint: weights, moments, random state as safetensors.
 
-Training goes on from them exactly. Names in `optimizer.safetensors` are `<moment>/<parameter>`.
-Called by the back ends.
+Training goes on from these files exactly. Names in `optimizer.safetensors` are
+`<moment>/<parameter>`. Called by the back ends.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -33,7 +33,7 @@ REFERENCE = "reference-"
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
-    """Return AdamW with these settings, but for the learning rate."""
+    """Return AdamW with these settings and the learning rate `lr`."""
     return AdamW(
         parameters,
         lr=lr,
@@ -59,8 +59,8 @@ def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
 
 
 class Keeping:
-    """State and gradients of models that are trained, as their back end keeps models: whole, or by
-    the rows of FSDP2. Megatron-core's overrides all of it.
+    """State and gradients of trained models, for back ends that keep models whole or by FSDP2's
+    rows. The back end of Megatron-core overrides all of it.
     """
 
     def __init__(self, clip_norm: float) -> None:
@@ -101,7 +101,7 @@ def save_state(directory: Path, files: Files, leads: bool) -> None:
 
 
 class SavedState:
-    """Weights and moments of a checkpoint, of which a rank reads its parts."""
+    """Weights and moments of a checkpoint; a rank reads its parts of them."""
 
     def __init__(self, directory: Path, names: Set[str], prefix: str = "") -> None:
         """`names`: those of the model's parameters; `prefix`: that of the files.

@@ -83,7 +83,7 @@ class SideModels:
         device: torch.device,
         autocast: Autocast,
     ) -> Annotated:
-        """Return the columns of each micro-batch; all those of the policy itself by one pass."""
+        """Return the columns of each micro-batch; one pass computes all of the policy itself."""
         of_policy = _OF_POLICY if self.head is None else {*_OF_POLICY, Column.VALUE}
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast
@@ -119,7 +119,7 @@ class SideModels:
             model.load(directory)
 
     def _changing(self) -> Iterator[Critic | ValueHead | RenewedReference]:
-        """Yield what a checkpoint has besides the policy."""
+        """Yield the models that a checkpoint has besides the policy."""
         yield from (
             model for model in (self.head or self.critic, self._renewed) if model is not None
         )
@@ -128,7 +128,7 @@ class SideModels:
     def _of_policy(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column], autocast: Autocast
     ) -> dict[Column, list[NDArray[np.float32]]]:
-        """Return columns that follow from the policy's own pass, N numbers of each micro-batch."""
+        """Return columns of the policy's own pass, with N numbers for each micro-batch."""
         annotated: dict[Column, list[NDArray[np.float32]]] = {name: [] for name in columns}
         with autocast():
             for batch in batches if columns else ():
@@ -150,7 +150,7 @@ class SideModels:
 
 
 def _check_tokens(policy: Path, directory: Path) -> None:
-    """Raise `ModelUnusable` if ids mean other tokens to a model than to the policy."""
+    """Raise `ModelUnusable` if a model's ids mean other tokens than the policy's."""
     files = [place / "tokenizer.json" for place in (policy, directory)]
     expected, other = (path.read_bytes() if path.is_file() else b"" for path in files)
     if expected != other:
