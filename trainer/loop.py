@@ -26,8 +26,8 @@ from seamlessflow.trainer.steps.sequence import StepSequence
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.2
-"""Longest time until groups expire, an evaluation is over or a signal to stop is noticed; all else
-wakes the loop."""
+"""Longest delay in noticing an expired group, the end of an evaluation or a signal to stop. All
+else wakes the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ class TensorPart:
         return tuple(self.values.shape) == self.shape
 
     def first_of(self, number: int) -> Self:
-        """Return this part on the first of several ranks that have it (0), an empty one on others."""
+        """Return this part on the first rank (0) of those that have it, an empty one on others."""
         empty = self.values.narrow(self.dimension, 0, 0) if number else self.values
         return replace(self, values=empty)
 
