@@ -174,7 +174,7 @@ class Batch:
         return sum(chain.trained() for chain in self.chains())
 
     def trained_tokens(self) -> dict[str, int]:
-        """Return how many tokens of each session enter the loss; sessions without any are absent."""
+        """Return how many tokens of each session enter the loss, if any."""
         tokens = Counter[str]()
         for chain in self.chains():
             tokens[chain.session_id] += chain.trained()

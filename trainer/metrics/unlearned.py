@@ -1,5 +1,4 @@
-"""Causes of learning little or nothing, each with its remedy, and the search for those that hold.
-Pure.
+"""Causes of learning little or nothing, each with its remedy, and the causes that hold. Pure.
 
 Facts have two forms: the tokens of a step before training, and the metrics of trained steps. The
 trainer asks before and after each step. The report of a run looks back on all its steps, and names
