@@ -2,7 +2,7 @@
 
 Only one scheduler acts: the one with the first claim of the newest epoch. It ends when it reads a
 newer claim. It decides only after it has read back everything it wrote before. So each decision is
-made on a complete log, and a `Task` is sent only after its `GroupAdmitted` was read back. During an
+made on a complete log. A `Task` is sent only after its `GroupAdmitted` was read back. During an
 outage of Kafka it decides nothing. Called by `scheduler/bootstrap.py`.
 """
 

@@ -19,7 +19,7 @@ from seamlessflow.infra.settings import (
 )
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
-"""Name of a task set among several: the split of its sessions, and a part of metrics' names."""
+"""Name of a task set among several: the split of its sessions, and a part of names of metrics."""
 
 _LEAST_SAMPLES = 2
 """Least samples of a trained group: a single sample has nothing to compare with."""
@@ -126,8 +126,8 @@ class SchedulerSection(Section):
     balance_s: float = Field(
         30,
         gt=0,
-        description="Least seconds that a worker with the tag shared serves a policy before it "
-        "may go to one whose queued turns need it more",
+        description="Least seconds that a worker with the tag shared serves a policy; then it may "
+        "go to one whose queued turns need it more",
     )
     idle_warning: float = Field(
         0.05,
@@ -161,8 +161,8 @@ class PacingSection(SharedPacingSection):
     )
     sources: Mapping[SetName, SourceSection] = Field(
         default_factory=dict,
-        description="Several files of tasks, instead of tasks, by name (the split of their "
-        "sessions): mixed by weight, each with its own passes and order",
+        description="Several files of tasks by name (the split of their sessions), instead of "
+        "tasks; mixed by weight, each with its own passes and order",
     )
     split: str = Field(
         "train",
@@ -240,8 +240,8 @@ class EvaluationSection(SharedEvaluationSection):
 
     sets: Mapping[SetName, EvaluationSetSection] = Field(
         default_factory=dict,
-        description="Several evaluation sets, instead of tasks, by name (the split of their "
-        "sessions), each with its own rounds",
+        description="Several evaluation sets by name (the split of their sessions), instead of "
+        "tasks; each with its own rounds",
     )
     every: int = Field(
         10,
@@ -252,8 +252,8 @@ class EvaluationSection(SharedEvaluationSection):
     samples: int = Field(1, ge=1, description="Samples of each task")
     pinned: bool = Field(
         False,
-        description="Require that every token comes from the evaluated version; only for a worker "
-        "that stays with it, since other workers load newer versions",
+        description="Require that every token comes from the evaluated version; other workers "
+        "load newer versions, so only for a worker that stays with it",
     )
     sampling: SamplingSection = Field(
         default_factory=SamplingSection,

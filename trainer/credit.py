@@ -71,13 +71,13 @@ class ReturnsSection(Section):
     epsilon: float = Field(
         1e-6,
         ge=0,
-        description="Added to a deviation (of a group's returns, a batch's advantages) before a "
-        "division by it: returns that differ by less have small advantages",
+        description="Added to a deviation (of a group's returns, a batch's advantages) that "
+        "divides: smaller differences give small advantages",
     )
     deviation: Literal["population", "sample"] = Field(
         "population",
-        description="Formula of the deviation: population has 1 / n, sample 1 / (n - 1), which "
-        "makes advantages smaller by the root of (n - 1) / n",
+        description="Formula of the deviation: population has 1 / n; sample has 1 / (n - 1), so "
+        "advantages are smaller by the root of (n - 1) / n",
     )
     entropy_scale: float = Field(
         0.0,

@@ -89,8 +89,8 @@ class OffPolicyMaskSection(_MaskSection):
     most: float | None = Field(
         None,
         gt=0,
-        description="Largest mean of log (engine's probability / policy's), in nats a token, at "
-        "which tokens with a negative advantage are trained; none: no mask",
+        description="Largest mean of log (engine's probability / policy's), in nats a token, to "
+        "train tokens with a negative advantage; none: no mask",
     )
     level: Literal["turn", "session"] = Field(
         "session", description="The tokens that have one mean, and leave together"
@@ -156,8 +156,8 @@ class LossSection(Section):
     )
     correction: CorrectionName | None = Field(
         None,
-        description="Weight for the difference between the policy of the ratio and the engine's "
-        "(see trainer/backends/losses/corrections.py); none: that of name, or no correction",
+        description="Weight that corrects the engine's policy to the policy of the ratio (see "
+        "trainer/backends/losses/corrections.py); none: that of name, or no correction",
     )
     correction_level: Literal["token", "turn", "session"] = Field(
         "token", description="tis: the tokens that have one weight"
@@ -186,8 +186,8 @@ class LossSection(Section):
     )
     kl_weighted: bool = Field(
         False,
-        description="k3: whether to multiply that divergence by the ratio of the policy to the "
-        "engine's, so that its mean gradient is right for older tokens also",
+        description="k3: whether to multiply that divergence by the ratio of policy to engine, so "
+        "its mean gradient is right for older tokens also",
     )
     aggregation: AggregationName = Field(
         "token_mean",

@@ -1,4 +1,4 @@
-"""Settings of the computation of a step: types, memory, and the division of a model over ranks.
+"""Settings of a step's computation: types, memory, and the division of a model over ranks.
 
 Also the limits of Megatron-core that a model's configuration shows. Importable without torch.
 """

@@ -42,8 +42,8 @@ class PolicySection(Section):
     top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off; see train_truncated")
     train_truncated: bool = Field(
         False,
-        description="Whether to train turns sampled with top_p or top_k, with log-probs over the "
-        "whole vocabulary on both sides (rollout.engine torch); false: they are masked",
+        description="Whether to train turns sampled with top_p or top_k; both sides have log-probs "
+        "over the whole vocabulary (rollout.engine torch); false: they are masked",
     )
     max_tokens: int | None = Field(
         None,
@@ -66,8 +66,8 @@ class PolicySection(Section):
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
         "arguments",
-        description="How messages of an agent's history are compared with what was sampled; ids: a "
-        "message with tool calls matches by their ids, even if the agent changed the arguments",
+        description="How messages of an agent's history are compared with sampled ones; ids: tool "
+        "calls match by their ids, even if the agent changed the arguments",
     )
 
     @field_validator("renderer", mode="before")

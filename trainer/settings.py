@@ -66,7 +66,7 @@ class OptimizerSection(Section):
 
 
 class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSettings):
-    """The settings of training, of the trainer and of training processes."""
+    """The settings of training, for the trainer and for training processes."""
 
     worker: str = Field(
         "worker-0", min_length=1, description="Id of the worker, also in rollout on its device"
@@ -103,7 +103,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "
-        "still fills its place in the batch, drop: another takes it (see trainer/data/filters.py)",
+        "still fills its place in the batch; drop: another takes it (see trainer/data/filters.py)",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",

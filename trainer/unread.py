@@ -1,6 +1,6 @@
 """Settings of an algorithm that were set, but that the other settings leave unread. Pure.
 
-A section alone cannot know them: settings of a further policy override those of the run, and
+A section alone cannot know them. Settings of a further policy override those of the run, and
 recorded settings have every value. So `seamlessflow/checks/combinations.py` looks at the whole
 configuration.
 """

@@ -49,8 +49,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The inputs of a decision that change: folds of the topics, issued tasks, contact with Kafka,
-    and topics whose readers are behind.
+    """The inputs of a decision that change: the topics' folds, issued tasks, contact with Kafka,
+    and topics with late readers.
     """
 
     state: State = field(default_factory=State)
@@ -150,7 +150,7 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
 def _roles_of(
     view: View, policy: PolicyState, rules: Rules, allotment: Allotment | None, now_ms: int
 ) -> list[Outgoing]:
-    """Return these records for one policy, on its allotted workers; None: on all workers."""
+    """Return these records for a policy, that of `rules`, on its allotted workers; None: on all."""
     state = view.state
     settings = rules.settings
     name = settings.run.policy

@@ -3,7 +3,7 @@
 There are (lag + 1) x B credits. A group holds one from its admission until it is dropped or its
 step's weights are published. So groups that get ready in the order of their admission are trained
 at most `lag` steps later. The trainer's own check of staleness finds groups that others overtook.
-`pacing.extra_groups` adds as many credits: groups that a step does not take go on, and are trained
+`pacing.extra_groups` adds as many credits. Groups that a step does not take go on, and are trained
 in a later step. Dropped groups are replaced, at most k x B of them a step (or a stall time). No
 group is admitted that the remaining steps do not need. Called by `scheduler/decisions/decide.py`.
 """
@@ -30,7 +30,7 @@ class GroupUse:
     rule: SamplingRule
     purpose: str = "train"
     split: str = ""
-    """Task set of an evaluation; empty for training, where the task names it."""
+    """Task set of an evaluation; empty for training, where the task or the settings name it."""
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
@@ -188,8 +188,8 @@ def tasks(
 ) -> list[r.Task]:
     """Return a task for each attempt that is due and newer than the one in `issued`.
 
-    `issued` is the newest attempt by group and sample. The same attempt is always the same record,
-    so a restarted scheduler may issue it again: the manager refuses a session that exists. `serves`
+    `issued` is the newest attempt by group and sample. The same attempt is always the same record.
+    So a restarted scheduler may issue it again: the manager refuses a session that exists. `serves`
     counts the time of a group. It begins anew after all processes were lost, and stands while
     engines sleep during training.
     """

@@ -1,10 +1,10 @@
 """The workers of each policy of a run. Pure.
 
 A worker belongs to the policy that its processes name in their heartbeats. A worker with the tag
-`shared` gets its policy from the balance of the turns that wait or run for each policy. Strategies
-then decide for each policy on its own workers. A shared worker moves only if that makes the numbers
-clearly more proportional. It must also have served its policy for a while, so wavering loads move
-none. Called by `scheduler/decisions/decide.py`.
+`shared` gets its policy from the balance. This weighs the turns that wait or run for each policy.
+Strategies then decide for each policy on its own workers. A shared worker moves only if that makes
+the numbers clearly more proportional. It must also have served its policy for a while, so wavering
+loads move none. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections import Counter

@@ -29,7 +29,7 @@ _Kind = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speeds of a worker in work a ms: of one device in training, of all devices in rollout."""
+    """Speeds of a worker in work a ms: one device's in training, all devices' in rollout."""
 
     train: float
     rollout: float

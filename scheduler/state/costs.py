@@ -43,8 +43,8 @@ class Costs:
     rollout: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for rollout in full batches, summed over all workers."""
     load: Rolling = field(default_factory=Rolling)
-    """Device time that a step takes for new weights, summed over all workers: to write them, to
-    load them, and to recompute keys and values."""
+    """Device time that a step takes for new weights, summed over all workers. It is spent on
+    writing, loading, and recomputing keys and values."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     batch: Rolling = field(default_factory=Rolling)

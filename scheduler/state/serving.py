@@ -2,8 +2,8 @@
 `control`.
 
 A process that sleeps while its worker trains is not lost: it serves again by itself. Until then the
-time of agents stands, since no engine answers them (`served_ms`, `after`). In a run of several
-policies an agent may call each, so its time stands while any policy has no engine.
+time of agents stands, since no engine answers them (`served_ms`, `after`). With several policies an
+agent may call each, so its time stands while any policy has no engine.
 
 If all processes were lost, such as when a run is resumed, none is left. Until one has taken its
 role again, no task is issued and no deadline runs. Called by `scheduler/state/state.py`; used by

@@ -85,8 +85,8 @@ class Timeline:
         """Return the mean latency of the groups that were ready in the window, by default of all
         groups.
 
-        None without a group. For several policies, whose steps are counted together, it is 1 /
-        sum(1 / the mean of each): each policy makes its steps beside the others.
+        None without a group. Steps of several policies are counted together, and each policy makes
+        its steps beside the others. So for them it is 1 / sum(1 / the mean of each).
         """
         latencies = defaultdict[str, list[int]](list)
         for at_ms, policy, took in self.groups:
@@ -162,8 +162,8 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
     """Return the pauses between records of `control` in log order; each has a length.
 
-    A pause lies between two neighbouring records if no process (worker, trainer or scheduler) is
-    seen alive both before and after it. A new scheduler must follow.
+    A pause lies between two neighbouring records if no process is seen alive both before and after
+    it: no worker, trainer or scheduler. A new scheduler must follow.
     """
     claims = [
         number for number, record in enumerate(records) if isinstance(record, r.SchedulerClaimed)

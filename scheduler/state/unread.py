@@ -1,4 +1,4 @@
-"""The fold of looks at Kafka consumer groups: the begin of each wait of records for a reader.
+"""The fold of looks at Kafka consumer groups: the time since which records wait for a reader.
 
 Called by `scheduler/journal.py` and tests.
 """

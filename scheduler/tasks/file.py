@@ -1,8 +1,8 @@
 """The user's tasks in a file of JSON lines, read one at a time.
 
-Opening the file reads it once, to find the place of each line and to check its task and unique id.
-Then 20 bytes a task stay in memory, and a task is read when it is needed. The file stays open: a
-new file in its place changes nothing until the next start.
+Opening the file reads it once, to find each line's place and to check its task and unique id. Then
+20 bytes a task stay in memory, and a task is read when it is needed. The file stays open: a new
+file in its place changes nothing until the next start.
 """
 
 import itertools

@@ -1,11 +1,11 @@
-"""Mixture of task sources: the source of each draw, by the weights of the sources. Pure.
+"""Mixture of task sources: the source of each draw, by the sources' weights. Pure.
 
-A source with the share p takes draw n if floor((n + 1) p) > floor(n p), so its draws are as far
+A source with the share p takes draw n if floor((n + 1) p) > floor(n p). So its draws are as far
 apart as possible. The draws that it leaves get new numbers for the next source, which takes its
 share of them. The last source takes all that are left. So the source and place of a draw follow
 from its number and the weights alone. Time and memory are proportional to the number of sources. A
-scheduler that takes over goes on where the last one stopped. Shares are exact in the long run: with
-k sources, the first n draws have n times each share, to within 2 + ln k draws.
+scheduler that takes over goes on where the last one stopped. Shares are exact in the long run. With
+k sources, each has n times its share of the first n draws, to within 2 + ln k draws.
 """
 
 from collections.abc import Mapping, Sequence

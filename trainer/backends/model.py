@@ -45,7 +45,7 @@ def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrained
 
 
 def load_critic(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
-    """Return the model of a directory with one output a token instead of logits, all of them 0.
+    """Return a directory's model with one output a token instead of logits, at first always 0.
 
     `empty` as for `load_model`. Raise `ModelUnusable`.
     """

@@ -33,7 +33,7 @@ _SUMS = (
 )
 
 RATIO_WIDTH = 0.01
-"""Width of bins of log ratios, one of them around 0; quantiles are exact to half a percent."""
+"""Bin width of log ratios, with a bin around 0; quantiles are exact to half a percent."""
 
 _FARTHEST = 300
 """Bins on each side of it, up to e^3; the last bin also counts further ratios."""

@@ -198,8 +198,8 @@ class TorchBackend:
     def _use_threads(self) -> None:
         """Compute with the configured number of CPU threads in the calling thread.
 
-        Torch and its maths library keep the number by thread, so the main thread's does not hold
-        for the thread of the steps. With another number, tensors differ in their last bits.
+        Torch and its maths library keep the number by thread. The main thread's does not hold for
+        the thread of the steps. With another number, tensors differ in their last bits.
         """
         torch.set_num_threads(self._threads)
 

@@ -82,8 +82,8 @@ def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
     """Return (r - mean) / (mean of the group + epsilon); zeros if all returns are equal.
 
     Maximum likelihood reinforcement learning, arXiv 2602.02710. Let p be the chance to succeed. For
-    returns of 0 and 1 the mean gradient is that of log p, truncated at one term for each session of
-    the group. Raises `ValueError` for a return below 0, which no chance stands for.
+    returns of 0 and 1 the mean gradient is that of log p, truncated after as many terms as there
+    are sessions. Raises `ValueError` for a return below 0, which no chance stands for.
     """
     if (least := float(returns_S.min(initial=0.0))) < 0:
         raise ValueError(f"maxrl needs returns of at least 0, as chances are, and one is {least:g}")
@@ -107,8 +107,8 @@ def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
 def clearness(episodes: Sequence[Episode], rules: ReturnRules) -> float:
     """Return deviation / (deviation + epsilon) of the named reward that differs most.
 
-    It is near 1 with a true difference, near 0 if all rewards differ by noise alone, and 0 if none
-    differs.
+    It is near 1 with a true difference, and near 0 if all rewards differ by noise alone. It is 0 if
+    none differs.
     """
     rewards = [_named(episodes, name) for name in rules.rewards]
     spreads = [spread(rewards_S, rules) for rewards_S in rewards if varied(rewards_S)]

@@ -39,8 +39,8 @@ class Column(StrEnum):
     VALUE = "value"
     """Value of the place before the token, by the critic."""
     ENTROPY = "entropy"
-    """Entropy of the policy at the token, in nats, under the weights before the step and at the
-    token's sampling temperature."""
+    """Entropy of the policy at the token, in nats, at the token's sampling temperature. It is under
+    the weights before the step."""
     PROXIMAL = "proximal"
     """Log-prob under the weights before the step, at the token's sampling temperature. For a step
     of several updates, and for advantages that compare the policy with another."""
@@ -124,8 +124,8 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
     """Return the chains that train `policy`. Raise `TrajectoryMalformed`.
 
     Tokens that the trajectory masks stay masked. Tokens of another policy or of an inexact version
-    are masked also, and so is a first token, because no token predicts it. Tokens of `policies`
-    have trainers of their own and are not counted.
+    are masked also. So is a first token, because no token predicts it. Tokens of `policies` have
+    trainers of their own and are not counted.
     """
     turns: dict[str, int] = {}
     flat = _flat(trajectory, turns)

@@ -48,7 +48,7 @@ def quantiles(values: Iterable[float]) -> dict[str, float]:
 
 
 def length_metrics(kind: str, lengths: Iterable[SessionLength]) -> dict[str, float]:
-    """Return the quantiles of sessions of a kind (`begun`, `trained`), as metrics of a step."""
+    """Return the quantiles of one kind of sessions (`begun`, `trained`), as a step's metrics."""
     measured = list(lengths)
     tokens = quantiles(length.tokens for length in measured)
     turns = quantiles(length.turns for length in measured)

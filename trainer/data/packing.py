@@ -53,7 +53,7 @@ class MicroBatch:
     """Index of the token in that chain."""
 
     turns_N: Int32s
-    """Turn of the token; each number is one turn of one session of the step."""
+    """Turn of the token; each number is one turn in one session of the step."""
 
     sessions_N: Int32s
     """Session of the token, by its number in the step."""
@@ -95,7 +95,7 @@ class _Flat:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An unfilled block of ids, and the place in it of each token (S) of a micro-batch."""
+    """An unfilled block of ids, and each token's place in it (S)."""
 
     ids_BT: Int64s
     positions_BT: Int64s | None

@@ -2,7 +2,7 @@
 
 A checkpoint keeps the names of these groups, and how often each was trained. After a restart their
 sessions are read again from `trajectories`. The choice of a step depends only on seed, step and the
-recorded uses, so a step that is executed again makes the same choice. Does no I/O; called by the
+recorded uses. So a step that is executed again makes the same choice. Does no I/O; called by the
 dataloader.
 """
 

@@ -1,9 +1,8 @@
 """Staleness of tokens, in optimizer steps, and the removal of stale tokens from the loss.
 
 The staleness of a token is the number of steps that made the weights being trained, minus the
-number of steps that made the version that sampled it. Version numbers cannot be subtracted instead:
-after a resume, steps that were done before get new numbers. Pure; called by the dataloader and
-`batch.py`.
+number for the version that sampled it. Version numbers cannot be subtracted instead: after a
+resume, steps that were done before get new numbers. Pure; called by the dataloader and `batch.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,7 +18,7 @@ OnStale = Literal["mask", "correct", "drop", "wait"]
 
 `mask`: they leave the loss. `correct`: they stay, and the loss corrects them by its importance
 ratio. `drop`: their whole group is dropped. `wait`: like `mask`, but a batch first waits for
-admitted groups that would be too stale one step later, up to their deadlines.
+admitted groups that would be too stale one step later. It waits up to their deadlines.
 """
 
 
@@ -30,8 +29,8 @@ class StepClock:
     steps_of: Mapping[int, int]
     now: int
     recorded: bool = False
-    """True if the tokens are of another run. Then its version n counts as n steps, and later
-    weights than the present ones are as far away as earlier ones."""
+    """True if the tokens are of another run. Then its version n counts as n steps. Later weights
+    than the present ones are as far away as earlier ones."""
 
     def age(self, version: int) -> int:
         """Return the staleness of a version. One that is not recorded counts as its number."""

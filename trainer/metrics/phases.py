@@ -1,4 +1,4 @@
-"""Seconds of the phases of a step, and its trained tokens a second, as metrics of the step.
+"""Seconds of a step's phases, and its trained tokens a second, as metrics of the step.
 
 Called by the steps. Durations are metrics only: no hash that compares steps includes them.
 """
@@ -32,7 +32,7 @@ class Phases:
 
 
 def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
-    """Return the trained tokens a second of a step: of its updates, and of all its phases.
+    """Return a step's trained tokens a second: over its updates, and over all its phases.
 
     A rate without measured seconds is left out. `epochs`: times that each token was computed.
     """

@@ -102,9 +102,9 @@ def worker_devices(
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
-    `find_way` returns the gang's meeting to the worker of rank 0, the line to rank 0 to others, and
-    None without a gang. It may wait for rank 0. `computing` is called for the first rank alone.
-    Raises `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
+    `find_way` returns the gang's meeting for rank 0, the line to rank 0 for other ranks, and None
+    without a gang. It may wait for rank 0. `computing` is called for the first rank alone. Raises
+    `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
     """
     if settings.trainer.backend == "clock" and (way := find_way()) is not None:
         clock = ClockBackend(settings, way, computing, stopping)
@@ -119,8 +119,8 @@ def worker_devices(
 def _read_to_end(process: RankProcess, stopping: Stopping) -> None:
     """Fold `control` up to its present end, at which the gang has met.
 
-    Records of joining before that end are left out: they are of processes that were met, or of
-    their earlier lives, and break nothing.
+    Earlier records of joining are left out. They show processes that were met, or earlier lives of
+    these, and break nothing.
     """
     # The reader's thread has not begun yet. Heartbeats of the trainer are for `connected`.
     reader = process.control.reader

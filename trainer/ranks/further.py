@@ -116,7 +116,7 @@ class FurtherRank:
 
 
 class WorkerDevices:
-    """All devices of a worker: that of this process, and those of its further ranks."""
+    """All devices of a worker: this process's, and those of its further ranks."""
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ class TrainerDevice:
         self._report(released)
 
     def _change(self, began_ms: int, assignment: int) -> _RoleChange:
-        """Return the fields of both records of a change of role that ends now."""
+        """Return the fields that both records have for a change of role that ends now."""
         roles = self.process.roles
         now_ms = self.process.now_ms()
         return {

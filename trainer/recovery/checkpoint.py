@@ -1,8 +1,8 @@
 """Full checkpoints: all that a trainer needs to go on as if it had not been stopped.
 
 A directory `checkpoint-<version>` has the files of the back end (safetensors) and `state.json`.
-That file has the origin of the weights, the state of `control` up to an offset, and the SHA-256 of
-the other files. It also has the low-water offset of each partition of `trajectories`: all sessions
+That file has the origin of the weights, the state of `control` up to an offset, and a SHA-256 for
+each other file. It also has the low-water offset of each partition of `trajectories`: all sessions
 before it are trained or dropped. No pickle. The newest complete checkpoint counts; steps committed
 after it are executed again.
 """

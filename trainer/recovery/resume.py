@@ -1,7 +1,7 @@
 """The resumption of a run: the step to begin with, the steps to execute again, the lineage.
 
-Steps committed after the last checkpoint are executed again, with the same groups and sessions,
-under new version numbers and in a new lineage. So every group is in exactly one step of the lineage
+Steps committed after the last checkpoint are executed again, with the same groups and sessions.
+They get new version numbers and a new lineage. So every group is in exactly one step of the lineage
 that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
 or later. Pure, except `other_tokens`, which compares the model's tokens with the run's.
 """
@@ -148,7 +148,7 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     """Return the steps that made the newest weights, oldest first.
 
     `commits` are in the order of the log. In each lineage only the steps before its child's first
-    step survive: the child began from a checkpoint before the others.
+    step survive. The child began from a checkpoint before the others.
     """
     steps: list[StepCommitted] = []
     parents = {commit.lineage: commit.parent_lineage for commit in commits}

@@ -145,7 +145,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """An item of the inbox that only ends the wait of the loop: a piece of work is finished."""
+    """An item of the inbox that only ends the loop's wait, since a piece of work is finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

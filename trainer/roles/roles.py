@@ -1,9 +1,9 @@
 """The role `train` of a worker's training process: which move is due, by `control` and `fleet`.
 
-Pure. `apply` folds the records in order, `due` returns the move to make, and `acquired`, `released`
-and `rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision
-of an older scheduler. Any assignment of the worker concerns this process: an assignment to roll out
-takes the role `train` away. The role is taken only once the rollout process has given up its own.
+Pure. `apply` folds the records in order. `due` returns the move to make; `acquired`, `released` and
+`rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision of an
+older scheduler. Any assignment of the worker concerns this process: an assignment to roll out takes
+the role `train` away. The role is taken only once the rollout process has given up its own.
 """
 
 from dataclasses import dataclass

@@ -128,7 +128,7 @@ def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
     """Return the rate of `step` (from 0) of `steps`.
 
     It rises linearly to `lr`, then falls by the schedule to `min_lr`. It reaches that only after
-    the last step: at a rate of 0 the sessions of that step would teach nothing.
+    the last step, since a rate of 0 would waste that step's sessions.
     """
     if step < settings.warmup_steps:
         return settings.lr * (step + 1) / settings.warmup_steps

@@ -269,7 +269,7 @@ def first_weights(
 ) -> FirstWeights:
     """Return the weights to roll out with; write them if they are missing.
 
-    A new run writes version 0. A resumed run keeps the current version; if its directory is gone,
+    A new run writes version 0. A resumed run keeps the current version. If its directory is gone,
     it writes the weights in memory under a new number. Raise `WeightsDirectoryInUse`.
     """
     current = control_state.published

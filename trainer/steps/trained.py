@@ -1,6 +1,6 @@
 """The record of trained tokens: every token that entered a loss, one file per optimizer step.
 
-It is made from the packed micro-batches, not from the input of packing, so an independent reader
+It is made from the packed micro-batches, not from the input of packing. So an independent reader
 can compare it with the log. It is written before the step is committed, so a committed version
 always has its file. `trained/step-<step>-version-<version>.jsonl.gz`, gzipped lines of JSON:
 

@@ -59,8 +59,8 @@ def bidirectional(snapshot: Snapshot) -> list[Wanted]:
 
     It has at least `gang_size` devices, or one worker. Each side helps the other one if that pays.
     As in `multiplexed`, workers that train roll out between steps. Rollout workers with the tag
-    `train` help a step if they shorten its predicted time by more than their switches take. A gang
-    is fixed when its step begins, so helpers are chosen then, not during the step.
+    `train` help a step if that saves more predicted time than their switches take. A gang is fixed
+    when its step begins, so helpers are chosen then, not during the step.
     """
     costs = snapshot.costs
     if not snapshot.batch:

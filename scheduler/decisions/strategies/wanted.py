@@ -109,9 +109,7 @@ def preference(worker: WorkerView) -> tuple[float, bool, str]:
 
 
 def enough(best: Sequence[WorkerView], least: int) -> list[WorkerView]:
-    """Return workers, first ones preferred, with `least` devices together or as few more as
-    possible.
-    """
+    """Return the first workers with `least` devices together, or as few more as possible."""
     gang: list[WorkerView] = []
     size = 0
     for worker in best:

@@ -1,8 +1,8 @@
 """Closed forms of the time of a step, without stragglers. Pure.
 
 `step_limits` returns lower bounds of a step's time, by strategy and by the speeds of the split.
-`predicted` is the time for equal devices. In a step, let R be the device time of rollout, T that of
-training, and g of G devices be in the gang. If changes of role and new weights cost nothing,
+`predicted` is the time for equal devices. In a step, rollout takes the device time R, training
+takes T, and the gang has g of G devices. If changes of role and new weights cost nothing,
 `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Used by the strategies
 that choose a gang (`scheduler/decisions/strategies/choice.py`), by `scheduler/decisions/waste.py`
 and by `seamlessflow plan`; the simulator is held to it (`test_closed_form.py`).
@@ -50,7 +50,7 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The speeds of a division of the devices: their work in a unit of time."""
+    """The speeds of devices divided into gang and others: work in a unit of time."""
 
     everyone: float
     """Rollout speed of all together."""

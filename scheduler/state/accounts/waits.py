@@ -17,8 +17,8 @@ TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "
 """In rollout, `turns`: groups are under way, but none of their turns is here. Agents and tools
 work, or few long turns are left elsewhere. `groups`: no group is under way until a step's weights
 come. In training, `batch`: no batch is ready. `gang`: a batch is ready, but other members still
-change roles, or in a step they compute, or the trainer sends tokens or commits. `role`: the worker
-has no role. `report`: it rolls out, but no usage of that time is on the log."""
+change roles; or in a step, other members compute, or the trainer sends tokens or commits. `role`:
+the worker has no role. `report`: it rolls out, but no usage of that time is on the log."""
 _TRAIN = "train"
 
 

@@ -79,7 +79,7 @@ def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -
     Let x = log reference - log policy (http://joschu.net/blog/kl-approx.html). k2 is x^2 / 2. Its
     mean gradient is that of the divergence. k3 is exp(x) - x - 1. Its mean value is the divergence,
     its mean gradient that of KL(reference || policy). Means are over tokens that the policy
-    sampled. x has no bound, so a token far from the reference is drawn back more.
+    sampled. `x` has no bound, so a token far from the reference is drawn back more.
     """
     differences_N = reference_N - tokens.logprobs_N
     if settings.kl_estimator == "k2":

@@ -81,7 +81,8 @@ def dppo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
 
     Divergence proximal policy optimization, arXiv 2602.04879, with its binary approximations (the
     token against all others). M is 0 if the divergence from the old policy exceeds
-    `divergence_bound` and the gradient increases it: r > 1 with A > 0, or r < 1 with A < 0.
+    `divergence_bound`, and the gradient increases it. It does for r > 1 with A > 0, and r < 1 with
+    A < 0.
     """
     ratios_N = ratio(tokens.log_ratios_N)
     advantages_N = tokens.advantages_N

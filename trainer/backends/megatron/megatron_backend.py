@@ -3,7 +3,7 @@
 The gang, its messages, losses and metrics are those of `RankBackend`. The model and the sum of
 gradients differ, and ranks of one model train the same share. Checkpoints are whole tensors by
 Hugging Face's names; each rank copies, writes and reads its parts. The other back ends write the
-same, so any back end can go on from a checkpoint, with any number of ranks. (Megatron-core's own
+same. So any back end can go on from a checkpoint, with any number of ranks. (Megatron-core's own
 format has a pickle in it.)
 """
 

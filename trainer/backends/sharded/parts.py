@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, Shard
 
 @dataclass(frozen=True, slots=True)
 class TensorPart:
-    """Consecutive rows of a tensor, or slices of another dimension, or all of it."""
+    """Consecutive rows of a tensor, or slices in another dimension, or the whole tensor."""
 
     values: Tensor
     """Elements, in the whole tensor's shape except for the divided dimension; there may be none."""

@@ -1,7 +1,7 @@
 """Models built without weights, whose shards are then read straight from the safetensors files.
 
-So no rank of a gang ever holds a whole model: its peak is its shards and one slice of a tensor.
-Called by `model.py` (empty models) and the back ends that shard (their weights).
+So no rank ever holds a whole model: its peak is its shards and one slice of a tensor. Called by
+`model.py` (empty models) and the back ends that shard (their weights).
 """
 
 import json

@@ -68,7 +68,7 @@ class ModelFiles:
             self._index = json.dumps(index, indent=2, sort_keys=True) + "\n"
 
     def write(self, directory: Path, parts: Parts, leads: bool) -> None:
-        """Write this rank's parts of the tensors, by their names in the model; rank 0 (`leads`)
+        """Write this rank's parts of the tensors, by their names in the model. Rank 0 (`leads`)
         also writes configuration and index. Every rank must call it. Raise OSError.
         """
         if leads:

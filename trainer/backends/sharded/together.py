@@ -1,9 +1,8 @@
 """Files that all ranks of a gang write together, and the answers by which rank 0 learns of it.
 
 A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
-computes, and torch's process group belongs to the thread that computes. So the order to write and
-the answers go over the lines on which the ranks met, in a thread of each rank. Called by the back
-ends.
+computes, and torch's process group belongs to the thread that computes. So each rank has a thread
+for the order to write and the answers, over the lines on which they met. Called by the back ends.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Returns: the weighted sums of the named rewards of a session, or of a turn. Pure.
+"""Returns: the weighted sums of named rewards, for a session or for a turn. Pure.
 
 Called by `data/sessions.py` and, for the figures of a run, by the launcher. `weights` are the
 weights in `trainer.rewards` that are not 0. A session needs each of these rewards.

@@ -57,9 +57,9 @@ class EvaluationFigures:
 def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     """Return the figures of a round from its groups.
 
-    Sessions of one task are alike, so the error takes each task as a cluster of samples (arXiv
-    2411.00640, section 2.2): sqrt(G / (G - 1) sum over tasks (n (m - mean))^2) / N. G counts tasks,
-    N sessions; a task has n sessions with the mean m. With one session a task it is the standard
+    Sessions of one task are alike, so each task is a cluster of samples (arXiv 2411.00640, section
+    2.2). The error is sqrt(G / (G - 1) sum over tasks (n (m - mean))^2) / N. G counts tasks and N
+    sessions; a task has n sessions with the mean m. With one session a task it is the standard
     deviation over sqrt(N).
     """
     counted = [group for group in groups if group.sessions]

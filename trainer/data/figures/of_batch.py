@@ -62,7 +62,7 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
 
 
 def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
-    """Return mean and quantiles of each named reward, parts of sources, and the spread of returns.
+    """Return mean and quantiles of each named reward, each source's part, and the returns' spread.
 
     A reward's figures are over the sessions that have it. A source's part is what its weighted
     rewards add to the return, in the mean over all sessions. All parts sum to `reward_mean`.
@@ -84,7 +84,7 @@ def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[s
 
 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:
-    """Return the shares of equal and of divided sessions, and the largest shares of the tokens.
+    """Return the shares of equal and divided sessions, and the largest shares of the tokens.
 
     Equal sessions of a group have the same sampled tokens; a divided one has several chains. The
     largest shares are those of a group, and of a task over all its groups.
