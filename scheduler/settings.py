@@ -19,7 +19,7 @@ from seamlessflow.infra.settings import (
 )
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
-"""Name of a task set among several: the split of its sessions, and a part of names of metrics."""
+"""Name of a task set among several: the split in its sessions, and a part of metric names."""
 
 _LEAST_SAMPLES = 2
 """Least samples of a trained group: a single sample has nothing to compare with."""

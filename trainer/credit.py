@@ -105,7 +105,7 @@ class CriticSection(Section):
         "the head alone",
     )
     lr: float = Field(
-        1e-5, gt=0, description="Constant learning rate of the critic, of a head without the policy"
+        1e-5, gt=0, description="Constant learning rate of the critic or head, not of the policy"
     )
     clip: float = Field(
         0.2, gt=0, description="How far a value moves in a step before its gradient ends"

@@ -156,7 +156,7 @@ class LossSection(Section):
     )
     correction: CorrectionName | None = Field(
         None,
-        description="Weight that corrects the engine's policy to the policy of the ratio (see "
+        description="Weight for the difference of engine and old policy (see "
         "trainer/backends/losses/corrections.py); none: that of name, or no correction",
     )
     correction_level: Literal["token", "turn", "session"] = Field(

@@ -106,8 +106,8 @@ class ComputingSettings(Section):
     layout: Literal["padded", "packed", "tree"] = Field(
         "padded",
         description="padded: one chain per row; packed: many chains in one row, for long chains of "
-        "uneven length on a device with flash attention; tree: the same with first tokens that "
-        "chains share computed once, for long prompts, large groups and sessions that fork",
+        "uneven length on a device with flash attention; tree: as packed, but first tokens that "
+        "chains share are computed once, for long prompts, large groups and sessions that fork",
     )
     attention: Attention = Field(
         "sdpa",

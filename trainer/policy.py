@@ -56,8 +56,8 @@ class PolicySection(Section):
     )
     train_undelivered: bool = Field(
         False,
-        description="Whether to train also turns whose client left before the answer, if no retry "
-        "got it and no later turn continues it",
+        description="Whether to train also turns whose client left before the answer, without a "
+        "retry or a later turn that continues it",
     )
     siblings: Literal["continued", "all"] = Field(
         "continued",
@@ -88,7 +88,7 @@ class AdapterSection(Section):
         0, ge=0, description="Rank of the adapter of each layer; 0: none, all weights are trained"
     )
     alpha: int | None = Field(
-        None, ge=1, description="Scale of what it adds to a layer: alpha / rank; none: 2 x rank"
+        None, ge=1, description="What it adds to a layer is scaled by alpha / rank; none: 2 x rank"
     )
     targets: tuple[str, ...] = Field(
         (),

@@ -55,7 +55,7 @@ RAISED_WITH: Mapping[tuple[str, str], int] = {
     # No bound of the divergence, beyond which it had no gradient.
     ("loss", "kl"): 1,
 }
-"""Increase of the version of a kind's methods by a setting, by kind and setting."""
+"""Added to the version of a kind's methods if a setting is used, by kind and setting."""
 
 SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "

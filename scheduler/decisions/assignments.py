@@ -54,7 +54,7 @@ def new_assignments(
     slots: int,
 ) -> NewAssignments:
     """Return the assignments still needed for the wanted roles, without optional ones that do not
-    pay. `slots` is the number of slots.
+    pay. `slots`: partitions of `prompts`.
     """
     due = _due_changes(snapshot, wanted)
     limits = settings.scheduler

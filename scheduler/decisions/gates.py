@@ -14,7 +14,7 @@ UNMEASURED_SWITCH_MS = 500
 MARGIN = 1.5
 """Factor by which a predicted pause must exceed the shortest pause in which leaving pays."""
 TRIPS_APART = 64
-"""Round trips that must fit into the time before one without a prediction, which costs 1.6 %."""
+"""Round trips that fit into the wait before an unpredicted one, which so costs 1.6 %."""
 
 
 def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:

@@ -54,7 +54,7 @@ class Costs:
     speed: Mapping[str, Mapping[str, Rolling]] = field(default_factory=dict)
     """Tokens a second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
-    """Duration of a worker's release, until its next acquisition."""
+    """Duration of each worker's last release, kept until its next acquisition."""
     gang_size: int = 1
     """Number of devices of the gang."""
     decoded_ms: int = 0

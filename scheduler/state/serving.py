@@ -39,7 +39,7 @@ class ServingProcesses:
         return max(0, until_ms - since_ms) - sum(stood)
 
     def after(self, since_ms: int, served_ms: int) -> int:
-        """Return the time at which `served_ms` have counted, or will if no policy stands."""
+        """Return the time at which `served_ms` have counted, or will if engines go on serving."""
         at_ms = since_ms + served_ms
         for begin, end in self.stands:
             if end > since_ms and begin < at_ms:
@@ -47,7 +47,7 @@ class ServingProcesses:
         return at_ms
 
     def without(self, before_ms: int) -> "ServingProcesses":
-        """Return this without stands that ended by `before_ms`: no earlier time counts."""
+        """Return this without times that ended by `before_ms`: no earlier time counts."""
         kept = tuple(stand for stand in self.stands if stand[1] > before_ms)
         return self if len(kept) == len(self.stands) else replace(self, stands=kept)
 

@@ -162,8 +162,8 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
     """Return the pauses between records of `control` in log order; each has a length.
 
-    A pause lies between two neighbouring records if no process is seen alive both before and after
-    it: no worker, trainer or scheduler. A new scheduler must follow.
+    A pause lies between two neighbouring records if no worker, trainer or scheduler is seen alive
+    both before and after it. A new scheduler must follow.
     """
     claims = [
         number for number, record in enumerate(records) if isinstance(record, r.SchedulerClaimed)

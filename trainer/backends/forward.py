@@ -198,7 +198,7 @@ def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
 def use_attention(model: PreTrainedModel, settings: TrainerSection) -> PreTrainedModel:
     """Return the model with attention computed as the settings say. Raise `ModelUnusable`.
 
-    With `sdpa` transformers has chosen: eager for a model that lacks `sdpa`.
+    With `sdpa` it is transformers' choice, which is eager for a model that lacks `sdpa`.
     """
     attention = settings.attention
     reason = ""

@@ -1,9 +1,9 @@
 """Chains: the token sequences of a trajectory's tree, from a root to where a branch ends.
 
-Each token that may be trained is trained in exactly one chain, the first in node order, however
-many branches share it. A chain ends with its last trained token, because no loss depends on tokens
-after it. Columns have a number for each trained token; devices compute them before training. Pure;
-called by `sessions.py`. `_T` counts the tokens of a chain, `_N` its trained ones.
+Each trainable token is trained in exactly one chain, the first in node order, however many branches
+share it. A chain ends with its last trained token, because no loss depends on tokens after it.
+Columns have a number for each trained token; devices compute them before training. Pure; called by
+`sessions.py`. `_T` counts the tokens of a chain, `_N` its trained ones.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ NOWHERE = -1
 
 
 class Column(StrEnum):
-    """The name of a column, after the model that computes it or its use."""
+    """The name of a column; it tells what computes the column."""
 
     REFERENCE = "reference"
     """Log-prob under `trainer.reference`, at the temperature that the token was sampled at."""
@@ -39,8 +39,8 @@ class Column(StrEnum):
     VALUE = "value"
     """Value of the place before the token, by the critic."""
     ENTROPY = "entropy"
-    """Entropy of the policy at the token, in nats, at the token's sampling temperature. It is under
-    the weights before the step."""
+    """Entropy of the policy at the token, in nats, under the weights before the step. The
+    temperature is the token's sampling temperature."""
     PROXIMAL = "proximal"
     """Log-prob under the weights before the step, at the token's sampling temperature. For a step
     of several updates, and for advantages that compare the policy with another."""

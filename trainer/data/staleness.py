@@ -1,8 +1,8 @@
 """Staleness of tokens, in optimizer steps, and the removal of stale tokens from the loss.
 
-The staleness of a token is the number of steps that made the weights being trained, minus the
-number for the version that sampled it. Version numbers cannot be subtracted instead: after a
-resume, steps that were done before get new numbers. Pure; called by the dataloader and `batch.py`.
+A token's staleness is the steps that made the weights being trained, minus those that made the
+version that sampled it. Version numbers cannot be subtracted instead: after a resume, steps that
+were done before get new numbers. Pure; called by the dataloader and `batch.py`.
 """
 
 from collections.abc import Iterable, Mapping

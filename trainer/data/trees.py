@@ -3,7 +3,7 @@
 A token's hidden state depends only on the tokens before it, so chains with equal first tokens can
 share them. Such are the chains of a session that forked, and of a group, which has one prompt.
 After Tree Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in
-the order of their tokens, `_S` all tokens of all chains, `_T` the tokens of a row.
+the order of their tokens, `_S` all tokens in all chains, `_T` those of a row.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
 
 
 def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the column (S) of each token of ordered chains, and the end (T) of each column.
+    """Return the column (S) of each token in ordered chains, and the end (T) of each column.
 
     The tokens that see a token follow it in one run, up to its end.
     """

@@ -1,8 +1,8 @@
 """MLflow as a sink. Rows are sent by a thread of their own, since a request may take minutes.
 
 While MLflow is away, rows wait in memory, so it neither ends nor stalls a run. The first failure
-and the end of the outage are logged. A trainer that is started again goes on with its earlier
-MLflow run, whose id is in a file beside the metrics. Called by `sinks.py`.
+and the end of the outage are logged. A restarted trainer goes on with its earlier MLflow run, whose
+id is in a file beside the metrics. Called by `sinks.py`.
 """
 
 import json

@@ -102,9 +102,9 @@ def worker_devices(
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
-    `find_way` returns the gang's meeting for rank 0, the line to rank 0 for other ranks, and None
-    without a gang. It may wait for rank 0. `computing` is called for the first rank alone. Raises
-    `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
+    `find_way` returns the gang's meeting for rank 0, else the line to rank 0; None without a gang.
+    It may wait for rank 0. `computing` is called for the first rank alone. Raises `ModelUnusable`,
+    for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
     """
     if settings.trainer.backend == "clock" and (way := find_way()) is not None:
         clock = ClockBackend(settings, way, computing, stopping)

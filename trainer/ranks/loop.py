@@ -34,7 +34,7 @@ class RankLoop:
     process: RankProcess
     device: TrainerDevice
     follow: Callable[[], int]
-    """Takes part in a step until the trainer rests; returns the step that is over, if the first
+    """Takes part in a step until the trainer rests. Returns the step that is over, if the first
     rank named it. Called in the work thread."""
     service: RankService | None
     """The trainer's calls; None for a worker without the first rank."""

@@ -1,11 +1,11 @@
 """Barren steps: those in which no token could be trained, and the end of a run that has only them.
 
 Nothing to train is not the same as nothing learned: a group whose sessions are rewarded alike could
-be trained. A rule that masks every token will do so in the next step too, so it is reported at the
-first step. A step that only lost its groups is not barren, since the agents' environment may come
-back. But it is barren before the first trained step, as nothing shows yet that the agent works. A
-step that lost its groups to a failed method is always barren: the method will fail again. Pure;
-called by the sequence of steps.
+be trained. A rule that masks every token will do so again, so it is reported at the first step. A
+step that only lost its groups is not barren, since the agents' environment may come back. But it is
+barren before the first trained step, as nothing shows yet that the agent works. A step that lost
+its groups to a failed method is always barren: the method will fail again. Pure; called by the
+sequence of steps.
 """
 
 from dataclasses import dataclass

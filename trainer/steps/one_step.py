@@ -1,6 +1,6 @@
 """One optimizer step, from the batch to published weights, in an order that survives a kill.
 
-The order: train, write the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
+The order: train, the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
 `WeightsPublished` and `PolicyWeights`, `GroupConsumed` for each group, `StepCompleted`. A step
 whose `StepCommitted` is on `control` counts. After a restart it is executed again unless a
 checkpoint covers it. Runs in the thread of `Work`.

@@ -88,7 +88,7 @@ class IdealStep:
     """(R + T + switches + loads + recomputed KV) / G."""
     latency_ms: float
     """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once. Extra groups
-    count as parts of a step in lag."""
+    count as a fraction of a step of lag."""
 
     @property
     def ms(self) -> float:

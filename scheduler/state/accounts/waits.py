@@ -17,7 +17,7 @@ TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "
 """In rollout, `turns`: groups are under way, but none of their turns is here. Agents and tools
 work, or few long turns are left elsewhere. `groups`: no group is under way until a step's weights
 come. In training, `batch`: no batch is ready. `gang`: a batch is ready, but other members still
-change roles; or in a step, other members compute, or the trainer sends tokens or commits. `role`:
+change roles. Or a step runs, but others compute, or the trainer sends tokens or commits. `role`:
 the worker has no role. `report`: it rolls out, but no usage of that time is on the log."""
 _TRAIN = "train"
 
@@ -144,6 +144,6 @@ class Waits:
 def _split(
     waiting: float, first_ms: int, interval: Interval, first: str, second: str
 ) -> dict[str, float]:
-    """Return the waiting in two parts; the first is at most `first_ms` over the interval."""
+    """Return the waiting in two parts, the first of them for `first_ms` of the interval."""
     part = waiting * min(1.0, first_ms / (interval.end_ms - interval.start_ms))
     return {name: share for name, share in ((first, part), (second, waiting - part)) if share > 0}

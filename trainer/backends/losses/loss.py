@@ -58,8 +58,8 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
 def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
     """Return this micro-batch's part of the mean loss of the places where a critic learns.
 
-    A place's loss is half the larger of two squared errors (arXiv 2005.12729). One has the value,
-    the other the value kept within `clip` of that before the step.
+    A place's loss is half the larger of two squared errors (arXiv 2005.12729). One is the value's;
+    the other is that of the value kept within `clip` of its former one.
     """
 
     def column(name: Column) -> Tensor:

@@ -77,8 +77,8 @@ def continued_exp(log_ratios_N: Tensor) -> Tensor:
 def binary_divergence(old_N: Tensor, new_N: Tensor, kind: Divergence) -> Tensor:
     """Return how far the choice between a token and all others moved, from two log-probs of it.
 
-    For the probabilities p and q, `tv` is |p - q|, at most 1. And `kl`, in nats, is p log(p / q) +
-    (1 - p) log((1 - p) / (1 - q)). In float64, since 1 - q may be tiny.
+    For the probabilities p and q, `tv` is |p - q|, at most 1. In nats `kl` is
+    p log(p / q) + (1 - p) log((1 - p) / (1 - q)). In float64, since 1 - q may be tiny.
     """
     p_N = old_N.double().exp()
     q_N = new_N.double().exp()

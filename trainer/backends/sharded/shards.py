@@ -71,8 +71,8 @@ def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
 def reader(model: PreTrainedModel, directory: Path) -> Callable[[str, TensorPart], None]:
     """Return a function that reads a part of a model's tensor into the part's memory.
 
-    The model may be empty. The function takes any name of the tensor. It leaves tensors that the
-    files lack (the output of a critic). Both raise `ModelUnusable`.
+    The model may be empty. The function takes any name of the tensor. Tensors that the files lack
+    (the output of a critic) stay as they are. Both raise `ModelUnusable`.
     """
     with _loadable(directory):
         files = _files(directory)

@@ -2,7 +2,7 @@
 
 A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
 computes, and torch's process group belongs to the thread that computes. So each rank has a thread
-for the order to write and the answers, over the lines on which they met. Called by the back ends.
+for the order to write and the answers, on the lines of the meeting. Called by the back ends.
 """
 
 import math

@@ -1,10 +1,10 @@
 """Models that no gradient trains: their log-probs of tokens, for a reference or a teacher.
 
-They are on the host except while they compute. A reference may become the policy after each so many
-steps. A policy that learns for long leaves any fixed reference, until the divergence holds it back.
-Renewal of the reference is a part of ProRL, arXiv 2505.24864. ProRL also begins the optimizer anew;
-here the optimizer goes on. Weights and the count of steps are in the checkpoint. Called by the back
-ends.
+They are on the host except while they compute. A reference may become the policy every
+`trainer.reference_every` steps. A policy that learns for long leaves any fixed reference, until the
+divergence holds it back. Renewal of the reference is a part of ProRL, arXiv 2505.24864. ProRL also
+begins the optimizer anew; here the optimizer goes on. Weights and the count of steps are in the
+checkpoint. Called by the back ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -114,7 +114,7 @@ class RenewedReference:
         return {**files, STEPS: {"steps": part_of(torch.tensor([self._steps]))}}
 
     def load(self, directory: Path) -> None:
-        """Go on from a checkpoint; keep this state if it has none. Raise `ModelUnusable`."""
+        """Go on from a checkpoint, if it has a renewed reference. Raise `ModelUnusable`."""
         if not (directory / f"{REFERENCE}{WEIGHTS}").exists():
             return
         self._keeping.load(directory, self._model.module, self._untrained, REFERENCE)

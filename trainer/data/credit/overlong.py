@@ -40,7 +40,7 @@ def punishment(tokens: int, rules: OverlongRules) -> float:
 
 
 def ruled(group: Group, rules: OverlongRules) -> Group:
-    """Return the group with each session's punishment, and without truncated sessions."""
+    """Return the group with each session's punishment, and truncated sessions marked left out."""
     return replace(group, sessions=tuple(_ruled(session, rules) for session in group.sessions))
 
 

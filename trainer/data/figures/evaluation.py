@@ -77,9 +77,9 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
 def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
     """Return the chance that one of k sessions in a group passes, by k (1, 2, 4 and so on).
 
-    `groups`: number of sessions in each group, and how many pass. The unbiased estimate is 1 - C(n
-    - c, k) / C(n, k) if c of n sessions pass (arXiv 2107.03374, equation 1). The largest k is at
-    most the size of the smallest group.
+    `groups`: number of sessions in each group, and how many pass. The unbiased estimate is
+    1 - C(n - c, k) / C(n, k) if c of n sessions pass (arXiv 2107.03374, equation 1). The largest k
+    is at most the size of the smallest group.
     """
     counts = [(size, passed) for size, passed in groups if size]
     chances = {}
