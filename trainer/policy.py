@@ -61,7 +61,7 @@ class PolicySection(Section):
     )
     siblings: Literal["continued", "all"] = Field(
         "continued",
-        description="Which of several samples of one prompt are trained; continued: those that the "
+        description="Which samples of a repeated prompt are trained; continued: those that the "
         "agent went on from, else the latest (it regenerates); all: each (it votes, best-of-n)",
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
