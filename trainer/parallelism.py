@@ -112,7 +112,7 @@ class ComputingSettings(Section):
     attention: Attention = Field(
         "sdpa",
         description="Implementation of attention; sdpa: torch's own, or eager for a model that "
-        "lacks it; eager: all scores written out; flash_attn: that package, on a GPU in half "
+        "lacks it; eager: all scores written out; others: the package flash_attn, on a GPU in half "
         "precision and without layout tree",
     )
     micro_batch_tokens: int = Field(
