@@ -1,4 +1,4 @@
-"""The assembly of a trainer from its settings and from what is recorded.
+"""The assembly of a trainer from its settings and from records.
 
 No other module joins its parts.
 """
@@ -165,7 +165,7 @@ def _prefixes(settings: TrainerSettings) -> str:
 
 
 def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoint:
-    """Return the newest checkpoint, after checking that the topics still have what follows it."""
+    """Return the newest checkpoint, after a check that topics still have the records after it."""
     source = source_kafka(settings)
     partitions = find_cluster(source, (TRAJECTORIES,), stopping).partitions[TRAJECTORIES.name]
     newest = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)

@@ -65,7 +65,7 @@ class GangAbsent(SeamlessFlowError):
 
 
 class Channel:
-    """A socket, and a thread that delivers what comes from it.
+    """A socket, and a thread that delivers its messages.
 
     `deliver` and `lost` run on that thread; `lost` once, when the other side is gone.
     """

@@ -82,7 +82,7 @@ class Loop:
                 self.steps.apply(record)
 
     def _advance(self) -> None:
-        """Collect finished work and begin what is due."""
+        """Collect finished work and begin the work that is due."""
         self.process.gang.check(self.process.settings.trainer.ranks)
         if self.gang.lost:
             # A rank that ended after a failed call has said why: the call's own error is the news.

@@ -150,7 +150,7 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
 def _roles_of(
     view: View, policy: PolicyState, rules: Rules, allotment: Allotment | None, now_ms: int
 ) -> list[Outgoing]:
-    """Return assignments and starts of a policy, that of `rules`, on its workers; None: on all."""
+    """Return assignments and starts of the policy of `rules`, on its workers; None: on all."""
     state = view.state
     settings = rules.settings
     name = settings.run.policy

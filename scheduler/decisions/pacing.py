@@ -3,9 +3,9 @@
 With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
 is dropped or its step's weights are published. So groups that get ready in the order of their
 admission are trained at most `lag` steps later. The trainer's own check of staleness finds groups
-that others overtook. `pacing.extra_groups` adds as many credits. Groups that a step does not take
-go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them a step
-(or a stall time). No group is admitted that the remaining steps do not need. Called by
+that others overtook. `pacing.extra_groups` is a number of further credits. Groups that a step does
+not take go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them
+a step (or a stall time). No group is admitted that the remaining steps do not need. Called by
 `scheduler/decisions/decide.py`.
 """
 

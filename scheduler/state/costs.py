@@ -33,7 +33,7 @@ class Rolling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The rolling means, and what is needed to continue them."""
+    """The rolling means, and the state to continue them."""
 
     step: Rolling = field(default_factory=Rolling)
     """Wall time of an optimizer step, until its weights are published."""

@@ -26,7 +26,7 @@ class GangSpeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedRates:
-    """The rates, and what is needed to continue them."""
+    """The rates, and the state to continue them."""
 
     sampled: Mapping[str, float] = field(default_factory=dict)
     """Tokens that each worker samples in a millisecond of full batches. A batch of few rows is slow

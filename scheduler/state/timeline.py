@@ -110,7 +110,7 @@ class Timeline:
         return self.lived_ms() / self.steps_made if self.steps else None
 
     def ideal_step(self, lag: float) -> IdealStep | None:
-        """Return the ideal step for what the run did; None before the end of the first step."""
+        """Return the ideal step for the run's work; None before the end of the first step."""
         spent = together(self.device_time().values())
         if not self.steps or not spent.total:
             return None

@@ -1,8 +1,8 @@
 """The back end of modelled devices: it computes nothing, but takes as long as they would.
 
-For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times are
-those of the simulator (`infra/device_model`), multiplied by `device_model.scale`. One process
-stands for all devices of a worker. Imports no torch.
+For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times come
+from the simulator (`infra/device_model`), multiplied by `device_model.scale`. One process stands
+for all devices of a worker. Imports no torch.
 
 Weights are stand-ins: small files that are published as real weights are. They are the model's own
 weights if these are one small file, else a single small tensor. The first byte of the first tensor

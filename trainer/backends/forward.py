@@ -142,7 +142,7 @@ class Forward:
 
 @dataclass(slots=True)
 class _Asked:
-    """A pass: the places of the trained tokens, and what the hooks find there."""
+    """A pass: the places of the trained tokens, and the hooks' results there."""
 
     rows_N: Tensor
     columns_N: Tensor

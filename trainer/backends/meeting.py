@@ -177,7 +177,7 @@ def begun(line: Line, stopping: Stopping = never) -> str:
 def gang_facts(settings: TrainerSettings) -> Facts:
     """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
 
-    Paths of models count by what is in them, for they may differ between machines.
+    Paths of models count by their content, since paths may differ between machines.
     """
     trainer = settings.trainer.model_dump(mode="json", exclude=OWN)
     chosen = {

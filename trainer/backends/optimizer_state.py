@@ -46,7 +46,7 @@ def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float
 def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
     """Return a copy of this rank's part of everything to save, on the host.
 
-    `prefix` is that of the files.
+    `prefix`: prefix of the files' names.
     """
     parameters = _parameters(model)
     moments = {
@@ -95,7 +95,7 @@ def random_state() -> Files:
 
 
 def save_state(directory: Path, files: Files, leads: bool) -> None:
-    """Write this rank's part of what `copied` returned; `leads` as for `write_tensors`."""
+    """Write this rank's part of the files of `copied`; `leads` as for `write_tensors`."""
     for name, parts in files.items():
         write_tensors(directory / name, parts, leads)
 
@@ -104,7 +104,7 @@ class SavedState:
     """Weights and moments of a checkpoint; a rank reads its parts of them."""
 
     def __init__(self, directory: Path, names: Set[str], prefix: str = "") -> None:
-        """`names`: those of the model's parameters; `prefix`: that of the files.
+        """`names`: names of the model's parameters; `prefix`: prefix of the files.
 
         Raise `ModelUnusable`.
         """

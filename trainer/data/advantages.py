@@ -82,8 +82,9 @@ def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
     """Return (r - mean) / (mean of the group + epsilon); zeros if all returns are equal.
 
     Maximum likelihood reinforcement learning, arXiv 2602.02710. Let p be the chance to succeed. For
-    returns of 0 and 1 the mean gradient is that of log p, truncated. It has as many terms as the
-    group has sessions. Raises `ValueError` for a return below 0, which no chance stands for.
+    returns of 0 and 1 the mean gradient is that of a truncated log p. Its number of terms is the
+    group's number of sessions. Raises `ValueError` for a return below 0, which no chance stands
+    for.
     """
     if (least := float(returns_S.min(initial=0.0))) < 0:
         raise ValueError(f"maxrl needs returns of at least 0, as chances are, and one is {least:g}")

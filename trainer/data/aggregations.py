@@ -2,8 +2,8 @@
 
 Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
 over the whole step before it is packed. So a loss depends neither on packing nor on the number of
-ranks. Pure; called by `steps/inputs.py`. `_C` counts chains. Sessions are those with a trained
-token in the step, also those of groups that a filter counts.
+ranks. Pure; called by `steps/inputs.py`. `_C` counts chains. Only sessions with a trained token in
+the step count, also in groups that a filter counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -68,7 +68,7 @@ class RecordedMethodFailed(SeamlessFlowError):
 def method(kind: str, name: str) -> Iterator[None]:
     """Raise `MethodFailed` for an error of this method, whatever its type.
 
-    Errors that end the process wherever they are raised stay what they are.
+    Errors that end the process are raised unchanged.
     """
     try:
         yield

@@ -3,7 +3,7 @@
 A token's hidden state depends only on the tokens before it, so chains with equal first tokens can
 share them. Such are the chains of a session that forked, and of a group, which has one prompt.
 After Tree Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in
-the order of their tokens, `_S` all tokens in all chains, `_T` those of a row.
+the order of their tokens, `_S` all tokens in all chains, `_T` tokens of a row.
 """
 
 from collections.abc import Sequence

@@ -24,7 +24,7 @@ _WAIT_S = 1.0
 """Longest wait of the loop. All else wakes it; this only bounds the wait for a signal to stop."""
 _STOP_TOO_S = 2.0
 _LAST_CALLS_S = 20.0
-"""Time for the trainer, which is asked to stop at the same time, to save what it has."""
+"""Time for the trainer, which is asked to stop at the same time, to save its state."""
 
 
 @dataclass(slots=True, kw_only=True)

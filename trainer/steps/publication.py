@@ -104,7 +104,7 @@ class Publication:
                 shutil.copyfile(path, draft / path.name)
 
     def check_tokens(self) -> None:
-        """Raise `ModelUnusable` for a model of other tokens than those of the run."""
+        """Raise `ModelUnusable` for a model whose tokens differ from the run's."""
         if reason := other_tokens(self._settings.policy.model, self._root):
             raise ModelUnusable(str(self._settings.policy.model), reason)
 
@@ -137,7 +137,7 @@ class Publication:
     def facts(
         self, version: int, step: int, lineage: str, dtype: str, base: BaseModel | None
     ) -> Manifest:
-        """Return the manifest of a version without its files; `base` is that of an adapter."""
+        """Return the manifest of a version without its files; `base`: an adapter's base model."""
         return Manifest(
             policy=self._settings.run.policy,
             version=version,

@@ -245,7 +245,7 @@ class StepSequence:
             self._runner.rest(order.batch.step)
 
     def _save(self) -> None:
-        """Begin a checkpoint of what is in memory now: its copy, then its files."""
+        """Begin a checkpoint of the present state: copy the state, then write its files."""
         process = self._process
         origin = self.origin
         self._control_state.settle(origin.step)

@@ -31,7 +31,7 @@ LATENCY = "latency"
 class StepWork:
     """Work and costs of an optimizer step, all in one unit of time.
 
-    If speeds are not those of devices, `rollout` and `train` are work in the unit of the speeds.
+    With speeds of another unit, `rollout` and `train` are work in that unit.
     """
 
     rollout: float

@@ -1,4 +1,4 @@
-"""Device time by category: intervals, their division by what processes measured, and sums. Pure.
+"""Device time by category: intervals, their division by processes' reports, and sums. Pure.
 
 Nothing else computes an idle share; `docs/scheduling/device-time.md` has the formulas. The
 intervals come from `scheduler/state/timeline.py`.

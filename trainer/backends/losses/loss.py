@@ -59,7 +59,7 @@ def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
     """Return this micro-batch's part of the mean loss of the places where a critic learns.
 
     A place's loss is half the larger of two squared errors (arXiv 2005.12729). One is the value's;
-    the other is that of the value kept within `clip` of its former one.
+    the other is the value's when kept within `clip` of the value before the step.
     """
 
     def column(name: Column) -> Tensor:

@@ -1,7 +1,7 @@
 """A rank's part of a tensor, and its place in the whole one.
 
 Ranks that have divided a model copy, write and read such parts. So no rank needs a whole tensor.
-Called by the back ends and by what reads and writes their files.
+Called by the back ends and by the modules that read and write their files.
 """
 
 from collections.abc import Mapping

@@ -43,8 +43,8 @@ class SideModels:
     ) -> None:
         """Load them on the host. Raise `ModelUnusable`.
 
-        `policy` is the directory of the policy's model, `forward` its pass, `trained` its weights;
-        `placed` and `keeping` those of the back end.
+        `policy` is the directory of the policy's model, `forward` its pass, `trained` its weights.
+        `placed` and `keeping` come from the back end.
         """
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
@@ -98,7 +98,7 @@ class SideModels:
         return annotated
 
     def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
-        """Move what is trained, each model with its optimizer."""
+        """Move the trained models, each with its optimizer."""
         if (trained := self.head or self.critic) is not None:
             trained.move(move)
 
@@ -108,7 +108,7 @@ class SideModels:
             self._renewed.step_over(weights)
 
     def state(self) -> Files:
-        """Return a copy of this rank's part of what changes with the weights, on the host."""
+        """Return a copy of this rank's part of all changing models, on the host."""
         return {
             name: content for model in self._changing() for name, content in model.state().items()
         }
