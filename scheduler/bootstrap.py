@@ -34,7 +34,7 @@ _TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
     """Run one scheduler until `stop` is set.
 
-    Raises what `Controller.run`, `rules_of` and `find_cluster` raise.
+    Raises the errors of `Controller.run`, `rules_of` and `find_cluster`.
     """
     clock = clock or now_ms
     rules = rules_of(settings)
@@ -93,7 +93,7 @@ def task_sets(settings: SchedulerSettings) -> TaskSets:
 def training_draws(pacing: PacingSection) -> Draws | None:
     """Return the tasks to train on, or None if there are none.
 
-    The order of several sources is that of their names, whatever that of the settings. Raises
+    Several sources are ordered by their names, whatever their order in the settings. Raises
     `TasksRejected`, also for an id that two files have.
     """
     files = [

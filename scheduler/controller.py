@@ -1,8 +1,8 @@
 """The loop of the scheduler process: read, call `decide`, write. It holds no rule of its own.
 
-Only one scheduler acts: the one whose claim is the first of the newest epoch; reading a newer claim
-ends it. It decides only after it has read back everything it wrote before, so each decision is made
-on a complete log, and a `Task` is sent only after its `GroupAdmitted` was read back. During an
+Only one scheduler acts: the one with the first claim of the newest epoch. It ends when it reads a
+newer claim. It decides only after it has read back everything it wrote before. So each decision is
+made on a complete log. A `Task` is sent only after its `GroupAdmitted` was read back. During an
 outage of Kafka it decides nothing. Called by `scheduler/bootstrap.py`.
 """
 
@@ -28,7 +28,7 @@ from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 
 TICK_S = 0.1
-"""Time after which the scheduler decides even without a record, since deadlines pass too."""
+"""Time after which the scheduler decides even without a record, because deadlines pass."""
 LARGEST_SNAPSHOT_BYTES = 900_000
 _DECISIONS = "seamlessflow_scheduler_decisions_total"
 _STALLS = "seamlessflow_scheduler_stalls_total"

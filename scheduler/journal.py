@@ -1,8 +1,8 @@
 """The scheduler's `View`, kept up to date by reading `control` and `fleet` into the folds.
 
-`catch_up` reads both topics to their ends, `control` from the newest snapshot; `poll` reads what
-comes afterwards. The journal also knows which of the scheduler's own records it has not read back
-yet, and whether Kafka answers. Not thread-safe. Called by `scheduler/controller.py`.
+`catch_up` reads both topics to their ends, `control` from the newest snapshot. `poll` reads later
+records. The journal also knows which of the scheduler's own records it has not read back yet, and
+whether Kafka answers. Not thread-safe. Called by `scheduler/controller.py`.
 """
 
 import logging
@@ -30,10 +30,10 @@ FLEET_LOG = (FLEET.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
-"""A topic whose last records were compacted away has no record at its end to wait for: it counts as
-read after this long without a record."""
+"""Time without a record after which a topic counts as read. If its last records were compacted
+away, it has no record at its end to wait for."""
 ASK_AFTER_MS = 2_000
-"""After this long without a record on `fleet` the journal asks Kafka for an answer."""
+"""Time without a record on `fleet` after which the journal asks Kafka for an answer."""
 ANSWER_S = 1.0
 """Deadline of that answer."""
 
@@ -50,7 +50,7 @@ class JournalReader(Protocol):
     def ends(
         self, partitions: Iterable[Partition], limit_s: float | None = None
     ) -> Mapping[Partition, int]:
-        """Return the offset behind the last record of each partition.
+        """Return the offset after the last record of each partition.
 
         Raises `KafkaUnavailable`.
         """
@@ -71,7 +71,7 @@ class Journal:
     offset: int = -1
     """Offset of the last record of `control` in the view."""
     leader_seen_ms: int = 0
-    """Time of the newest record of the scheduler that holds the newest claim."""
+    """Time of the newest record from the scheduler with the newest claim."""
     _live: bool = False
     _snapshot: SchedulerSnapshot | None = None
     _unread: deque[Record] = field(default_factory=deque)
@@ -129,7 +129,7 @@ class Journal:
 
     @property
     def leader_absent_ms(self) -> int:
-        """Time in contact with Kafka without a record of the scheduler with the newest claim."""
+        """Time in contact with Kafka without a record from the scheduler with the newest claim."""
         return self.view.contact.waited_ms(self.leader_seen_ms)
 
     def _keep_contact(self, fleet_record_came: bool) -> None:

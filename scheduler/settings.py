@@ -1,5 +1,4 @@
-"""Settings of the scheduler process, also the parameters of its pure parts. Importable without
-Kafka.
+"""Settings of the scheduler process, also parameters of its pure parts. Importable without Kafka.
 
 Times are seconds (floats) here and whole milliseconds everywhere else: `milliseconds` converts.
 """
@@ -20,10 +19,10 @@ from seamlessflow.infra.settings import (
 )
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
-"""Name of one of several task sets: the split of its sessions, and a part of names of metrics."""
+"""Name of a task set among several: the split in its sessions, and a part of metric names."""
 
 _LEAST_SAMPLES = 2
-"""Least samples of a trained group: one alone has nothing to compare with."""
+"""Least samples of a trained group: a single sample has nothing to compare with."""
 
 
 class RunSection(SharedRunSection):
@@ -40,14 +39,14 @@ class RunSection(SharedRunSection):
     min_group_size: int | None = Field(
         None,
         ge=1,
-        description="Least samples with which a group that is at its deadline is trained; none: 2, "
-        "or all of a group of one",
+        description="Least samples to train a group at its deadline; none: 2, or 1 for a group of "
+        "one",
     )
     turn_limit: int = Field(
         0,
         ge=0,
         lt=2**31,
-        description="Turns that a session may have, those behind are refused; 0: as many as its "
+        description="Turns that a session may have; later ones are refused; 0: as many as its "
         "context holds",
     )
 
@@ -62,7 +61,7 @@ class RunSection(SharedRunSection):
 
     @property
     def least_samples(self) -> int:
-        """Return `min_group_size`, also where none is set; a smaller group has all of its own."""
+        """Return `min_group_size` or its default; a smaller group needs all its samples."""
         return _LEAST_SAMPLES if self.min_group_size is None else self.min_group_size
 
 
@@ -77,13 +76,13 @@ class SchedulerSection(Section):
     gang_size: int | None = Field(
         None,
         ge=1,
-        description="Devices that train together; none: all that can. The least for bidirectional "
-        "and adaptive, which take more where that pays; none: one worker",
+        description="Devices that train together; none: all that can. For bidirectional and "
+        "adaptive the least number: they take more if that pays; none: one worker",
     )
     helpers: int = Field(
         0,
         ge=0,
-        description="Further devices that may train where that is predicted to save more time than "
+        description="Further devices that may train if they are predicted to save more time than "
         "switching costs",
     )
     min_dwell_s: float = Field(
@@ -127,8 +126,8 @@ class SchedulerSection(Section):
     balance_s: float = Field(
         30,
         gt=0,
-        description="Seconds that a worker with the tag shared serves a policy at least, before "
-        "it may go to another one whose queued turns need it more",
+        description="Least seconds that a worker with the tag shared serves a policy; then it may "
+        "go to one whose queued turns need it more",
     )
     idle_warning: float = Field(
         0.05,
@@ -146,7 +145,7 @@ class SourceSection(Section):
         1,
         gt=0,
         allow_inf_nan=False,
-        description="Its part of the drawn groups, in proportion to the weights of the others",
+        description="Weight of its groups among the drawn ones, relative to the other sources",
     )
 
 
@@ -162,13 +161,13 @@ class PacingSection(SharedPacingSection):
     )
     sources: Mapping[SetName, SourceSection] = Field(
         default_factory=dict,
-        description="Several files of tasks by the names that their sessions have as split, mixed "
-        "by weight, each with passes and an order of its own; instead of tasks",
+        description="Several files of tasks by name (the split of their sessions), instead of "
+        "tasks; mixed by weight, each with its own passes and order",
     )
     split: str = Field(
         "train",
-        description="Name of the task set in sessions and trajectories; of sources only that of "
-        "the forks",
+        description="Name of the task set in sessions and trajectories; with sources it names "
+        "only the forks",
     )
     seed: int = Field(
         0, description="Seed of the order of tasks, which differs in each pass over them"
@@ -214,14 +213,14 @@ class PacingSection(SharedPacingSection):
 
 
 class EvaluationSetSection(Section):
-    """One of several evaluation sets; what it leaves out is as in the section `evaluation`."""
+    """One of several evaluation sets; its unset fields are as in the section `evaluation`."""
 
     tasks: Path = Field(description="File of tasks in the same form")
     every: int | None = Field(None, ge=1, description="Trained optimizer steps between its rounds")
     samples: int | None = Field(None, ge=1, description="Samples of each task")
     pinned: bool | None = Field(None, description="As evaluation.pinned, for this set")
     sampling: SamplingSection | None = Field(
-        None, description="As evaluation.sampling, for this set; none of that counts then"
+        None, description="As evaluation.sampling, for this set; replaces all of that section"
     )
 
 
@@ -241,8 +240,8 @@ class EvaluationSection(SharedEvaluationSection):
 
     sets: Mapping[SetName, EvaluationSetSection] = Field(
         default_factory=dict,
-        description="Several evaluation sets by the names that their sessions have as split, each "
-        "with rounds of its own; instead of tasks",
+        description="Several evaluation sets by name (the split of their sessions), instead of "
+        "tasks; each with its own rounds",
     )
     every: int = Field(
         10,
@@ -253,8 +252,8 @@ class EvaluationSection(SharedEvaluationSection):
     samples: int = Field(1, ge=1, description="Samples of each task")
     pinned: bool = Field(
         False,
-        description="Require that every token comes from the evaluated version; only for a worker "
-        "that stays with it, since workers load newer ones",
+        description="Require that every token comes from the evaluated version; other workers "
+        "load newer versions, so only for a worker that stays with it",
     )
     sampling: SamplingSection = Field(
         default_factory=SamplingSection,
@@ -271,7 +270,7 @@ class EvaluationSection(SharedEvaluationSection):
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """Files of tasks by the names of their sets; the only one has that of `split`."""
+        """Files of tasks by name of the set; a single file has the name `split`."""
         several = {name: task_set.tasks for name, task_set in self.sets.items()}
         return several or ({} if self.tasks is None else {self.split: self.tasks})
 

@@ -8,7 +8,7 @@ from seamlessflow.trainer.settings import TrainerSettings
 
 
 def main() -> None:
-    """Read the settings, resume from what is recorded, and train until all steps are done."""
+    """Read the settings, resume from the records, and train until all steps are done."""
     settings = load(TrainerSettings)
 
     # After the settings: `--help` and a wrong setting need neither torch nor Kafka.

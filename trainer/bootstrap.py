@@ -1,4 +1,4 @@
-"""The assembly of a trainer from its settings and from what is recorded.
+"""The assembly of a trainer from its settings and from records.
 
 No other module joins its parts.
 """
@@ -81,8 +81,7 @@ def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop]:
 def build(
     settings: TrainerSettings, traces: Telemetry, metrics: Metrics, stopping: Stopping = never
 ) -> Loop:
-    """Return a trainer that has read what is recorded, and announced the weights that its gang has
-    loaded.
+    """Return a trainer that has read the records and announced the weights of its gang.
 
     Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
     """
@@ -159,14 +158,14 @@ def _joined(
 
 
 def _prefixes(settings: TrainerSettings) -> str:
-    """Return the prefix of the topics, and that of a recording which is trained."""
+    """Return the prefix of the topics, and that of a recording to train on."""
     prefix = settings.kafka.topic_prefix
     source = settings.trainer.source_prefix
     return prefix if source is None else f"{prefix} of {source}"
 
 
 def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoint:
-    """Return the newest checkpoint, after checking that the topics still have what follows it."""
+    """Return the newest checkpoint, after a check that topics still have the records after it."""
     source = source_kafka(settings)
     partitions = find_cluster(source, (TRAJECTORIES,), stopping).partitions[TRAJECTORIES.name]
     newest = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
@@ -192,7 +191,7 @@ def _limits(settings: TrainerSettings) -> BatchLimits:
 def _left(
     settings: TrainerSettings, publication: Publication, newest: Checkpoint, stopping: Stopping
 ) -> dict[int, int] | None:
-    """Return the last offset of each partition of a recording that is not read to there.
+    """Return the last offset of each partition of a recording that has unread records.
 
     None if the sessions are live.
     """
@@ -227,8 +226,9 @@ def _process(
     observers: tuple[Telemetry, Metrics],
     stopping: Stopping,
 ) -> ProcessParts:
-    """Start the heartbeat, by which ranks find the gang's address, then fold all that `control`
-    holds into the state of `newest`.
+    """Start the heartbeat, by which ranks find the gang's address.
+
+    Then fold all records of `control` into the state of `newest`.
     """
     traces, metrics = observers
     producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
@@ -285,7 +285,7 @@ def _heartbeat(
 
 
 def _decoder(model: Path) -> Decode:
-    """Return what makes text of token ids. The model's tokenizer is read at its first use."""
+    """Return a function that decodes token ids. It reads the model's tokenizer at its first use."""
 
     @cache
     def tokenizer() -> Tokenizer:

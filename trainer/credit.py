@@ -29,7 +29,7 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
     "gae",
     "turn_gae",
 )
-"""Estimators from rewards of tokens, of which `kl_penalty` is one."""
+"""Estimators that use rewards of tokens, such as `kl_penalty`."""
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
 """Estimators that use the rewards of turns."""
 
@@ -41,7 +41,7 @@ COMPARED: tuple[EstimatorName, ...] = (
     "grpo_batch",
     "gdpo",
 )
-"""Estimators that see nothing but how the returns of a group differ."""
+"""Estimators that see only the differences between a group's returns."""
 
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
 """Weights of a run that names no rewards."""
@@ -71,13 +71,13 @@ class ReturnsSection(Section):
     epsilon: float = Field(
         1e-6,
         ge=0,
-        description="Added to each deviation that is divided by, of the returns of a group or of "
-        "the advantages of a batch: returns that differ by less have small advantages",
+        description="Added to a deviation (of a group's returns, a batch's advantages) that "
+        "divides: smaller differences give small advantages",
     )
     deviation: Literal["population", "sample"] = Field(
         "population",
-        description="That deviation: population has 1 / n, sample 1 / (n - 1), so its advantages "
-        "are less by the root of (n - 1) / n",
+        description="Formula of the deviation: population has 1 / n; sample has 1 / (n - 1), so "
+        "advantages are smaller by the root of (n - 1) / n",
     )
     entropy_scale: float = Field(
         0.0,
@@ -92,8 +92,8 @@ class CriticSection(Section):
 
     kind: Literal["model", "head"] = Field(
         "model",
-        description="model: one of its own, with an output for values; head: such an output on the "
-        "last hidden states of the policy, computed in the same pass",
+        description="model: a model of its own with a value output; head: a value output on the "
+        "policy's last hidden states, computed in the same pass",
     )
     model: Path | None = Field(
         None, description="kind model: directory it begins with; none: the policy"
@@ -101,11 +101,11 @@ class CriticSection(Section):
     coefficient: float = Field(
         0.0,
         ge=0,
-        description="kind head: weight of the loss of values in the gradient of the policy; 0: it "
-        "trains the head alone",
+        description="kind head: weight of the value loss in the policy's gradient; 0: it trains "
+        "the head alone",
     )
     lr: float = Field(
-        1e-5, gt=0, description="Learning rate, constant; of a head alone, not of the policy"
+        1e-5, gt=0, description="Constant learning rate of the critic or head, not of the policy"
     )
     clip: float = Field(
         0.2, gt=0, description="How far a value moves in a step before its gradient ends"
@@ -134,11 +134,11 @@ class OverlongSection(Section):
     length: int | None = Field(
         None,
         ge=1,
-        description="Sampled tokens of a session from which on its return is less by weight; none: "
+        description="Sampled tokens from which a session's return is lower by weight; none: "
         "returns do not depend on length",
     )
     cache: int | None = Field(
-        None, ge=1, description="Tokens before length over which that grows from 0, linearly"
+        None, ge=1, description="Tokens before length over which the punishment grows linearly"
     )
     weight: float = Field(1.0, gt=0, description="Largest punishment")
     masked: tuple[Limit, ...] = Field(
@@ -163,8 +163,8 @@ class CreditSettings(Section):
     overlong: OverlongSection = Field(default_factory=OverlongSection)
     rewards: dict[str, FiniteFloat] = Field(
         default_factory=lambda: dict(ONE_REWARD),
-        description="Weight of each named reward in the return of a session, and in the reward of "
-        "a turn. A session must have all of them; one of weight 0 it need not have",
+        description="Weight of each named reward in a session's return and in a turn's reward. A "
+        "session must have every reward whose weight is not 0",
     )
     reference: Path | None = Field(
         None,
@@ -173,14 +173,14 @@ class CreditSettings(Section):
     reference_every: int | None = Field(
         None,
         ge=1,
-        description="Trained steps after which the reference becomes the policy, again and again; "
+        description="The reference becomes the policy each time after so many trained steps; "
         "none: it stays",
     )
     kl_penalty: float = Field(
         0.0,
         ge=0,
-        description="Weight of log-prob - reference's log-prob, taken from the reward of a token; "
-        "for advantages of tokens: reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
+        description="Weight of (log-prob - reference's log-prob), taken from a token's reward; for "
+        "the advantages reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
     )
     teacher: Path | None = Field(None, description="distill: model directory of the teacher")
 

@@ -1,8 +1,8 @@
 """The link of the trainer, which has no device, to its gang: a `Backend` that calls the first rank.
 
 The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. A
-channel carries the messages (`backends/calls.py`), on both sides. The loss of the connection is the
-loss of the weights in memory: it is `GangBroken`, and the trainer starts again from its checkpoint.
+channel carries the messages (`backends/calls.py`), on both sides. With the connection the weights
+in memory are lost: it raises `GangBroken`, and the trainer starts again from its checkpoint.
 """
 
 import hmac
@@ -65,7 +65,7 @@ class GangAbsent(SeamlessFlowError):
 
 
 class Channel:
-    """A socket, and a thread that delivers what comes from it.
+    """A socket, and a thread that delivers its messages.
 
     `deliver` and `lost` run on that thread; `lost` once, when the other side is gone.
     """
@@ -88,7 +88,7 @@ class Channel:
             self._connection.sendall(data)
 
     def receive(self, limit_s: float) -> tuple[Message, Arrays]:
-        """Return the first message. Raises `OSError` or `ValueError`. Not behind `start`."""
+        """Return the first message, before `start`. Raises `OSError` or `ValueError`."""
         self._connection.settimeout(limit_s)
         try:
             return received(self._exactly)
@@ -98,7 +98,7 @@ class Channel:
     def start(
         self, deliver: Callable[[Message, Arrays], None], lost: Callable[[str], None]
     ) -> None:
-        """Begin to deliver; `lost` gets the reason for which no more messages come."""
+        """Begin to deliver; `lost` gets the reason why no more messages come."""
 
         def run() -> None:
             try:
@@ -144,7 +144,7 @@ class GangBackend:
         self._hello: Hello | None = None
         self._remembered: tuple[int, ...] = ()
         self.lost = ""
-        """The reason for which the connection ended; empty while there is one."""
+        """The reason why the connection ended; empty while it lasts."""
 
     def connect(self, limit_s: float, stopping: Stopping) -> None:
         """Wait for the first rank. Raises `GangAbsent`, at once when `stopping`."""
@@ -257,7 +257,7 @@ class GangBackend:
     def _call(self, call: GangCall, arrays: Arrays | None = None) -> tuple[Reply, Arrays]:
         """Return the reply and its arrays. It may take hours; a lost rank ends the wait at once.
 
-        Raise `GangBroken`, and `UpdateFailed` of the call itself.
+        Raise `GangBroken`, and `UpdateFailed` if the call's update failed.
         """
         number = next(self._numbers)
         answer = Queue[tuple[Reply, Arrays] | str]()

@@ -1,9 +1,8 @@
 """The loop of the trainer: it reads sessions, announces batches and lets the gang train them.
 
-It has no device: the gang's first rank computes (`trainer/link.py`). One thread
-decides. Readers, the heartbeat and long work (a step, a checkpoint) have threads of their own, so
-records are also read while a step is trained. Made by
-`trainer/bootstrap.py`.
+It has no device: the gang's first rank computes (`trainer/link.py`). One thread decides. Readers,
+the heartbeat and long work (a step, a checkpoint) have threads of their own. So records are also
+read while a step is trained. Made by `trainer/bootstrap.py`.
 """
 
 import logging
@@ -26,8 +25,8 @@ from seamlessflow.trainer.steps.sequence import StepSequence
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.2
-"""Longest time until groups expire, an evaluation is over or a signal to stop is noticed; all else
-wakes the loop."""
+"""Longest delay in noticing an expired group, the end of an evaluation or a signal to stop. All
+else wakes the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +82,7 @@ class Loop:
                 self.steps.apply(record)
 
     def _advance(self) -> None:
-        """Collect finished work and begin what is due."""
+        """Collect finished work and begin the work that is due."""
         self.process.gang.check(self.process.settings.trainer.ranks)
         if self.gang.lost:
             # A rank that ended after a failed call has said why: the call's own error is the news.

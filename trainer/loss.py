@@ -13,7 +13,7 @@ from seamlessflow.infra.settings import Section
 
 Level = Literal["token", "turn", "session"]
 Unit = Literal["token", "turn", "session", "group"]
-"""Trained tokens that a loss looks at together, so that they must be in one micro-batch."""
+"""Trained tokens that a loss looks at together, so they must be in one micro-batch."""
 LossName = Literal["ppo_clip", "tis", "icepop"]
 SurrogateName = Literal["ppo_clip", "gspo", "cispo", "sapo", "dppo", "policy_gradient", "cloning"]
 CorrectionName = Literal["none", "tis", "icepop"]
@@ -35,11 +35,11 @@ _OF_SURROGATE: Mapping[str, SurrogateName] = {
     "divergence": "dppo",
     "divergence_bound": "dppo",
 }
-"""The surrogate that alone reads a setting, which is refused beside another one."""
+"""The only surrogate that reads each setting; with another surrogate the setting is refused."""
 
 
 class _MaskSection(Section):
-    """A mask, which its bounds turn on."""
+    """A mask that is on if it has a bound."""
 
     @property
     def used(self) -> bool:
@@ -89,8 +89,8 @@ class OffPolicyMaskSection(_MaskSection):
     most: float | None = Field(
         None,
         gt=0,
-        description="Largest mean of log (engine's probability / policy's), in nats a token, at "
-        "which tokens with a negative advantage are trained; none: no mask",
+        description="Largest mean of log (engine's probability / policy's), in nats a token, to "
+        "train tokens with a negative advantage; none: no mask",
     )
     level: Literal["turn", "session"] = Field(
         "session", description="The tokens that have one mean, and leave together"
@@ -112,12 +112,12 @@ class MasksSection(Section):
 
 
 class LossSection(Section):
-    """The loss of a step: how trained tokens enter it, and how they add up."""
+    """The loss of a step: the loss of a trained token, and the sum over tokens."""
 
     name: LossName | None = Field(
         None,
         description="Surrogate and correction by one name: tis is cispo, icepop is policy_gradient "
-        "with the correction icepop; none: those below",
+        "with the correction icepop; none: surrogate and correction count",
     )
     surrogate: SurrogateName | None = Field(
         None,
@@ -133,8 +133,8 @@ class LossSection(Section):
     dual_clip: float | None = Field(
         None,
         ge=0,
-        description="ppo_clip: ratio beyond which a token with a negative advantage loses its "
-        "gradient, above 1; none: 3; 0: no bound",
+        description="ppo_clip: ratio, above 1, beyond which a token with a negative advantage "
+        "loses its gradient; none: 3; 0: no bound",
     )
     ratio_level: Literal["turn", "session"] | None = Field(
         None, description="gspo: the tokens that have one ratio; none: session"
@@ -146,18 +146,18 @@ class LossSection(Section):
         "ones close it sooner",
     )
     gate_negative: float = Field(
-        1.05, gt=0, description="sapo: that of tokens with a negative advantage"
+        1.05, gt=0, description="sapo: the same of tokens with a negative advantage"
     )
     divergence: Divergence = Field(
-        "tv", description="dppo: total variation, or KL, of the choice between a token and all else"
+        "tv", description="dppo: total variation, or KL, of a token against all other tokens"
     )
     divergence_bound: float = Field(
         0.2, gt=0, description="dppo: divergence beyond which a token loses its gradient"
     )
     correction: CorrectionName | None = Field(
         None,
-        description="Weight for the difference between the policy of the ratio and the engine's "
-        "(see trainer/backends/losses/corrections.py); none: that of name, or no correction",
+        description="Weight for the difference of engine and old policy (see "
+        "trainer/backends/losses/corrections.py); none: that of name, or no correction",
     )
     correction_level: Literal["token", "turn", "session"] = Field(
         "token", description="tis: the tokens that have one weight"
@@ -165,13 +165,13 @@ class LossSection(Section):
     cap: float = Field(
         2.0,
         gt=1,
-        description="cispo, tis: larger ratios are cut to it; icepop: they leave the loss",
+        description="Largest ratio; cispo, tis: larger ones are cut to it, icepop: leave the loss",
     )
     floor: float | None = Field(
         None,
         gt=0,
         lt=1,
-        description="icepop: ratios below it leave the loss; none: 1 / cap. Its paper has 0.5, and "
+        description="icepop: ratios below it leave the loss; none: 1 / cap. The paper has 0.5, and "
         "5 for cap",
     )
     masks: MasksSection = Field(default_factory=MasksSection)
@@ -186,8 +186,8 @@ class LossSection(Section):
     )
     kl_weighted: bool = Field(
         False,
-        description="k3: whether that divergence is weighed with the ratio of the policy to the "
-        "engine's, so that its mean gradient is that of the divergence also for older tokens",
+        description="k3: whether to multiply that divergence by the ratio of policy to engine, so "
+        "its mean gradient is right for older tokens also",
     )
     aggregation: AggregationName = Field(
         "token_mean",
@@ -197,8 +197,8 @@ class LossSection(Section):
         None,
         ge=1,
         validate_default=True,
-        description="constant: tokens by which the sum of a session is divided, such as the most "
-        "that it may have",
+        description="constant: tokens by which a session's sum is divided, such as the most that "
+        "it may have",
     )
 
     @field_validator("kl_estimator", mode="before")
@@ -288,17 +288,17 @@ class LossSection(Section):
 
     @property
     def chosen_surrogate(self) -> SurrogateName:
-        """Return the surrogate, by itself or by `name`."""
+        """Return the surrogate that the settings or `name` choose."""
         return _surrogate(dict(self))
 
     @property
     def chosen_correction(self) -> CorrectionName:
-        """Return the correction, by itself or by `name`."""
+        """Return the correction that the settings or `name` choose."""
         return _correction(dict(self))
 
     @property
     def chosen(self) -> str:
-        """Return surrogate and correction as one name, the same however they were set."""
+        """Return one name for surrogate and correction, however they were set."""
         both = self.chosen_surrogate, self.chosen_correction
         for name, preset in PRESETS.items():
             if preset == both:
@@ -312,7 +312,7 @@ class LossSection(Section):
 
     @property
     def regularised(self) -> bool:
-        """Return whether it has a term of each token, whatever its advantage."""
+        """Return whether the loss has a term for each token, whatever its advantage."""
         return self.entropy > 0 or self.kl > 0
 
     @property

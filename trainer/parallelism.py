@@ -1,6 +1,6 @@
-"""Settings of the computation of a step: types, memory, and the division of a model over ranks.
+"""Settings of a step's computation: types, memory, and the division of a model over ranks.
 
-With them the limits of Megatron-core that a model's configuration shows. Importable without torch.
+Also the limits of Megatron-core that a model's configuration shows. Importable without torch.
 """
 
 from collections.abc import Mapping
@@ -12,8 +12,7 @@ from seamlessflow.infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 LOGITS_AT_ONCE = 1 << 24
-"""Logits of a rank that are there at a time: in float32 64 MiB, and as much for each result of
-them."""
+"""Most logits that a rank has at a time: 64 MiB in float32, and as much for each result of them."""
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 MEGATRON_FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTARY = ("default", "linear", "llama3")
@@ -21,7 +20,7 @@ _ROTARY = ("default", "linear", "llama3")
 
 
 class Parallel(Protocol):
-    """The trainer's settings that the division of the model must fit to."""
+    """The trainer's settings that the division of the model must fit."""
 
     @property
     def ranks(self) -> int:
@@ -29,7 +28,7 @@ class Parallel(Protocol):
 
     @property
     def attention(self) -> str:
-        """Return what computes attention."""
+        """Return the implementation of attention."""
 
     @property
     def adapter_used(self) -> bool:
@@ -46,8 +45,8 @@ class MegatronSection(Section):
     tensor_parallel: int = Field(
         1,
         ge=1,
-        description="Ranks that share each layer, which follow each other; trainer.ranks / this "
-        "train other sequences each",
+        description="Consecutive ranks that share each layer; trainer.ranks / tensor_parallel such "
+        "sets train different sequences",
     )
     pipeline_parallel: int = Field(1, ge=1, description="Only 1: others are unproven")
     context_parallel: int = Field(1, ge=1, description="Only 1: others are unproven")
@@ -64,7 +63,7 @@ class MegatronSection(Section):
         return self
 
     def check(self, trainer: Parallel) -> None:
-        """Raise `ValueError` with what of a trainer's settings Megatron-core is not proven with."""
+        """Raise `ValueError` with the trainer's settings that Megatron-core is not proven with."""
         if trainer.ranks % self.tensor_parallel:
             raise ValueError(
                 f"ranks {trainer.ranks} must be a multiple of megatron.tensor_parallel "
@@ -107,20 +106,20 @@ class ComputingSettings(Section):
     layout: Literal["padded", "packed", "tree"] = Field(
         "padded",
         description="padded: one chain per row; packed: many chains in one row, for long chains of "
-        "uneven length on a device with flash attention; tree: the same with first tokens that "
-        "chains share computed once, for long prompts, large groups and sessions that fork",
+        "uneven length on a device with flash attention; tree: as packed, but first tokens that "
+        "chains share are computed once, for long prompts, large groups and sessions that fork",
     )
     attention: Attention = Field(
         "sdpa",
-        description="What computes attention: sdpa (torch's own; eager for a model that lacks it), "
-        "eager (all scores written out), or the package flash_attn, on a GPU in half precision and "
-        "without layout tree",
+        description="Implementation of attention; sdpa: torch's own, or eager for a model that "
+        "lacks it; eager: all scores written out; others: the package flash_attn, on a GPU in half "
+        "precision and without layout tree",
     )
     micro_batch_tokens: int = Field(
         16_384,
         ge=2,
         description="Most tokens of a forward and backward pass, padding included; with tree "
-        "a mask takes its square in bytes, or more",
+        "a mask takes at least their square in bytes",
     )
     gradient_checkpointing: bool = Field(
         False, description="Recompute activations in the backward pass instead of keeping them"
@@ -129,8 +128,8 @@ class ComputingSettings(Section):
     offload_mb: int | None = Field(
         None,
         ge=0,
-        description="Most memory of its host, in MiB, that weights and optimizer of a worker may "
-        "take while its GPUs roll out; none: what the host has",
+        description="Most host memory, in MiB, for a worker's weights and optimizer while its GPUs "
+        "roll out; none: what the host has",
     )
 
     @model_validator(mode="after")
@@ -150,7 +149,7 @@ class ComputingSettings(Section):
 
     @property
     def flash(self) -> bool:
-        """Return whether attention is that of the package flash_attn."""
+        """Return whether the package flash_attn computes attention."""
         return self.attention.startswith("flash")
 
     @property
@@ -160,7 +159,7 @@ class ComputingSettings(Section):
 
 
 def unproven_model(config: Mapping[str, Any]) -> str:
-    """Return what of a model's `config.json` Megatron-core cannot compute, empty if nothing."""
+    """Return what Megatron-core cannot compute of a model's `config.json`; empty if nothing."""
     if (family := config.get("model_type")) not in MEGATRON_FAMILIES:
         return f"is a {family}, not one of {', '.join(MEGATRON_FAMILIES)}"
     if (activation := config.get("hidden_act", "silu")) != "silu":

@@ -1,4 +1,4 @@
-"""Settings of the policy: its initial model, how it is sampled, and what of it is trained.
+"""Settings of the policy: its initial model, its sampling, and its trained weights and tokens.
 
 Importable without torch.
 """
@@ -34,7 +34,7 @@ class PolicySection(Section):
         1.0,
         ge=0.01,
         le=2,
-        description="Sampling temperature of all sessions; trained is the distribution at it",
+        description="Sampling temperature of all sessions; training uses the same distribution",
     )
     top_p: float = Field(
         1.0, gt=0, le=1, description="Nucleus (top-p) of all sessions; 1: off; see train_truncated"
@@ -42,8 +42,8 @@ class PolicySection(Section):
     top_k: int = Field(0, ge=0, description="Top-k of all sessions; 0: off; see train_truncated")
     train_truncated: bool = Field(
         False,
-        description="Whether to train turns sampled with top_p or top_k, with log-probs over the "
-        "whole vocabulary on both sides (rollout.engine torch); false: they are masked",
+        description="Whether to train turns sampled with top_p or top_k; both sides have log-probs "
+        "over the whole vocabulary (rollout.engine torch); false: they are masked",
     )
     max_tokens: int | None = Field(
         None,
@@ -52,28 +52,28 @@ class PolicySection(Section):
         "of the context",
     )
     train_inexact: bool = Field(
-        False, description="Whether to train also inexact turns, as those sampled with a grammar"
+        False, description="Whether to train inexact turns also, such as those with a grammar"
     )
     train_undelivered: bool = Field(
         False,
-        description="Whether to train also turns whose client left before it had the answer, "
-        "unless a retry got it or a later turn continues it",
+        description="Whether to train also turns whose client left before the answer, without a "
+        "retry or a later turn that continues it",
     )
     siblings: Literal["continued", "all"] = Field(
         "continued",
-        description="Which of several samples of one prompt are trained; continued: those that the "
+        description="Which samples of a repeated prompt are trained; continued: those that the "
         "agent went on from, else the latest (it regenerates); all: each (it votes, best-of-n)",
     )
     strictness: Literal["exact", "arguments", "content", "ids"] = Field(
         "arguments",
-        description="How messages of an agent's history are compared with what was sampled; ids: a "
-        "message with tool calls matches by their ids, even if the agent changed the arguments",
+        description="How messages of an agent's history are compared with sampled ones; ids: tool "
+        "calls match by their ids, even if the agent changed the arguments",
     )
 
     @field_validator("renderer", mode="before")
     @classmethod
     def _read_renderer(cls, value: object) -> object:
-        """Accept JSON text also: older configuration files have it so. Add the name if it lacks."""
+        """Accept JSON text also, for older configuration files. Add a missing name."""
         read = json.loads(value) if isinstance(value, str) else value
         return {"name": FROM_MODEL, **read} if isinstance(read, dict) else read
 
@@ -92,8 +92,8 @@ class AdapterSection(Section):
     )
     targets: tuple[str, ...] = Field(
         (),
-        description="Last names of the linear layers that have one, as q_proj; none: all but the "
-        "output layer",
+        description="Last names of the linear layers with an adapter, such as q_proj; none: all "
+        "but the output layer",
     )
 
     @property
@@ -108,11 +108,11 @@ class AdapterSection(Section):
 
     @property
     def chosen_alpha(self) -> int:
-        """Return alpha, also where none is set."""
+        """Return alpha, or its default if none is set."""
         return 2 * self.rank if self.alpha is None else self.alpha
 
     def unknown_targets(self, layers: Collection[str]) -> Iterator[str]:
-        """Yield why each target is wrong that is none of the layers of the policy's model."""
+        """Yield the fault of each target that is no layer of the policy's model."""
         for target in self.targets if self.used else ():
             if target not in layers:
                 names = ", ".join(sorted(layers))
@@ -128,14 +128,14 @@ class AdapterSection(Section):
 
     @model_validator(mode="after")
     def _rank_is_told(self) -> Self:
-        """Refuse a forgotten rank; one of 0 is a policy that differs from the first."""
+        """Refuse a forgotten rank; 0 lets a policy be without the adapter of the first."""
         if (self.alpha is not None or self.targets) and "rank" not in self.model_fields_set:
             raise ValueError("alpha and targets are of an adapter: set its rank, or 0 for none")
         return self
 
 
 class AdapterSettings(Section):
-    """The part of the trainer's settings that says what is trained."""
+    """The part of the trainer's settings that chooses the trained weights."""
 
     adapter: AdapterSection = Field(default_factory=AdapterSection)
 

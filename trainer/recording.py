@@ -1,4 +1,4 @@
-"""Survey of a recording before a trainer learns from it: where it ends, and what forbids it.
+"""Survey of a recording before a trainer learns from it: its end, and faults that forbid it.
 
 A recording is a topic of trajectories under a prefix of its own, written by `replay merge` or
 `import`. Called by `trainer/bootstrap.py` for `trainer.source_prefix`.
@@ -45,7 +45,7 @@ class Survey:
     foreign: int = 0
     """Tokens that are masked because another system sampled them."""
     hashes: Counter[str] = field(default_factory=Counter)
-    """Sessions by another hash of their tokenizer."""
+    """Sessions with another tokenizer, by its hash."""
     own: int = 0
     trainable: int = 0
 
@@ -90,7 +90,7 @@ class Survey:
 
 
 def source_kafka(settings: TrainerSettings) -> KafkaSettings:
-    """Return the Kafka whose `trajectories` are trained: with the prefix of the recording."""
+    """Return the Kafka settings of the trained `trajectories`, with the recording's prefix."""
     prefix = settings.trainer.source_prefix
     if prefix is None:
         return settings.kafka
@@ -100,7 +100,7 @@ def source_kafka(settings: TrainerSettings) -> KafkaSettings:
 def surveyed(settings: TrainerSettings, tokenizer_hash: str, stopping: Stopping) -> Survey:
     """Return the survey of the recording that the settings name.
 
-    Raises `RecordingUnusable`, and what `read_topic` raises.
+    Raises `RecordingUnusable`, and the errors of `read_topic`.
     """
     kafka = source_kafka(settings)
     topic = kafka.topic_prefix + TRAJECTORIES.name

@@ -32,7 +32,7 @@ class ReuseSection(Section):
     """Groups of earlier steps that are trained again beside the new ones of a batch."""
 
     groups: int = Field(
-        0, ge=0, description="Most of them in each batch, beside run.groups_per_step; 0: none"
+        0, ge=0, description="Most such groups in each batch, beside run.groups_per_step; 0: none"
     )
     uses: int = Field(2, ge=2, description="Steps that may train a group, the first one included")
     max_staleness: int = Field(
@@ -42,7 +42,7 @@ class ReuseSection(Section):
         "trainer.max_staleness; older ones are masked, whatever trainer.on_stale says",
     )
     choice: ChoiceName = Field(
-        "random", description="random, or those that were trained last (newest)"
+        "random", description="Choice of groups: random, or those trained last (newest)"
     )
 
 
@@ -52,24 +52,24 @@ class OptimizerSection(Section):
     lr: float = Field(1e-6, gt=0, description="Learning rate")
     schedule: Literal["constant", "linear", "cosine"] = Field(
         "constant",
-        description="How the learning rate falls to min_lr, which it reaches behind the last step",
+        description="How the learning rate falls to min_lr, which it reaches after the last step",
     )
     warmup_steps: int = Field(
         0, ge=0, description="Steps in which the rate rises linearly from zero"
     )
     min_lr: float = Field(0.0, ge=0, description="Learning rate that the schedule falls to")
     beta1: float = Field(0.9, ge=0, lt=1, description="Decay of the mean of gradients")
-    beta2: float = Field(0.95, ge=0, lt=1, description="Decay of the mean of their squares")
+    beta2: float = Field(0.95, ge=0, lt=1, description="Decay of the mean of squared gradients")
     eps: float = Field(1e-8, gt=0, description="Added to the root of the mean square")
     weight_decay: float = Field(0.0, ge=0, description="Decoupled weight decay")
     clip_norm: float = Field(1.0, gt=0, description="Largest norm of the gradient")
 
 
 class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSettings):
-    """The settings of training, of the trainer and of training processes."""
+    """The settings of training, for the trainer and for training processes."""
 
     worker: str = Field(
-        "worker-0", min_length=1, description="Id of the worker, that of rollout on its device also"
+        "worker-0", min_length=1, description="Id of the worker, also in rollout on its device"
     )
     tags: WorkerTags = Field(
         ("train",),
@@ -78,7 +78,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     )
     hardware: dict[str, float] = Field(
         default_factory=dict,
-        description="Facts for the scheduler, of each device: peak_flops, bandwidth (bytes a "
+        description="Facts about each device for the scheduler: peak_flops, bandwidth (bytes a "
         "second), memory (bytes); none with clock: those of device_model",
     )
     host: str = Field(
@@ -88,12 +88,12 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     )
     devices: tuple[int, ...] = Field(
         (),
-        description="Not torch: numbers of the worker's devices, a rank each; none: that of device",
+        description="Not torch: numbers of the worker's devices, a rank each; none: device alone",
     )
     backend: Literal["torch", "fsdp2", "megatron", "clock"] = Field(
         "torch",
         description="torch: one device; fsdp2: the model sharded over all ranks; megatron: by its "
-        "section; clock: nothing is computed, a step takes the time of it on device_model",
+        "section; clock: nothing is computed, a step takes its time on device_model",
     )
     megatron: MegatronSection = Field(default_factory=MegatronSection)
     rank: int = Field(
@@ -103,7 +103,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     filters: dict[FilterName, Action] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "
-        "still fills its place in the batch, drop: another takes it (see trainer/data/filters.py)",
+        "still fills its place in the batch; drop: another takes it (see trainer/data/filters.py)",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
@@ -118,7 +118,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
     mini_batches: int = Field(
-        1, ge=1, description="Parts of a batch, of whole groups, that are an update each"
+        1, ge=1, description="Parts of a batch, each of whole groups and with its own update"
     )
     epochs: int = Field(1, ge=1, description="Times that a step trains its batch")
     seed: int = Field(0, ge=0, description="Seed of all random numbers in the trainer")
@@ -126,9 +126,11 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     checkpoints_kept: int = Field(2, ge=1, description="Full checkpoints that stay on disk")
     versions_kept: int = Field(4, ge=3, description="Weight versions that stay on disk")
     source_prefix: str | None = Field(
-        None, description="Prefix of recorded sessions to train; none: those of the run, live"
+        None, description="Prefix of recorded sessions to train; none: the run's live sessions"
     )
-    follow: bool = Field(False, description="At their end, wait for more, up to run.steps")
+    follow: bool = Field(
+        False, description="Wait for more at the end of recorded sessions, up to run.steps"
+    )
     train_foreign: bool = Field(False, description="Whether to train imported tokens")
     window: int | None = Field(
         None,
@@ -154,7 +156,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     most_barren_steps: int = Field(
         5,
         ge=1,
-        description="Steps in a row with every token masked at which the run ends with an error",
+        description="Steps in a row, with every token masked, after which the run ends in an error",
     )
     weights_dir: Path | None = Field(None, description="Published weights; none: DATA_DIR/weights")
     trained_dir: Path | None = Field(
@@ -224,7 +226,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @property
     def compares_sessions(self) -> bool:
-        """Return whether a group of one session teaches nothing, since none is compared with it."""
+        """Return whether sessions are compared, so that a group of one session teaches nothing."""
         return self.advantage in COMPARED and self.loss.chosen_surrogate != "cloning"
 
     @property

@@ -26,8 +26,8 @@ class SinkSettings(Section):
     wandb_project: str | None = Field(None, description="Weights & Biases project; none: not sent")
     mlflow_uri: str | None = Field(
         None,
-        description="Tracking URI of MLflow: that of a server, or sqlite:///FILE, for which the "
-        "package mlflow is needed instead of mlflow-skinny; none: not sent",
+        description="Tracking URI of MLflow: a server's, or sqlite:///FILE, which needs the "
+        "package mlflow instead of mlflow-skinny; none: not sent",
     )
     mlflow_experiment: str = Field(
         "seamlessflow", min_length=1, description="Experiment of MLflow; made if there is none"
@@ -36,7 +36,7 @@ class SinkSettings(Section):
     run_name: str | None = Field(
         None,
         min_length=1,
-        description="Name of the run at Weights & Biases and MLflow; none: that of its directory, "
+        description="Name of the run at Weights & Biases and MLflow; none: its directory's name, "
         "with the policy if there are several",
     )
     samples_every: int = Field(
@@ -46,7 +46,7 @@ class SinkSettings(Section):
         "and in all sinks that show texts; 0: none",
     )
     samples: int = Field(
-        8, ge=1, description="Most rows of such a table: of each group its best and worst session"
+        8, ge=1, description="Most rows of such a table: best and worst session of each group"
     )
 
     @field_validator("mlflow_uri")

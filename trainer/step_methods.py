@@ -1,7 +1,7 @@
-"""Methods of a step: what a run chooses by name and a step's results depend on, as recorded. Pure.
+"""Methods of a step, as recorded: choices by name on which the results of a step depend. Pure.
 
-`BatchReady` and `StepCommitted` name them, so that a step that is executed again is known to be the
-same one, or to be another.
+`BatchReady` and `StepCommitted` name them. So it is known whether a step that is executed again is
+the same.
 """
 
 import hashlib
@@ -43,10 +43,10 @@ RAISED: Mapping[tuple[str, str], int] = {
     # A group that counts does so in the means of the loss, with the terms of each token.
     ("filter", "zero_variance"): 2,
 }
-"""Version of each method, by kind and name, whose results are not those of its first release.
+"""Version of each method, by kind and name, whose results differ from its first release.
 
-All others have version 1. Raise it with every change after which a method returns anything else for
-the same input and settings.
+All other methods have version 1. Raise the version with every change of a method's results for the
+same input and settings.
 """
 
 RAISED_WITH: Mapping[tuple[str, str], int] = {
@@ -55,7 +55,7 @@ RAISED_WITH: Mapping[tuple[str, str], int] = {
     # No bound of the divergence, beyond which it had no gradient.
     ("loss", "kl"): 1,
 }
-"""By so much the version is higher of methods of a kind that a setting of theirs changes."""
+"""Added to the version of a kind's methods if a setting is used, by kind and setting."""
 
 SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
@@ -78,7 +78,7 @@ NAMING = ("name", "surrogate", "correction")
 def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
     """Return the methods of every step under these settings, filters in the order of the setting.
 
-    Values that are the default are left out of the hash, so that a new setting does not change it.
+    Default values are left out of the hash, so a new setting does not change it.
     """
     trainer = settings.trainer
     chosen: list[tuple[str, str, Mapping[str, Any]]] = [
@@ -113,9 +113,9 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
 
 
 def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -> list[str]:
-    """Return a phrase for each kind of which the methods are others now, with their settings.
+    """Return a phrase for each kind whose methods differ now, with their settings.
 
-    None for a step of a release that recorded no methods.
+    Empty for a step of a release that recorded no methods.
     """
     kinds = dict.fromkeys(method.kind for method in (*recorded, *present)) if recorded else {}
     phrases = []
@@ -132,9 +132,9 @@ def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -
 
 
 def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
-    """Return the methods with their versions alone, where the settings are those recorded.
+    """Return the methods with only their versions, for recorded settings.
 
-    By kind and name: a record of settings has its filters in no order of theirs.
+    They are sorted by kind and name: recorded settings do not keep the order of filters.
     """
     bare = (replace(method, settings_hash="") for method in methods)
     return sorted(bare, key=lambda method: (method.kind, method.name))
@@ -170,7 +170,7 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
 
 
 def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield what is done with long sessions, if anything is."""
+    """Yield the methods for long sessions, if there are any."""
     if section.length is not None:
         yield "overlong", "punishment", section.model_dump(exclude={"masked"})
     if section.masked:
@@ -178,12 +178,12 @@ def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str,
 
 
 def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the weights of named rewards, unless `reward` alone counts as it is."""
+    """Yield the weights of named rewards, unless only `reward` counts, with weight 1."""
     if weights != ONE_REWARD:
         yield "rewards", "weighted_sum", {"weights": dict(weights)}
 
 
 def _hash(values: Mapping[str, Any]) -> str:
-    """Return 12 hex digits for these values; nothing for none."""
+    """Return 12 hex digits for these values; empty without values."""
     content = orjson.dumps(values, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(content).hexdigest()[:12] if values else ""

@@ -1,7 +1,8 @@
-"""Settings of an algorithm that were set, and that nothing reads beside the others. Pure.
+"""Settings of an algorithm that were set, but that the other settings leave unread. Pure.
 
-A section alone cannot know: settings of a further policy stand over those of the run, and recorded
-ones have every value. So `seamlessflow/checks/combinations.py` looks at the whole configuration.
+A section alone cannot know them. Settings of a further policy override those of the run, and
+recorded settings have every value. So `seamlessflow/checks/combinations.py` looks at the whole
+configuration.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,7 @@ from seamlessflow.trainer.settings import TrainerSection
 
 
 class SettingReader(NamedTuple):
-    """A setting, and those of its values with which another setting is read."""
+    """A setting, and its values with which another setting is read."""
 
     setting: str
     chosen: Callable[[TrainerSection], str]
@@ -25,7 +26,7 @@ class SettingReader(NamedTuple):
         return self.chosen(trainer) in self.values
 
     def lacking(self, trainer: TrainerSection) -> str:
-        """Return which values would read it, and which is chosen."""
+        """Return the values that would read the setting, and the chosen value."""
         return f"{self.setting} {_listed(self.values)}, not {self.chosen(trainer)}"
 
 
@@ -93,9 +94,9 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
     ("optimizer", "min_lr"): (_FALLING,),
 }
-"""Readers of each setting that not every choice reads; any of them will do.
+"""Readers of each setting that not every choice reads; any one of them suffices.
 
-Directories of models are none of them: one that is not used may stay named
+Directories of models are not among these settings: an unused one may stay named
 (docs/algorithms/methods.md).
 """
 
@@ -105,8 +106,8 @@ def unread(
 ) -> Iterator[tuple[SettingPath, str]]:
     """Yield each setting that was set in `section` and that none of the trainers reads, and why.
 
-    `trainers`: those that have what was given, the one that the text is about first. A setting
-    of None is as if it were not set.
+    `trainers`: those with the settings of `section`; the text is about the first. A setting of None
+    counts as not set.
     """
     for path, readers in READERS.items():
         if not _set(section, path) or any(

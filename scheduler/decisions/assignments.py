@@ -21,7 +21,7 @@ GANG = "train"
 
 @dataclass(frozen=True, slots=True)
 class NewAssignments:
-    """Changes of role, and the workers for which no slot of `prompts` was free."""
+    """Changes of role, and the workers without a free slot of `prompts`."""
 
     assigned: tuple[r.RoleAssigned, ...]
     without_slot: tuple[str, ...]
@@ -54,7 +54,7 @@ def new_assignments(
     slots: int,
 ) -> NewAssignments:
     """Return the assignments still needed for the wanted roles, without optional ones that do not
-    pay. `slots` is their number.
+    pay. `slots`: partitions of `prompts`.
     """
     due = _due_changes(snapshot, wanted)
     limits = settings.scheduler
@@ -109,9 +109,7 @@ def worker_assignment(assigned: r.RoleAssigned) -> r.WorkerAssignment:
 def started(
     epoch: int, steps: TrainingProgress, snapshot: Snapshot, wanted: Sequence[Wanted], policy: str
 ) -> list[r.StepStarted]:
-    """Return the start of the policy's step whose batch waits, once the whole wanted gang has its
-    role.
-    """
+    """Return the start of the policy's waiting step, once the whole wanted gang has its role."""
     waiting = steps.waiting
     gang = steps.gang
     training = {want.worker for want in wanted if want.role == "train"}
@@ -157,7 +155,8 @@ def _due_changes(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
 def _is_taking(worker: WorkerView, role: str) -> bool:
     """Return True if the worker is taking this role now.
 
-    It is left alone until it has the role or its deadline passes: its device is not free before.
+    The worker keeps this assignment until it has the role or its deadline passes: its device is not
+    free before.
     """
     return worker.role == role and worker.acquired_ms is None
 
@@ -168,7 +167,7 @@ def _all_acquired(snapshot: Snapshot) -> bool:
 
 
 def _free_slots(state: State, moving: set[str], slots: int) -> Iterator[int]:
-    """Yield the slots that no worker reads or is to read, lowest first."""
+    """Yield the slots that no worker reads or will read, lowest first."""
     taken = {worker.slot for worker in state.workers.values()} | {
         worker.assignment.slot
         for name, worker in state.workers.items()

@@ -1,8 +1,8 @@
-"""The scheduler's decision: a pure function from what it has read to what it writes now.
+"""The scheduler's decision: a pure function from the records read to the records to write now.
 
-It may be called at any moment after everything it decided before was read back, and then never
-decides the same thing twice. `next_due_ms` says when it may decide something else without a new
-record. Called by `scheduler/controller.py` and the simulator.
+It may be called at any moment once all its earlier decisions were read back. It then never decides
+the same thing twice. `next_due_ms` says when the decision may change without a new record. Called
+by `scheduler/controller.py` and the simulator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -49,8 +49,8 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The inputs of a decision that change: the folds of the topics, the tasks that this scheduler
-    has issued, its contact with Kafka, and the topics whose readers are behind.
+    """The inputs of a decision that change: the topics' folds, issued tasks, contact with Kafka,
+    and topics with late readers.
     """
 
     state: State = field(default_factory=State)
@@ -61,7 +61,7 @@ class View:
     unread: UnreadTopics = field(default_factory=dict)
 
     def with_issued(self, tasks: Iterable[Task]) -> "View":
-        """Return the view after these tasks were sent, without those of groups that have ended."""
+        """Return the view after these tasks were sent, without the tasks of ended groups."""
         groups = self.state.first.ledger.groups
         issued = {name: samples for name, samples in self.issued.items() if name in groups}
         for task in tasks:
@@ -100,9 +100,9 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
 def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
     """Return the next time at which a decision may differ without a new record, or None.
 
-    Decisions depend on the time through deadlines, pauses and waits alone, so that a caller who
-    knows the next of them need not ask in between. Heartbeats and contact with Kafka are left out:
-    a process has those by its clock.
+    The time enters decisions only through deadlines, pauses and waits. A caller who knows the next
+    of these need not ask before it. Heartbeats and contact with Kafka are left out: a process has
+    those by its clock.
     """
     state = view.state
     settings = rules.settings
@@ -115,7 +115,7 @@ def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
 
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
-    """Return True if the run has made all its steps, of each policy."""
+    """Return True if every policy of the run has made all its steps."""
     return all(policy.finished_steps >= settings.run.steps for policy in state.by_policy)
 
 
@@ -126,7 +126,7 @@ def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[Progre
 
 
 def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
-    """Return assignments and starts of steps: each policy's, by the strategy, on its workers."""
+    """Return assignments and starts of steps for each policy, by the strategy on its workers."""
     if len(view.state.policies) == 1:
         return _roles_of(view, view.state.first, rules, None, now_ms)
     written: list[Outgoing] = []
@@ -150,7 +150,7 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
 def _roles_of(
     view: View, policy: PolicyState, rules: Rules, allotment: Allotment | None, now_ms: int
 ) -> list[Outgoing]:
-    """Return those of a policy, that of `rules`, on the workers given to it; None: on all."""
+    """Return assignments and starts of the policy of `rules`, on its workers; None: on all."""
     state = view.state
     settings = rules.settings
     name = settings.run.policy
@@ -171,7 +171,7 @@ def _roles_of(
 
 
 def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
-    """Return what serves after the losses that are decided now."""
+    """Return the serving processes after the losses that are decided now."""
     return reduce(
         lambda processes, record: serving.apply(processes, record, state.policies),
         members,
@@ -180,7 +180,7 @@ def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
 
 
 def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> list[Outgoing]:
-    """Return what is due of groups; `serves` knows of the losses that are decided now."""
+    """Return the due records about groups; `serves` includes the losses that are decided now."""
     state = view.state
     settings = rules.settings
     sets = rules.tasks

@@ -1,7 +1,7 @@
 """Estimates of whether an optional change of role pays. Pure.
 
-Optional are the changes that nothing waits for: back to rollout after a step, and helpers beyond
-the gang's size. A change that a ready batch needs is never held up here. Called by
+Nothing waits for an optional change: back to rollout after a step, or helpers beyond the gang's
+size. A change that a ready batch needs is never held up here. Called by
 `scheduler/decisions/strategies/` and `scheduler/decisions/assignments.py`.
 """
 
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 UNMEASURED_SWITCH_MS = 500
-"""Time a worker stays for a batch that is complete, before any switch was measured."""
+"""Time that a worker stays for a complete batch, before any switch was measured."""
 MARGIN = 1.5
-"""Factor by which a predicted pause must exceed the one from which on leaving pays."""
+"""Factor by which a predicted pause must exceed the shortest pause in which leaving pays."""
 TRIPS_APART = 64
-"""Round trips that fit into the time before one that no prediction calls for: it costs 1.6 %."""
+"""Round trips that fit into the wait before an unpredicted one, which so costs 1.6 %."""
 
 
 def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
@@ -50,7 +50,7 @@ def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
 
 
 class TrainingFigures:
-    """The figures that decide whether workers may leave training; computed once for those alike."""
+    """The figures by which workers may leave training, computed once for equal workers."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
@@ -77,10 +77,10 @@ def _figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
 
 
 def _pause(snapshot: Snapshot) -> float:
-    """Return how long training will pause: the lower one of two predictions.
+    """Return how long training will pause: the lower of two predictions.
 
-    One is by the rate at which groups get ready. It takes the groups under way for new ones, so
-    the other is the mean time from batch to batch, less the time since the last one.
+    The first follows the rate at which groups get ready, but counts groups under way as new. So the
+    second is the mean time from batch to batch, minus the time since the last one.
     """
     costs = snapshot.costs
     by_groups = snapshot.missing * (costs.group or 0)
@@ -90,10 +90,10 @@ def _pause(snapshot: Snapshot) -> float:
 
 
 def _worth(snapshot: Snapshot) -> float:
-    """Return the pause from which on rollout during it saves more than the switches cost.
+    """Return the shortest pause in which rollout saves more than the switches cost.
 
-    Of n devices that roll out, g leave training in a pause p. The rollout that is left, p (n - g)
-    of device time, is done by all after the switch a, in (p (n - g) + g a) / n, and the batch then
+    Of n devices that can roll out, g leave training in a pause p. A rollout of p (n - g) device
+    time is left. After the switch a all devices do it, in (p (n - g) + g a) / n. The batch then
     waits for the switch b. That is sooner than p if p > a + b n / g.
     """
     away = snapshot.costs.to_rollout or 0
@@ -109,8 +109,8 @@ def _waited(snapshot: Snapshot, worker: WorkerView) -> float:
 def _waited_in_vain(snapshot: Snapshot, worker: WorkerView, switch_ms: float) -> bool:
     """Return True if the prediction was too short, and a wrong move would cost little.
 
-    The batch may come as soon as the worker has left, again and again on a load that is made so:
-    the time since the worker took training limits what that costs.
+    The batch may come as soon as the worker has left, and some loads repeat that. The time since
+    the worker took training limits the cost.
     """
     held_ms = snapshot.now_ms - (worker.acquired_ms or 0)
     return _waited(snapshot, worker) > switch_ms and held_ms > TRIPS_APART * switch_ms

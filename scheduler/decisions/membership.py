@@ -1,8 +1,8 @@
 """Membership of the fleet: a process joins with a heartbeat and is lost without one. Pure.
 
-A process counts as absent only for the time in which the scheduler could have read its records, so
-that an outage of Kafka does not look like lost workers: `Contact`, which `scheduler/journal.py`
-keeps. Called by `scheduler/decisions/decide.py`.
+A process counts as absent only for the time in which the scheduler could have read its records. So
+an outage of Kafka does not look like lost workers. `scheduler/journal.py` keeps this time as a
+`Contact`. Called by `scheduler/decisions/decide.py`.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from seamlessflow.scheduler.state.state import State
 from seamlessflow.schemas.records import WorkerJoined, WorkerLost
 
 OUTAGE_MS = 4_000
-"""After this long without an answer contact is lost; all waiting times then begin anew."""
+"""Time without an answer after which contact is lost; all waiting times then begin anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Contact:
     """The present period of contact, or the last one; times in milliseconds since the epoch."""
 
     since_ms: int = 0
-    """Its begin; 0 for the first one, so that heartbeats read at start count from their stamps."""
+    """Begin of the period; 0 for the first, so heartbeats read at start count from their stamps."""
     last_ms: int = 0
     """Time of the last record or answer."""
 
@@ -38,7 +38,7 @@ class Contact:
         return max(0, self.last_ms - max(since_ms, self.since_ms))
 
     def fresh_ms(self, timeout_ms: int) -> float:
-        """Return the time from which on nothing has been waited for longer than `timeout_ms`."""
+        """Return the time since which no wait has been longer than `timeout_ms`."""
         due_ms = self.last_ms - timeout_ms
         return -inf if self.since_ms >= due_ms else due_ms
 
@@ -46,7 +46,7 @@ class Contact:
 def lost(
     state: State, fleet: Fleet, contact: Contact, now_ms: int, timeout_ms: int
 ) -> list[WorkerLost]:
-    """Return members without a recent heartbeat, that failed or ended, or were replaced.
+    """Return members that failed, ended, were replaced or have no recent heartbeat.
 
     Time without contact to Kafka does not count: no heartbeat could have been read then.
     """

@@ -1,11 +1,11 @@
 """Pacing of rollout: groups to admit, tasks to issue, groups that have expired. Pure.
 
-A group holds one of (lag + 1) x B credits from its admission until its step's weights are published
-or it is dropped. So groups that get ready in the order of their admission are trained at most `lag`
-steps after it; the trainer's own check of staleness finds groups that others overtook. With
-`pacing.extra_groups` there are as many credits more: the groups that a step does not take go on,
-and are trained in a later one. Dropped groups are replaced, at most k x B of them a step (or a
-stall time), and no group is admitted that the remaining steps do not need. Called by
+With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
+is dropped or its step's weights are published. So groups that get ready in the order of their
+admission are trained at most `lag` steps later. The trainer's own check of staleness finds groups
+that others overtook. `pacing.extra_groups` is a number of further credits. Groups that a step does
+not take go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them
+a step (or a stall time). No group is admitted that the remaining steps do not need. Called by
 `scheduler/decisions/decide.py`.
 """
 
@@ -31,7 +31,7 @@ class GroupUse:
     rule: SamplingRule
     purpose: str = "train"
     split: str = ""
-    """Set of tasks of an evaluation; one that trains has that of its task."""
+    """Task set of an evaluation; empty for training, where the task or the settings name it."""
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
@@ -50,8 +50,8 @@ def leading(state: State, settings: SchedulerSettings) -> PolicyState:
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     """Return how many groups may be admitted now.
 
-    A group holds a credit of each policy, so each must have one; the one that needs most decides
-    how many are needed.
+    A group holds a credit of each policy, so each policy must have one. The policy that needs most
+    groups decides how many are needed.
     """
     policies = unfinished(state, settings).values()
     counts = [_free_of(state, policy, settings, now_ms) for policy in policies]
@@ -94,7 +94,7 @@ def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now
 def admissions(
     state: State, settings: SchedulerSettings, source: Draws, now_ms: int
 ) -> list[r.GroupAdmitted]:
-    """Return the groups to admit now: first tasks to be tried again, then newly drawn ones."""
+    """Return the groups to admit now: first for tasks to be tried again, then for new draws."""
     ledger = state.first.ledger
     began = all(policy.rollouts_began for policy in state.by_policy)
     count = free_credits(state, settings, now_ms) if began else 0
@@ -150,7 +150,7 @@ def evaluations(
 def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings, split: str) -> bool:
     """Return whether `every` steps were trained since the last round, or all steps of the run.
 
-    Versions cannot be counted instead: after a resume they jump, for the same steps.
+    Versions cannot be counted instead: after a resume they jump for the same steps.
     """
     every = settings.evaluation.terms(split).every
     evaluated = steps.evaluated.get(split, -1)
@@ -189,10 +189,10 @@ def tasks(
 ) -> list[r.Task]:
     """Return a task for each attempt that is due and newer than the one in `issued`.
 
-    `issued` is the newest attempt by group and sample. The same attempt is always the same record,
-    so a scheduler that restarted may issue it again: the manager refuses a session that exists.
-    The time of a group counts as `serves` says: anew after all processes were lost, and not while
-    engines sleep for a training.
+    `issued` is the newest attempt by group and sample. The same attempt is always the same record.
+    So a restarted scheduler may issue it again: the manager refuses a session that exists. `serves`
+    counts the time of a group. It begins anew after all processes were lost, and stands while
+    engines sleep during training.
     """
     first_ms = now_ms - attempt_ms(settings)
     return [
@@ -214,14 +214,14 @@ def _source_of(group: AdmittedGroup, settings: SchedulerSettings, sets: TaskSets
 
 
 def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool:
-    """Return True if a sample of the group may be due: a cheap test that excludes most groups."""
+    """Return True if a sample of the group may be due; this cheap test excludes most groups."""
     if group.ready or group.expired:
         return False
     return not (issued and first_attempt and not group.failures)
 
 
 def begun_ms(group: AdmittedGroup, serves: ServingProcesses) -> int:
-    """Return the time from which on a group's attempts are counted."""
+    """Return the time since which a group's attempts are counted."""
     return max(group.admitted_ms, serves.since_ms)
 
 
@@ -252,7 +252,7 @@ def attempt_ms(settings: SchedulerSettings) -> int:
 
 
 def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
-    """Return how many samples a group of the task asks for, and with how many it may be trained."""
+    """Return how many samples a group of the task asks for, and the least number to train."""
     if purpose == EVAL:
         return settings.evaluation.terms(split).samples, 1
     size = settings.run.group_size if row.samples is None else row.samples
@@ -261,7 +261,7 @@ def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) 
 
 
 def _sizes_of(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
-    """Return both as recorded, or of a group of before 0.1.0 as they would be now."""
+    """Return both as recorded; for a group from before 0.1.0, as the settings have them now."""
     size, least = _sizes(group.purpose, group.split, settings, row)
     return group.size or size, group.min_size or least
 

@@ -1,10 +1,10 @@
 """The workers of each policy of a run. Pure.
 
-A worker belongs to the policy that its processes name in their heartbeats. One with the tag
-`shared` belongs to the policy that the balance gives it, by the turns that wait or run for each.
-Strategies then decide for each policy on its own workers. A shared worker moves only where that
-makes the numbers clearly more proportional, and only if it has served its policy for a while, so
-that loads that waver move none. Called by `scheduler/decisions/decide.py`.
+A worker belongs to the policy that its processes name in their heartbeats. A worker with the tag
+`shared` gets its policy from the balance. This weighs the turns that wait or run for each policy.
+Strategies then decide for each policy on its own workers. A shared worker moves only if that makes
+the numbers clearly more proportional. It must also have served its policy for a while, so wavering
+loads move none. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections import Counter
@@ -18,22 +18,22 @@ from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.workers import Worker, Workers
 
 HYSTERESIS = 0.25
-"""Workers by which the two policies of a move must be apart, beyond the one that moves."""
+"""Workers by which the two policies of a move must differ, beyond the worker that moves."""
 
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """The names of the workers of each policy; one of another run's policy has no place."""
+    """The workers of each policy, by name; workers for another run's policy are left out."""
 
     workers: Mapping[str, frozenset[str]]
     balance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Figures by which shared workers were given to each policy."""
+    """Figures that decided on the shared workers of each policy."""
 
     def explained(
         self, wanted: Sequence[Wanted], policy: str, workers: Workers
     ) -> Sequence[Wanted]:
-        """Return the wanted roles, with the balance as reason for shared workers that come to the
-        policy.
+        """Return the wanted roles; shared workers that come to the policy have the balance as
+        reason.
         """
         coming = {
             name
@@ -80,8 +80,8 @@ def balanced(
 ) -> dict[str, str]:
     """Return the policy of each shared worker.
 
-    `present` is the policy of each now, empty for a new one; `fixed`: rollout workers that each
-    policy has for itself; `queued`: turns that wait or run; `movable`: workers that may move.
+    `present`: each one's policy now, empty for a new worker. `fixed`: rollout workers that each
+    policy has for itself. `queued`: turns that wait or run. `movable`: workers that may move.
     """
     chosen = {name: policy for name, policy in present.items() if policy in policies}
     counts = Counter({policy: fixed.get(policy, 0) for policy in policies})
@@ -104,7 +104,7 @@ def balanced(
 def _proportional(
     policies: Sequence[str], workers: int, queued: Mapping[str, float]
 ) -> Mapping[str, float]:
-    """Return the number of workers of each policy that would be proportional to its turns."""
+    """Return for each policy the number of workers in proportion to its turns."""
     total = sum(queued.get(policy, 0.0) for policy in policies)
     if total <= 0:
         return {policy: workers / len(policies) for policy in policies}
@@ -152,7 +152,7 @@ def _rollers(state: State, served: Mapping[str, str]) -> Counter[str]:
 
 
 def _queued(state: State, fleet: Fleet) -> Mapping[str, float]:
-    """Return the mean of the turns of each policy, without those of workers that are gone."""
+    """Return the mean number of turns for each policy, without turns on workers that are gone."""
     turns = dict(fleet.queued)
     for (name, process), latest in fleet.heartbeats.items():
         if process == "rollout" and name not in state.workers:
@@ -162,7 +162,7 @@ def _queued(state: State, fleet: Fleet) -> Mapping[str, float]:
 
 
 def _settled(worker: Worker, since_ms: int) -> bool:
-    """Return True if the worker has its role, since that time or longer."""
+    """Return True if the worker has had its role at least since that time."""
     assignment = worker.assignment
     return (
         assignment is not None

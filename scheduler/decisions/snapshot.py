@@ -40,7 +40,7 @@ class WorkerView(NamedTuple):
     ratio: float = 1.0
     """Speed in training over speed in rollout."""
     devices: int = 1
-    """Number of the devices that it is."""
+    """Number of its devices."""
     modelled: Mapping[str, float] = MappingProxyType({})
     """Speed of each device by role, by the roofline model alone (flop/s)."""
 
@@ -83,15 +83,15 @@ class Snapshot:
     gang: frozenset[str] = frozenset()
     """Members of the present gang; empty as soon as one of them is lost or has left it."""
     last_gang: frozenset[str] = frozenset()
-    """Members of the gang that was assigned last, whatever became of them."""
+    """Members of the gang that was assigned last, lost ones included."""
     gang_size: int | None = None
     """Number of devices that train together, or None for all that can."""
     helpers: int = 0
-    """Number of further devices that may train where that pays."""
+    """Number of further devices that may train if that pays."""
     missing: int = 0
     """Number of ready groups that the next batch still lacks."""
     running: int = 1
-    """Number of groups that are being rolled out, those of evaluations also."""
+    """Number of groups that are being rolled out, evaluations included."""
     over: bool = False
     """True if all steps of the run are trained, so that no batch follows."""
     min_dwell_ms: int = 0
@@ -220,7 +220,7 @@ def _view(
 
 
 def _free_for(worker: Worker, role: str, now_ms: int) -> bool:
-    """Return False for a role that has just failed, or while another's process is late."""
+    """Return False for a role that has just failed, or while the other role's process is late."""
     assignment = worker.assignment
     # A process that is late may still be taking the device.
     late = assignment is not None and assignment.lapsed and assignment.role != role

@@ -2,8 +2,8 @@
 
 The roofline model: attainable speed = min(peak, arithmetic intensity x memory bandwidth); Williams,
 Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. Training is
-bound by the peak, decoding by the bandwidth. So the ratio of the two speeds shows which worker
-training gains most from and rollout misses least.
+bound by the peak, decoding by the bandwidth. So the ratio of the two speeds shows the worker that
+helps training most and rollout least.
 
 What a run has shown is learned from `control` (`scheduler/state/rates.py`). Called by
 `scheduler/decisions/snapshot.py` and the strategy `adaptive`.
@@ -29,12 +29,12 @@ _Kind = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speed of a worker: of each device in training, of all together in rollout, work a ms."""
+    """Speeds of a worker in work a ms: one device's in training, all devices' in rollout."""
 
     train: float
     rollout: float
     ratio: float
-    """Training over rollout; workers with a higher one are chosen first."""
+    """Training speed over rollout speed; workers with a higher ratio are chosen first."""
 
 
 def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
@@ -45,10 +45,10 @@ def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
 def ratios(
     modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return training speed over rollout speed for each worker; those with a higher one train.
+    """Return training speed over rollout speed for each worker; those with a higher ratio train.
 
-    `modelled` has the speeds of a device in flop/s, by worker and role; `measured` those in
-    tokens/s by role and worker, where they were.
+    `modelled`: speeds of a device in flop/s, by worker and role. `measured`: speeds in tokens/s, by
+    role and worker, as far as measured.
     """
     gains = {role: _gain(modelled, speeds, role) for role, speeds in measured.items() if speeds}
     # A role that no worker has shown yet gains as much as the other, or the ratio had a unit.
@@ -64,8 +64,8 @@ def learned_speeds(
 ) -> dict[str, Speed]:
     """Return the speed of each worker in tokens a ms, as the run has shown it.
 
-    Devices for which the roofline model gives the same speeds are taken to be alike; it only stands
-    in for what was not seen yet. `modelled`: as in `ratios`; `devices`: their number, by worker.
+    Devices with the same speeds in the roofline model count as alike. The model only stands in for
+    speeds that were not seen yet. `modelled`: as in `ratios`; `devices`: their number, by worker.
     """
     kinds = {name: _kind(speeds) for name, speeds in modelled.items()}
     training = _training(set(kinds.values()), kinds, rates.gangs)
@@ -102,8 +102,8 @@ def _calibrated(
     role: str,
     gain: float,
 ) -> dict[str, float]:
-    """Return measured speeds, and for the other workers the model times `gain`, so that tokens/s
-    and flop/s can be compared.
+    """Return measured speeds, and for the other workers the modelled speed times `gain`. So
+    tokens/s and flop/s can be compared.
     """
     return {
         name: measured[name] if name in measured else gain * speeds[role]
@@ -120,8 +120,7 @@ def _training(
 ) -> dict[_Kind, float]:
     """Return the training speed of a device of each kind, by the steps so far.
 
-    A step's time shows the speed of the slowest kind in its gang, and that no other member is
-    slower.
+    A step's time is the speed of the slowest kind in its gang, a lower bound for other members.
     """
     # Before the first step of a kind its modelled speed counts, on the scale of the others.
     seen: dict[_Kind, float] = {}
@@ -152,6 +151,6 @@ def _rollout(
 
 
 def _scaled(wanted: set[_Kind], seen: Mapping[_Kind, float], role: int) -> dict[_Kind, float]:
-    """Return speeds seen, and for other kinds the model on the scale of those seen."""
+    """Return the speeds seen; for other kinds the model's, scaled to those seen."""
     scale = fmean(speed / kind[role] for kind, speed in seen.items()) if seen else 1.0
     return {kind: seen.get(kind, scale * kind[role]) for kind in wanted}

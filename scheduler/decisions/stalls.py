@@ -1,11 +1,11 @@
-"""Reports of what stands still: the work of the run, a gateway, the reader of a topic. Pure.
+"""Reports of stalls: in the run's work, in a gateway, in the reader of a topic. Pure.
 
-Each report names process, topic and offset, since when, and the time that was given. Nothing of it
-needs a decision here: gateways and readers are started by the launcher or by whatever runs them. A
-rollout process or trainer that is lost is `WorkerLost` (`membership.py`).
+Each report names process, topic, offset, begin of the stall and the limit. No decision follows from
+it here: the launcher, or another supervisor, starts gateways and readers. The loss of a rollout
+process or a trainer is `WorkerLost` (`membership.py`).
 
-The stall `refill` is reported at once: no credit is left to replace dropped groups, so only the
-trainer can go on, by training with the ready groups or by skipping the step. Called by
+The stall `refill` is reported at once: no credit is left to replace dropped groups. Only the
+trainer can go on then: it trains with the ready groups or skips the step. Called by
 `scheduler/decisions/decide.py`.
 """
 
@@ -30,7 +30,7 @@ _READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 
 
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
-    """Return the present stalls of all policies; those of further ones name their policy."""
+    """Return the present stalls of all policies; stalls of further policies name their policy."""
     (_, leading), *others = pacing.unfinished(state, settings).items()
     stalls = stalled(state, leading, settings, now_ms)
     for name, other in others:
@@ -73,7 +73,7 @@ def absent(
     settings: SchedulerSettings,
     now_ms: int,
 ) -> list[ProgressStalled]:
-    """Return all that is waited for longer than its deadline, also if it was reported before.
+    """Return a stall for each wait past its deadline, also if it was reported before.
 
     Time without contact to Kafka does not count.
     """
@@ -86,7 +86,7 @@ def absent(
 
 
 def unreported(state: State, stalls: Iterable[ProgressStalled]) -> list[ProgressStalled]:
-    """Return the stalls that were not reported yet: one report for each begin."""
+    """Return the stalls that were not reported yet; each begin is reported once."""
     return [stall for stall in stalls if state.stalled.get(stall.what) != stall.since_ms]
 
 
@@ -182,7 +182,7 @@ def _unread_detail(seen: UnreadTopic) -> str:
 def _topics_of_workers(
     state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[ProgressStalled]:
-    """Yield the topics that workers read, if no worker is left for one."""
+    """Yield a stall for each topic of workers that no worker is left to read."""
     policy = pacing.leading(state, settings)
     ledger = policy.ledger
     # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.

@@ -1,8 +1,7 @@
 """Waste: the share of device time that a strategy must leave idle, from measured costs. Pure.
 
-Predicted by the closed form (`scheduler/state/accounts/closed_form.py`); for a strategy that has
-none no idle time is predicted. Called by
-`scheduler/decisions/decide.py`.
+The closed form (`scheduler/state/accounts/closed_form.py`) predicts it. For a strategy without a
+closed form no idle time is predicted. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,9 +30,9 @@ MEASURED_STEPS = 8
 REPEAT_CHANGE = 0.1
 """Change of a share after which its warning is given again."""
 _LATE = 1.1
-"""Part of a predicted step from which a time between two batches tells that they wait."""
+"""Ratio of the time between batches to the predicted step from which batches are late."""
 SETTLED_MS = 30_000
-"""Time that workers have to join before missing tags are warned of."""
+"""Time that workers have to join before a warning of missing tags."""
 
 
 class Waste(NamedTuple):
@@ -52,9 +51,9 @@ def warnings(
     settings: SchedulerSettings,
     without_slot: Sequence[str] = (),
 ) -> list[PlanWarning]:
-    """Return the policy's warnings that are new, or whose share changed much since the last ones.
+    """Return the policy's warnings that are new, or whose share changed much since the last time.
 
-    `without_slot` are workers that cannot roll out because all partitions of `prompts` are read.
+    `without_slot`: workers that cannot roll out because all partitions of `prompts` are taken.
     """
     wastes = [*_unfit(state, snapshot, settings), *_idle(policy.costs, snapshot, settings)]
     if without_slot:
@@ -133,9 +132,9 @@ def _remedy(
     best: Prediction,
     period_ms: float,
 ) -> str:
-    """Return what would leave less idle, of what the run does not have already.
+    """Return changes that the run has not made and that would leave less idle.
 
-    `period_ms` is the time from a batch to the next, 0 before it was measured.
+    `period_ms`: time from a batch to the next, 0 before it was measured.
     """
     strategy = settings.scheduler.policy
     lag = settings.run.lag
@@ -161,7 +160,7 @@ def _remedy(
 
 
 def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:
-    """Return whether workers that train are late; an evaluation needs none, a model loads long."""
+    """Return whether workers that train are late; evaluations need none, and loading takes long."""
     if snapshot.batch:
         return True
     late_ms = milliseconds(settings.scheduler.assignment_timeout_s)
@@ -196,6 +195,6 @@ def _unused(code: str, detail: str, snapshot: Snapshot, names: Collection[str]) 
 
 
 def _devices(snapshot: Snapshot, names: Collection[str] | None = None) -> int:
-    """Return the number of devices of the named workers, or of all."""
+    """Return how many devices the named workers have; None: all workers."""
     chosen = [worker for worker in snapshot.workers if names is None or worker.name in names]
     return sum(worker.devices for worker in chosen)

@@ -33,18 +33,18 @@ class Rolling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costs:
-    """The rolling means, and what is needed to continue them."""
+    """The rolling means, and the state to continue them."""
 
     step: Rolling = field(default_factory=Rolling)
     """Wall time of an optimizer step, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
-    """Device time that a step takes until its weights are written, summed over the gang; with the
-    waiting for its slowest member, since it predicts the length of steps."""
+    """Device time of a step until its weights are written, summed over the gang. It includes the
+    waiting for the slowest member, since it predicts the length of steps."""
     rollout: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for rollout in full batches, summed over all workers."""
     load: Rolling = field(default_factory=Rolling)
-    """Device time that a step takes for new weights (written, loaded, and keys and values that are
-    computed again for them), summed over all workers."""
+    """Device time that a step takes for new weights, summed over all workers. It is spent on
+    writing, loading, and recomputing keys and values."""
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     batch: Rolling = field(default_factory=Rolling)
@@ -54,13 +54,13 @@ class Costs:
     speed: Mapping[str, Mapping[str, Rolling]] = field(default_factory=dict)
     """Tokens a second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
-    """Duration of the release that a worker's next acquisition belongs to."""
+    """Duration of each worker's last release, kept until its next acquisition."""
     gang_size: int = 1
     """Number of devices of the gang."""
     decoded_ms: int = 0
-    """Such time of rollout since the last completed step, summed over devices."""
+    """Rollout time in full batches since the last completed step, summed over devices."""
     loading_ms: int = 0
-    """Such time of loading since then."""
+    """Loading time since then, summed likewise."""
     group_ms: int | None = None
     """Time at which the last group got ready."""
     batch_ms: int | None = None

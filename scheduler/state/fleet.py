@@ -1,6 +1,6 @@
 """The fold of `fleet`: the newest heartbeat of each process, and the policies that have weights.
 
-Heartbeats are dated by the reader's clock, so that a worker whose clock differs does not look lost.
+Heartbeats are dated by the reader's clock, so a worker whose clock differs does not look lost.
 Called by `scheduler/journal.py`, the simulator and tests.
 """
 
@@ -13,7 +13,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerHeartbeat
 
 GONE = ("failed", ENDED)
-"""States of the last heartbeat of a process that is no member any more."""
+"""States in the last heartbeat of a process that is no longer a member."""
 MEAN_MS = 30_000
 """Time over which queued turns are averaged, longer than the waves in which agents ask."""
 
@@ -42,13 +42,13 @@ class Fleet:
     """Time of the last heartbeat of each gateway that did not end in order."""
 
     turns: Mapping[str, int] = field(default_factory=dict)
-    """Turns that wait or run by the newest heartbeats, by policy."""
+    """Turns that wait or run, by policy, from the newest heartbeats."""
     queued: Mapping[str, float] = field(default_factory=dict)
     """Their mean over the last half minute."""
     counted_ms: int = 0
 
     def hardware(self, worker: str) -> Mapping[str, float]:
-        """Return the figures of the worker's device that one of its processes sent last."""
+        """Return the newest figures of the worker's device from any of its processes."""
         newest: WorkerHeartbeat | None = None
         for role in ("rollout", "train"):
             latest = self.heartbeats.get((worker, role))
@@ -80,7 +80,7 @@ def turns_of(heartbeat: WorkerHeartbeat) -> int:
 def _counted(
     fleet: Fleet, before: WorkerHeartbeat | None, heartbeat: WorkerHeartbeat, now_ms: int
 ) -> Fleet:
-    """Return the fleet with the turns of a heartbeat in place of those of the one before it."""
+    """Return the fleet with the turns of a heartbeat instead of the turns before it."""
     turns = dict(fleet.turns)
     if before is not None:
         turns[before.policy] = turns.get(before.policy, 0) - turns_of(before)

@@ -13,10 +13,10 @@ from seamlessflow.schemas.records import Record
 
 EVAL = "eval"
 MOST_TRIES = 3
-"""A task whose groups failed this often in a row is not tried again before it is drawn in a later
-pass over the tasks."""
+"""Failures of a task's groups in a row after which it is not tried again. A later pass over the
+tasks draws it again."""
 _FAILED = "failed"
-"""Reason of groups of which no session counted."""
+"""Reason of groups without a session that counted."""
 NOTHING_OF_IT = "no_token"
 """Reason of a group without a token of the policy. It is no loss, so it costs no replacement."""
 _GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
@@ -45,7 +45,7 @@ class AdmittedGroup:
     admitted_ms: int
     deadline_ms: int
     size: int = 0
-    """Samples that it asks for; 0: not recorded, so those of its task or of the settings."""
+    """Samples that it asks for; 0: not recorded, so the task or the settings decide."""
     min_size: int = 0
     """Samples with which it may be trained at its deadline; 0: not recorded."""
     turn_limit: int = 0
@@ -55,7 +55,7 @@ class AdmittedGroup:
     trained_version: int | None = None
     """Version that was trained from it; its credit returns when that version is published."""
     failures: Mapping[int, FailedAttempt] = field(default_factory=dict)
-    """By sample."""
+    """Newest failed attempts, by sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +69,7 @@ class Ledger:
     again: tuple[str, ...] = ()
     """Tasks of groups that failed, to be tried again."""
     tries: Mapping[str, int] = field(default_factory=dict)
-    """Number of drops in a row of such a task."""
+    """Number of drops in a row of each such task."""
     trained: int = 0
     dropped: int = 0
     dropped_in_step: int = 0

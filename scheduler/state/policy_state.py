@@ -1,7 +1,8 @@
 """The part of the state that is of one policy: its groups, steps, costs and rates.
 
-A pure fold of `control`. Each policy of a run has one, as if it were the only one: what its trainer
-writes concerns it alone, groups are admitted for all. Called by `scheduler/state/state.py`.
+A pure fold of `control`. Each policy of a run has one, as if it were the only policy. Records of
+its trainer concern it alone; groups are admitted for all policies. Called by
+`scheduler/state/state.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -51,8 +52,8 @@ class PolicyState:
 def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[str]:
     """Return the policies of a run, the first one first, whose state a record may change.
 
-    `served` is the policy of the record's worker, if it is of one. A run of one policy takes every
-    record for its own, whatever it names.
+    `served`: policy of the record's worker, if it has a worker. A run of one policy takes every
+    record as its own, whatever policy it names.
     """
     if len(policies) == 1:
         return policies
@@ -71,9 +72,9 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
 def apply(
     state: PolicyState, record: Record, devices: Mapping[str, int], addressed: bool
 ) -> PolicyState:
-    """Return the state after a record; `addressed` is False for one that names another policy.
+    """Return the state after a record; `addressed` is False for a record that names another policy.
 
-    `devices`: their number, by worker, of those that have left also.
+    `devices`: their number, by worker, including workers that have left.
     """
     measures = _measures_training(state, record)
     parts = {

@@ -1,6 +1,6 @@
-"""Rates that a run has shown: speeds of rollout and of gangs, and the tokens of a step.
+"""Rates measured in a run: rollout speeds, gang speeds, and the tokens of a step.
 
-A pure fold of `control`. Newer measurements count more (an exponential mean), so that it follows
+A pure fold of `control`. Newer measurements count more (an exponential mean), so the rates follow
 lengths and devices that change. Called by `scheduler/state/state.py`.
 """
 
@@ -18,7 +18,7 @@ STEPS = 32
 
 @dataclass(frozen=True, slots=True)
 class GangSpeed:
-    """A finished step: its gang, and the tokens that each device of it trained in a millisecond."""
+    """A finished step: its gang, and the tokens that each device trained in a millisecond."""
 
     members: tuple[str, ...]
     speed: float
@@ -26,11 +26,11 @@ class GangSpeed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnedRates:
-    """The rates, and what is needed to continue them."""
+    """The rates, and the state to continue them."""
 
     sampled: Mapping[str, float] = field(default_factory=dict)
-    """Tokens that each worker samples in a millisecond of full batches: what it could do, while
-    the speed of a batch of few rows is low whatever the worker."""
+    """Tokens that each worker samples in a millisecond of full batches. A batch of few rows is slow
+    on any worker, so it does not show the speed."""
     gangs: tuple[GangSpeed, ...] = ()
     """The last steps, newest last."""
     step_tokens: float | None = None

@@ -1,11 +1,12 @@
-"""The rollout processes that have served, and the time in which engines did. A fold of `control`.
+"""The rollout processes that have served, and the time in which engines served. A fold of
+`control`.
 
 A process that sleeps while its worker trains is not lost: it serves again by itself. Until then the
-time of agents stands, since no engine answers them: `served_ms` and `after`. In a run of several
-policies an agent may call each, so it stands while any of them has no engine.
+time of agents stands, since no engine answers them (`served_ms`, `after`). With several policies an
+agent may call each, so its time stands while any policy has no engine.
 
-None is left where all were lost, such as when a run is resumed: until one has taken its role again,
-no task is given out and no deadline runs. Called by `scheduler/state/state.py`; used by
+If all processes were lost, such as when a run is resumed, none is left. Until one has taken its
+role again, no task is issued and no deadline runs. Called by `scheduler/state/state.py`; used by
 `pacing.py`.
 """
 
@@ -21,24 +22,24 @@ class ServingProcesses:
     """Rollout processes that had their role and are not lost."""
 
     incarnations: Mapping[str, str] = field(default_factory=dict)
-    """By worker."""
+    """Incarnations of these processes, by worker."""
     since_ms: int = 0
-    """Time at which the first of them took its role, after none was there."""
+    """Time at which the first of them took its role, after a time with none."""
     awake: Mapping[str, str] = field(default_factory=dict)
-    """Those that hold their role, by worker, and the policy that each serves."""
+    """Policy of each process that holds its role now, by worker."""
     stands_ms: int | None = None
-    """Time since which a policy has no engine; None: each has one, or had none yet."""
+    """Time since which a policy has no engine; None: each policy has one, or had none yet."""
     stands: tuple[tuple[int, int], ...] = ()
-    """Begin and end of earlier such times, the oldest first; see `without`."""
+    """Begin and end of earlier times without an engine, the oldest first; see `without`."""
 
     def served_ms(self, since_ms: int, now_ms: int) -> int:
-        """Return how much of the time between the two counts: that in which engines served."""
+        """Return how long engines served between the two times; only this counts."""
         until_ms = now_ms if self.stands_ms is None else max(since_ms, min(now_ms, self.stands_ms))
         stood = (max(0, min(end, until_ms) - max(begin, since_ms)) for begin, end in self.stands)
         return max(0, until_ms - since_ms) - sum(stood)
 
     def after(self, since_ms: int, served_ms: int) -> int:
-        """Return the time at which so much counted, or will if nothing stands any more."""
+        """Return the time at which `served_ms` have counted, or will if engines go on serving."""
         at_ms = since_ms + served_ms
         for begin, end in self.stands:
             if end > since_ms and begin < at_ms:
@@ -46,19 +47,19 @@ class ServingProcesses:
         return at_ms
 
     def without(self, before_ms: int) -> "ServingProcesses":
-        """Return this without the stands that ended before a time from which nothing counts."""
+        """Return this without times that ended by `before_ms`: no earlier time counts."""
         kept = tuple(stand for stand in self.stands if stand[1] > before_ms)
         return self if len(kept) == len(self.stands) else replace(self, stands=kept)
 
 
 ALWAYS = ServingProcesses()
-"""An engine at any time."""
+"""Processes that serve at any time."""
 
 
 def apply(
     serving: ServingProcesses, record: Record, policies: Sequence[str] = ("",)
 ) -> ServingProcesses:
-    """Return what serves after a record: the same if nothing changes. `policies`: of the run."""
+    """Return the serving processes after a record. `policies`: the policies of the run."""
     match record:
         case r.RoleAcquired(role="rollout"):
             return _awake(_taken(serving, record), record, policies)
@@ -98,7 +99,7 @@ def _left(
 
 
 def _standing(serving: ServingProcesses, at_ms: int, policies: Sequence[str]) -> ServingProcesses:
-    """Return it with the begin or the end of a time in which a policy has no engine."""
+    """Return this with the begin or the end of a time in which a policy has no engine."""
     served = set(serving.awake.values())
     stands = not served if "" in served or len(policies) < 2 else not served.issuperset(policies)
     began_ms = serving.stands_ms

@@ -1,9 +1,9 @@
 """The state of the system as one value: the pure fold of `control`.
 
-`apply` expects the records in log order and ignores decisions of an older epoch behind a newer
-claim. The same records give the same state in every process, so the state can be stored (`to_json`)
-and the next scheduler continues from there. Called by `scheduler/journal.py`, the simulator and
-tests.
+`apply` expects the records in log order and ignores decisions of an older epoch after a newer
+claim. The same records give the same state in every process. So the state can be stored
+(`to_json`), and the next scheduler continues from there. Called by `scheduler/journal.py`, the
+simulator and tests.
 """
 
 import json
@@ -45,7 +45,7 @@ class State:
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
-    """Number of devices by worker, of those that were lost also: their last reports count yet."""
+    """Number of devices by worker. Lost workers are included: their last reports still count."""
     serving: ServingProcesses = field(default_factory=ServingProcesses)
     newest_assignment: int = -1
     newest_gang: int = 0
@@ -55,7 +55,7 @@ class State:
     policies: tuple[str, ...] = ("",)
     """Policies of the run, the first one first. A run of one takes all records for its own."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
-    """In the order of `policies`."""
+    """States of the policies, in the order of `policies`."""
 
     @classmethod
     def of_run(cls, policies: Sequence[str]) -> "State":

@@ -16,7 +16,7 @@ class ReadyBatch:
 
     ready_ms: int
     started_epoch: int = 0
-    """Gang epoch under which its step was started; 0 before."""
+    """Gang epoch under which its step was started; 0 before the start."""
     started_ms: int = 0
 
 
@@ -34,7 +34,7 @@ class TrainingProgress:
     """The batches, steps and versions of the trainer so far, and the gang."""
 
     batches: Mapping[int, ReadyBatch] = field(default_factory=dict)
-    """By step."""
+    """Batches that wait or are trained, by step."""
     gang: Gang = field(default_factory=Gang)
     committed: int = 0
     """Optimizer steps whose groups are fixed; a resume re-executes steps but never lowers it."""
@@ -43,9 +43,9 @@ class TrainingProgress:
     ended_ms: int = 0
     """Time at which that step ended."""
     trained: int = 0
-    """Optimizer steps behind that version, without skipped ones."""
+    """Optimizer steps that made the newest version, without skipped ones."""
     evaluated: Mapping[str, int] = field(default_factory=dict)
-    """The same number of the newest version whose evaluation began, by split."""
+    """The same number for the newest version whose evaluation began, by split."""
     skipped: frozenset[int] = frozenset()
     """Steps that were skipped; the length of a run does not count them."""
     version: int | None = None

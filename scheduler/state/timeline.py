@@ -1,8 +1,7 @@
 """The timeline of a run: the states of each worker over time, and figures, from `control` alone.
 
-A pure fold, during the run or long after. Drawn by `lab/timeline`. A run that was stopped, and
-resumed an hour later, was not there in between: such a pause is no worker's, no group's and no
-step's.
+A pure fold, during the run or long after. Drawn by `lab/timeline`. A run that was stopped and
+resumed an hour later did not exist in between. Such a pause belongs to no worker, group or step.
 """
 
 import re
@@ -28,7 +27,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 _Life = tuple[str, ...]
-"""Identity of a process: new at each start, so no record names it before or behind its life."""
+"""Identity of a process: new at each start, so no record outside of its life names it."""
 _WORKER = (
     r.WorkerJoined
     | r.WorkerUsage
@@ -38,7 +37,7 @@ _WORKER = (
     | r.GenerationResumed
     | r.WeightsLoaded
 )
-"""Records that show a worker's process alive. `WorkerLost` is about one that is gone."""
+"""Records that show a worker's process alive. `WorkerLost` is about a process that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +55,8 @@ class Timeline:
     """The timeline of a run so far."""
 
     intervals: tuple[Interval, ...]
-    """In the order of their ends; those of rollout and of steps are divided by what their worker
-    measured, and those with waiting in them have its reasons."""
+    """Intervals in the order of their ends. Rollout and steps are divided by their worker's
+    reports. Intervals with waiting have its reasons."""
     steps: tuple[StepEnd, ...]
     switches: int
     """Number of completed changes from one role to the other."""
@@ -66,28 +65,28 @@ class Timeline:
     start_ms: int
     end_ms: int
     training_ms: Window
-    """From the first group for training, or of recorded sessions the first step, to the end of the
-    last step; else the whole timeline."""
+    """From the first group for training to the end of the last step; the whole timeline without
+    them. With recorded sessions it begins at the first step."""
     groups: tuple[tuple[int, str, int], ...]
-    """When each group for training was ready, for which policy, and its latency: the time since its
+    """Ready time, policy and latency of each group for training. The latency is the time from its
     admission, without pauses."""
     pauses: tuple[Window, ...] = ()
-    """Times in which no process of the run lived: those of nobody."""
+    """Times in which no process of the run lived."""
 
     def lived_ms(self, window: Window | None = None) -> int:
-        """Return the length of the window without pauses, by default that of the training."""
+        """Return the length of the window without pauses; by default the window of the training."""
         return without(window or self.training_ms, self.pauses)
 
     def device_time(self, window: Window | None = None) -> dict[str, DeviceTime]:
-        """Return each worker's device time in the window, by default that of the training."""
+        """Return each worker's device time in the window; by default the window of the training."""
         return device_time(self.intervals, window or self.training_ms)
 
     def group_ms(self, window: Window | None = None) -> float | None:
-        """Return the mean latency of the groups that were ready in the window, by default of all;
-        None without one.
+        """Return the mean latency of the groups that were ready in the window, by default of all
+        groups.
 
-        Of several policies, whose steps are counted together, 1 / sum(1 / the mean of each): each
-        makes its steps beside the others.
+        None without a group. Steps of several policies are counted together, and each policy makes
+        its steps beside the others. So for them it is 1 / sum(1 / the mean of each).
         """
         latencies = defaultdict[str, list[int]](list)
         for at_ms, policy, took in self.groups:
@@ -100,18 +99,18 @@ class Timeline:
 
     @property
     def steps_made(self) -> int:
-        """Number of optimizer steps; one that was executed again, behind a crash, counts once."""
+        """Number of optimizer steps; a step that was executed again after a crash counts once."""
         return len({(step.policy, step.step) for step in self.steps})
 
     @property
     def step_ms(self) -> float | None:
-        """Mean time of an optimizer step, of several policies from the step of any to the next;
-        None before the end of the first.
+        """Mean time of an optimizer step; None before the end of the first. With several policies,
+        it is the time from any policy's step to the next.
         """
         return self.lived_ms() / self.steps_made if self.steps else None
 
     def ideal_step(self, lag: float) -> IdealStep | None:
-        """Return the ideal step for what the run did; None before the end of the first step."""
+        """Return the ideal step for the run's work; None before the end of the first step."""
         spent = together(self.device_time().values())
         if not self.steps or not spent.total:
             return None
@@ -120,12 +119,12 @@ class Timeline:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies whose steps have ended, in the order of their first ones."""
+        """Names of the policies whose steps have ended, in the order of their first steps."""
         return tuple(dict.fromkeys(step.policy for step in self.steps))
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Names in order, with numbers in them compared by value."""
+        """Names of the workers in order, with numbers in them compared by value."""
         return tuple(sorted({interval.worker for interval in self.intervals}, key=_natural))
 
 
@@ -163,8 +162,8 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
     """Return the pauses between records of `control` in log order; each has a length.
 
-    Between two neighbouring records lies one if no process is seen alive both before and behind it,
-    neither that of a worker, nor a trainer, nor a scheduler, and if a new scheduler follows.
+    A pause lies between two neighbouring records if no worker, trainer or scheduler is seen alive
+    both before and after it. A new scheduler must follow.
     """
     claims = [
         number for number, record in enumerate(records) if isinstance(record, r.SchedulerClaimed)
@@ -211,10 +210,10 @@ class _TimelineFold:
     usage: defaultdict[tuple[str, str], list[r.WorkerUsage]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """By worker and process."""
+    """Reports of usage, by worker and process."""
     admitted: dict[str, int] = field(default_factory=dict)
     groups: dict[tuple[str, str], tuple[int, str, int]] = field(default_factory=dict)
-    """By policy and group, which is ready for each of its policies."""
+    """Ready groups, by policy and group; a group gets ready for each of its policies."""
     switches: int = 0
     handed_back: int = 0
 

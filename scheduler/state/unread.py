@@ -1,4 +1,4 @@
-"""The fold of looks at Kafka consumer groups: since when records wait for each of their readers.
+"""The fold of looks at Kafka consumer groups: the time since which records wait for a reader.
 
 Called by `scheduler/journal.py` and tests.
 """
@@ -20,7 +20,7 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadPartition:
-    """Records of a partition that wait; nothing was read from `offset` on since `since_ms`."""
+    """Waiting records of a partition; nothing from `offset` on was read since `since_ms`."""
 
     offset: int
     lag: int
@@ -34,11 +34,11 @@ class UnreadTopic:
     group: str
     members: int
     partitions: Mapping[int, UnreadPartition] = field(default_factory=dict)
-    """Those with records that wait, by number."""
+    """Partitions with records that wait, by number."""
 
 
 UnreadTopics = Mapping[str, UnreadTopic]
-"""By topic."""
+"""The newest looks, by topic."""
 
 
 def apply(topics: UnreadTopics, look: GroupLook, now_ms: int) -> UnreadTopics:

@@ -29,8 +29,8 @@ class Assignment:
     deadline_ms: int
     acquired_ms: int | None = None
     lapsed: bool = False
-    """True if the role was not acquired in time. Its process may still be taking the device, which
-    is free for another role only once it released this one or is lost."""
+    """True if the role was not acquired in time. Its process may still be taking the device. The
+    device is free for another role only once the process released this one or is lost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Process:
 
 @dataclass(frozen=True, kw_only=True)
 class Worker:
-    """A worker of which at least one process has joined and is not lost."""
+    """A worker with at least one process that has joined and is not lost."""
 
     processes: Mapping[str, Process] = field(default_factory=dict)
     assignment: Assignment | None = None
@@ -59,9 +59,9 @@ class Worker:
     slot: int | None = None
     """Slot of `prompts` that its rollout process reads, until it has released its role."""
     failures: Mapping[str, RoleFailures] = field(default_factory=dict)
-    """By role."""
+    """Failures of acquisition, by role."""
     devices: int = 1
-    """Number of the devices that it is, all of one node. A role always moves them all."""
+    """Number of its devices, all of one node. A role always moves them all."""
     policy: str = ""
     """Policy of its last assignment."""
 
@@ -73,12 +73,12 @@ class Worker:
 
     @cached_property
     def roles(self) -> frozenset[str]:
-        """Those of its tags for which it has a process."""
+        """Roles among its tags for which it has a process."""
         return self.tags.intersection(self.processes)
 
     @property
     def shared(self) -> bool:
-        """True if the policies of a run have it in turns."""
+        """True if the policies of a run share it in turns."""
         return any(SHARED in process.tags for process in self.processes.values())
 
     @property
@@ -121,7 +121,7 @@ def _union(tags: tuple[tuple[str, ...], ...]) -> frozenset[str]:
 
 
 def device_count(record: r.WorkerJoined | r.WorkerHeartbeat) -> int:
-    """Return the number of devices of the worker; one that names none has one."""
+    """Return the number of the worker's devices; 1 if it names none."""
     return max(1, len(record.devices))
 
 

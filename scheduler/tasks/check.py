@@ -20,13 +20,13 @@ Seen = dict[str, str]
 
 
 def task_faults(setting: SettingPath, path: Path, seen: Seen | None = None) -> Iterator[Fault]:
-    """Yield the first fault of a file; `seen` are the tasks of other files, and get its own."""
+    """Yield the first fault of a file; `seen` has other files' tasks, and gets this file's."""
     lines = islice(task_lines(path), _LINES)
     yield from _faults(setting, path, lines, {} if seen is None else seen)
 
 
 def fork_faults(setting: SettingPath, path: Path, seen: Seen) -> Iterator[Fault]:
-    """Yield the first fault of a file of forks; `seen` are the tasks of other files."""
+    """Yield the first fault of a file of forks; `seen` has the tasks of other files."""
     yield from _faults(setting, path, islice(task_lines(path, fork_id), _FORKS), seen)
 
 

@@ -1,8 +1,8 @@
 """The user's tasks in a file of JSON lines, read one at a time.
 
-Opening the file reads it once, to find each line's place and to check that it is a task with an id
-of its own; 20 bytes a task stay in memory. A task is read where it is needed. The file stays open:
-a new file put in its place changes nothing until the next start.
+Opening the file reads it once, to find each line's place and to check its task and unique id. Then
+20 bytes a task stay in memory, and a task is read when it is needed. The file stays open: a new
+file in its place changes nothing until the next start.
 """
 
 import itertools
@@ -25,9 +25,9 @@ from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource
 from seamlessflow.schemas.json_text import read_json
 
 _ROWS_KEPT = 1_024
-"""Tasks kept in memory: those of groups under way are looked up again for each attempt."""
+"""Tasks kept in memory: tasks of groups under way are looked up again for each attempt."""
 _OURS = ("id", "group_size", "min_group_size", "turn_limit", "metadata", "tags")
-"""Members of a task that are read here; all others are the agent's."""
+"""Members of a task that are read here; all others are for the agent."""
 _OURS_IN_JSON = tuple(f'"{name}"'.encode() for name in _OURS)
 _BLANK = " \t\r\n"
 _SHOWN = 60
@@ -160,12 +160,12 @@ def read(path: Path, split: str = "") -> TaskSource:
 
 
 def source_of(file: TaskFile, seed: int = 0, shuffled: bool = True) -> TaskSource:
-    """Return the tasks of a file in the order of a seed, or in that of the file."""
+    """Return the tasks of a file, shuffled by a seed, or in the file's order."""
     return TaskSource(file, file.find, seed, shuffled)
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
-    """Return the row of a task's object. Raises `ValueError` for members that cannot be."""
+    """Return the row of a task's object. Raises `ValueError` for invalid members."""
     return TaskRow(
         task_id,
         json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
@@ -195,7 +195,7 @@ def _tags(task: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _shown(value: object) -> str:
-    """Return a value as its line has it, cut if it is long."""
+    """Return a value in the form of its line, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
@@ -222,7 +222,7 @@ def _count(task: Mapping[str, Any], name: str) -> int | None:
 def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Iterator[TaskLine]:
     """Yield the lines that hold a task. Raises `TasksRejected` at the first that holds none.
 
-    `id_of` returns the id of a line and raises `ValueError`; by default that of a user's task.
+    `id_of` returns the id in a line and raises `ValueError`; the default reads a user's task.
     """
     id_of = id_of or _id_of
     number = 0
@@ -256,7 +256,7 @@ def _id_of(line: bytes) -> str:
 
 
 def _once(members: Sequence[tuple[str, Any]]) -> None:
-    """Raise `ValueError` for a name that an object has twice: readers of JSON take the last one."""
+    """Raise `ValueError` for a repeated name in an object: readers of JSON take the last one."""
     names = [name for name, _ in members]
     if twice := [name for name in _OURS if names.count(name) > 1]:
         raise ValueError(f"{twice[0]!r} stands there twice")

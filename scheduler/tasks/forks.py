@@ -1,7 +1,7 @@
 """Forks of recorded sessions in a file of JSON lines, as `seamlessflow replay fork` writes it.
 
-A line has `id` (unique), `task` (the object of the recorded session's task), `samples` (of each
-group of it) and `fork` (a `ForkedPrefix` in the form of `schemas/json_form.py`).
+A line has `id` (unique), `task` (the recorded session's task object), `samples` (number in each
+group) and `fork`. The latter is a `ForkedPrefix` in the form of `schemas/json_form.py`.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from seamlessflow.schemas.records import ForkedPrefix
 from seamlessflow.schemas.topics import REQUESTS
 
 LARGEST_FORK_BYTES = REQUESTS.max_record_bytes - 64 * 1024
-"""Most bytes of a `fork` member: the gateway takes no larger body, and adds a head to it."""
+"""Most bytes of a `fork` member: the gateway takes no larger body, to which it adds a head."""
 _ROWS_KEPT = 32
 
 
@@ -31,12 +31,12 @@ def fork_line(task_id: str, task: Mapping[str, object], samples: int, fork: Fork
 
 
 def fork_file(path: Path, split: str = "") -> TaskFile:
-    """Return the forks in a file, each of which was checked. Raises `TasksRejected`."""
+    """Return the forks in a file, after a check of each. Raises `TasksRejected`."""
     return TaskFile(path, LineForm(fork_id, _fork_row, _ROWS_KEPT), split)
 
 
 def fork_id(line: bytes) -> str:
-    """Return the id of the fork in a line, all of which is checked. Raises `ValueError`."""
+    """Return the id of the fork in a line, after a check of the line. Raises `ValueError`."""
     return _fork_row(line).task_id
 
 

@@ -1,12 +1,11 @@
-"""Mixture of task sources: which of them each draw is from, by their weights. Pure.
+"""Mixture of task sources: the source of each draw, by the sources' weights. Pure.
 
-A source with the share p of the draws has the n-th if the whole part of n p grows behind it, so its
-draws are as far apart as they can be. The draws that it leaves are numbered anew for the source
-behind it, which has its share of those, and so on to the last source, which has all that are left.
-So source and place of a draw follow from its number and the weights alone, in time and memory
-proportional to the number of sources: a scheduler that takes over goes on where the last one
-stopped. Shares are exact in the long run: of the first n draws a source of k has n times its share,
-but for less than 2 + ln k draws.
+A source with the share p takes draw n if floor((n + 1) p) > floor(n p). So its draws are as far
+apart as possible. The draws that it leaves get new numbers for the next source, which takes its
+share of them. The last source takes all that are left. So the source and place of a draw follow
+from its number and the weights alone. Time and memory are proportional to the number of sources. A
+scheduler that takes over goes on where the last one stopped. Shares are exact in the long run. With
+k sources, each has n times its share of the first n draws, to within 2 + ln k draws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -54,7 +53,7 @@ class Mixture:
         return next((row for row in rows if row is not None), None)
 
     def _part_of(self, number: int) -> tuple[Part, int]:
-        """Return the source of a draw, and the number of its draws before."""
+        """Return the source of a draw, and the number of earlier draws from that source."""
         for part in self.parts:
             before = floor(number * part.share_left)
             if floor((number + 1) * part.share_left) > before:
@@ -73,11 +72,11 @@ class TaskSets:
 
     training: Draws | None = None
     evaluations: Mapping[str, TaskSource] = field(default_factory=dict)
-    """By split, in the order in which they are evaluated."""
+    """Tasks of evaluations by split, in the order of evaluation."""
 
 
 def mixed(weighted: Weighted) -> Draws:
-    """Return the sources as one, with shares of the draws in proportion to their weights.
+    """Return the sources as one, with draws in proportion to their weights.
 
     Raises `ValueError` without a weight above 0.
     """
@@ -96,7 +95,7 @@ def mixed(weighted: Weighted) -> Draws:
 
 
 def with_forks(weighted: Weighted, forks: TaskSource, share: Fraction) -> Draws:
-    """Return forks in this share of the draws, and the sources in what they leave."""
+    """Return forks in this share of the draws, and the sources in the rest."""
     total = sum((weight for _, weight in weighted), Fraction(0))
     return mixed(
         [(forks, share), *((source, weight / total * (1 - share)) for source, weight in weighted)]

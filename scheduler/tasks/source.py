@@ -1,10 +1,10 @@
 """Tasks by the number of their draw and by their id. Pure.
 
 The order of a pass over the tasks is a pseudo-random permutation, one element at a time. Its n-th
-place is computed from seed, pass and n alone, without a list of all places: a scheduler that takes
+place follows from seed, pass and n alone, without a list of all places. So a scheduler that takes
 over continues where the last one stopped, in constant time and memory. The permutation is a Feistel
-network of four rounds over the next power of four, whose results beyond the number of tasks are
-permuted again until they fall below it (cycle walking; Black and Rogaway, "Ciphers with arbitrary
+network with four rounds over the next power of four. Results beyond the number of tasks are
+permuted again until they fall below it (cycle walking: Black and Rogaway, "Ciphers with arbitrary
 finite domains", 2002).
 """
 
@@ -15,7 +15,7 @@ from hashlib import blake2b
 from seamlessflow.schemas.records import ForkedPrefix
 
 SHUFFLED = ("shuffled", 1)
-"""Name and version of the order: another version may draw other tasks for the same figures."""
+"""Name and version of the order; another version may draw other tasks for the same figures."""
 _ROUNDS = 4
 
 
@@ -28,16 +28,16 @@ class TaskRow:
     """The whole object as JSON with sorted keys."""
     metadata: Mapping[str, str]
     samples: int | None = None
-    """Samples of a group of it; None: as many as the run's settings say."""
+    """Samples in a group of this task; None: as many as the run's settings say."""
     min_samples: int | None = None
-    """Samples with which a group of it may be trained at its deadline; None: as in the settings."""
+    """Least samples to train such a group at its deadline; None: as in the settings."""
     turn_limit: int | None = None
-    """Turns that a session of it may have; None: as many as the settings say."""
+    """Turns that a session of this task may have; None: as many as the settings say."""
     tags: tuple[str, ...] = ()
     fork: ForkedPrefix | None = None
     """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
     split: str = ""
-    """Name of the task set that it is of; empty: that of the settings."""
+    """Name of the task's set; empty: the name in the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ def listed(rows: Sequence[TaskRow]) -> TaskSource:
 
 
 def shuffled_place(number: int, count: int, seed: int, finished_passes: int) -> int:
-    """Return the place, below `count`, of the draw `number` of a pass, also below `count`.
+    """Return the place of the draw `number` in a pass; both are below `count`.
 
-    Different draws of a pass have different places: the same in every release of Python.
+    Different draws of a pass have different places, which are the same in every release of Python.
     """
     half_bits = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = (1 << half_bits) - 1

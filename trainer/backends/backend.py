@@ -1,9 +1,9 @@
 """The interface between the steps and the holder of the weights: one device, or a gang of ranks.
 
-The trainer's own is `trainer/link.py`: it calls one of these in the gang's first rank.
-Does not import torch, so that the steps and their tests do not need it. But for `save`
-calls never overlap; they come from the work thread, or from the loop's thread while no work is
-under way. `train`, `write_weights`, `save` and `load` may take minutes.
+The trainer's own is `trainer/link.py`, which calls another one in the gang's first rank. This
+module does not import torch, so the steps and their tests do not need it. Calls never overlap,
+except `save`. They come from the work thread, or from the loop's thread while no work is under way.
+`train`, `write_weights`, `save` and `load` may take minutes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,8 +16,8 @@ from seamlessflow.trainer.data.chains import Annotated, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Computing = Callable[[bool], None]
-"""Told when this process begins to compute its own part of a step (True), and when it waits in the
-step for others of the gang (False)."""
+"""Callback. True: this process begins to compute its part of a step. False: it waits in the step
+for other ranks of the gang."""
 
 
 def unmeasured(computes: bool) -> None:
@@ -36,13 +36,13 @@ class ModelUnusable(SeamlessFlowError):
 
 
 NO_STEP = -1
-"""The number of no step."""
+"""Step number that stands for no step."""
 
 
 class UpdateFailed(SeamlessFlowError):
     """An update that must not be applied: a loss failed, or a gradient is not finite.
 
-    Another start would compute the same. What is in memory now belongs to no run.
+    A restart would compute the same. The state in memory then belongs to no run.
     """
 
     lasting = True
@@ -50,7 +50,7 @@ class UpdateFailed(SeamlessFlowError):
     def __init__(self, reason: str, chains: Sequence[int] = ()) -> None:
         self.reason = reason
         self.chains = tuple(chains)
-        """Chains that the failure shows in, by their number in the update, as far as known."""
+        """Known chains that show the failure, by their number in the update."""
         super().__init__(reason)
 
 
@@ -87,7 +87,7 @@ class DeviceMemory(Protocol):
         """Move weights and optimizer to the devices."""
 
     def release(self) -> int:
-        """Move them to the host; return how many bytes of each device are free then, at least."""
+        """Move both to the host. Return a lower bound on the free bytes of each device."""
 
 
 class Backend(Protocol):
@@ -95,16 +95,16 @@ class Backend(Protocol):
 
     @property
     def machine(self) -> Machine:
-        """Return what computes."""
+        """Return the hardware and software that compute."""
 
     @property
     def dtype(self) -> str:
         """Return the element type of published weights."""
 
     def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
-        """Return columns under the present weights: for each micro-batch one of N numbers.
+        """Return columns under the present weights, each with N numbers for a micro-batch.
 
-        The first phase of a step; `train` follows, once for each update.
+        This is the first phase of a step. `train` follows, once for each update.
         """
 
     def train(self, step: StepInput) -> Mapping[str, float]:
@@ -114,27 +114,27 @@ class Backend(Protocol):
         """
 
     def remember(self, version: int) -> None:
-        """Keep a copy of the present weights, which are `version`, to measure engines against.
+        """Keep a copy of the present weights, of `version`, to compare engines with.
 
-        Called once behind each step, so that the back end knows when to renew the reference.
+        Called once after each step, so that the back end knows when to renew the reference.
         """
 
     def remembered(self) -> Sequence[int]:
-        """Return the versions of which there still is a copy."""
+        """Return the versions that still have a copy."""
 
     def write_weights(self, directory: Path) -> None:
-        """Write the model as safetensors, as Hugging Face directories have it.
+        """Write the model as safetensors, in the layout of a Hugging Face directory.
 
         This, `snapshot`, `train` and `remember` are called between the start of a step and `rest`.
         """
 
     def snapshot(self) -> None:
-        """Copy weights, optimizer and random state on the host, for `save`; of a gang each rank its
+        """Copy weights, optimizer and random state to the host, for `save`; each rank copies its
         part.
         """
 
     def save(self, directory: Path) -> None:
-        """Write the oldest snapshot that is not written to the directory of a checkpoint.
+        """Write the oldest unwritten snapshot to the directory of a checkpoint.
 
         Other calls may overlap this one: a checkpoint is written while the devices do other work.
         """
@@ -146,7 +146,7 @@ class Backend(Protocol):
         """
 
     def rest(self, step: int = NO_STEP) -> None:
-        """Note that the calls of a step are over, until the next one; `NO_STEP` of none.
+        """Note that the calls of a step are over; `NO_STEP`: they belonged to no step.
 
         Ranks return from `follow` here, so that their loops can give up the device.
         """
@@ -156,12 +156,13 @@ class LocalBackend(Backend, DeviceMemory, Protocol):
     """A back end in this process."""
 
     def follow(self) -> int:
-        """Take part in the calls of the gang's first rank, until it rests; return the step that is
-        over, or `NO_STEP`. For the other ranks.
+        """Take part in the first rank's calls until it rests. For the other ranks.
+
+        Return the step that is over, or `NO_STEP`.
         """
 
     def interrupt(self) -> None:
-        """End a wait that is under way with an error, because the process ends. From any thread.
+        """End a running wait with an error, because the process ends. Any thread may call it.
 
         A further rank of a gang first finishes its part of a checkpoint.
         """

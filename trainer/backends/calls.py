@@ -1,7 +1,7 @@
-"""The calls that the trainer makes of its gang, the ranks' replies, and the bytes of both. Pure.
+"""The trainer's calls to its gang, the ranks' replies, and the bytes of both. Pure.
 
-The trainer calls the first rank, over TCP (`trainer/link.py`). That one repeats to the other ranks
-what all of them do, over gloo (`gang.py`). A message is two lengths, a JSON object and named arrays
+The trainer calls the first rank, over TCP (`trainer/link.py`). The first rank repeats calls for all
+ranks to the others, over gloo (`gang.py`). A message is two lengths, a JSON object and named arrays
 in safetensors form (no pickle).
 """
 
@@ -24,14 +24,13 @@ from seamlessflow.trainer.backends.backend import NO_STEP, Machine
 Arrays = Mapping[str, NDArray[np.generic]]
 _LENGTHS = Struct("!IQ")
 MOST_HEADER_BYTES = 1_000_000
-"""A longer header comes from a program that is not of this project."""
+"""Longest header; a longer one comes from a program outside this project."""
 
 
 class GangCallName(StrEnum):
-    """The calls of a `Backend` that the trainer makes, and its last word.
+    """The calls of a `Backend` that the trainer makes, and its last message.
 
-    Other ranks than the first get all but `SAVE`, which has a way of its own (`GangSaves`), and the
-    last word.
+    The other ranks get all but the last message and `SAVE`, which `GangSaves` sends to them.
     """
 
     LOAD = "load"
@@ -45,7 +44,7 @@ class GangCallName(StrEnum):
     FINISH = "finish"
     """The run is over."""
     END = "end"
-    """The trainer was asked to end before."""
+    """The trainer was asked to end before the run was over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +66,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangCall:
-    """A call of the trainer, or of the first rank; a rank replies to all before `REST`.
+    """A call of the trainer, or of the first rank. The first rank replies to all calls before
+    `REST`.
 
-    Other ranks than the first reply only where the first one needs it.
+    The other ranks reply only where the first one needs it.
     """
 
     name: GangCallName
@@ -78,7 +78,7 @@ class GangCall:
     """A directory that both processes reach; empty: none."""
     version: int = 0
     step: int = NO_STEP
-    """The step that is over, of `REST`."""
+    """For `REST`: the step that is over."""
 
     @property
     def directory(self) -> Path | None:
@@ -91,13 +91,13 @@ class Reply:
     """The result of a call, or the error with which the rank ends."""
 
     number: int = 0
-    """Number of the call, by which the trainer tells those apart that overlap."""
+    """Number of the call, by which the trainer tells overlapping calls apart."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     remembered: tuple[int, ...] = ()
     """Versions of which the gang has a copy."""
     error: str = ""
     chains: tuple[int, ...] | None = None
-    """Chains of an update that failed in itself (`UpdateFailed`); None: the error is another."""
+    """Chains of an update that failed (`UpdateFailed`); None for any other error."""
 
 
 Message = Hello | Welcome | GangCall | Reply
@@ -113,9 +113,9 @@ def encoded(message: Message, arrays: Arrays) -> bytes:
 
 
 def received(receive: Callable[[int], bytes]) -> tuple[Message, Arrays]:
-    """Return the next message of a stream; `receive` returns exactly so many bytes of it.
+    """Return the next message of a stream; `receive` returns the given number of its bytes.
 
-    Raises `ValueError` for bytes that are no message, and what `receive` raises.
+    Raises `ValueError` for bytes that are no message, and the errors of `receive`.
     """
     header, body = _LENGTHS.unpack(receive(_LENGTHS.size))
     if header > MOST_HEADER_BYTES:

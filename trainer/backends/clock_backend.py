@@ -1,13 +1,13 @@
-"""The back end of modelled devices: it computes nothing, and takes the time that they would take.
+"""The back end of modelled devices: it computes nothing, but takes as long as they would.
 
-For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times are
-those of the simulator (`infra/device_model`), multiplied by `device_model.scale`. One process
-stands for all devices of a worker. Imports no torch.
+For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times come
+from the simulator (`infra/device_model`), multiplied by `device_model.scale`. One process stands
+for all devices of a worker. Imports no torch.
 
-Weights are stand-ins, small files that pass through publication as real ones do: the model's own
-weights if they are one small file, else a single small tensor. The first byte of the first tensor
-counts the optimizer steps, modulo 256, so that each version has other bytes; of a small model this
-is the lowest byte of one value, and an engine can still load it.
+Weights are stand-ins: small files that are published as real weights are. They are the model's own
+weights if these are one small file, else a single small tensor. The first byte of the first tensor
+counts the optimizer steps, modulo 256, so each version has other bytes. In a small model it is the
+lowest byte of one value, so an engine can still load the file.
 """
 
 import threading
@@ -68,10 +68,10 @@ class ClockBackend:
         computing: Computing = unmeasured,
         stopping: Stopping = never,
     ) -> None:
-        """Wait for the other workers: that of rank 0 at the meeting, others on their line to it.
+        """Wait for the other workers: rank 0's at the meeting, the others on their line to it.
 
-        Raises `ModelUnusable`, `ModelTooLarge` and, at once when `stopping`, `WorkersAbsent` and
-        `LineLost`.
+        Raises `ModelUnusable`, `ModelTooLarge`, `WorkersAbsent` and `LineLost`, the last two at
+        once when `stopping`.
         """
         trainer = settings.trainer
         self._model = settings.device_model
@@ -82,7 +82,7 @@ class ClockBackend:
         self._member = GangMember(self._rates, self._own)
         self._weights = stand_in(settings.policy.model)
         self._steps = 0
-        """Optimizer steps behind the weights."""
+        """Optimizer steps that made the weights."""
         self._snapshot = 0
         self._on_devices = False
         self._ended = threading.Event()
@@ -171,8 +171,8 @@ class ClockBackend:
         return max([own_s, *(float(line.receive()) for line in self._others)])
 
     def _compute(self, lengths: Sequence[int], columns: int) -> float:
-        """Take the time of this worker's part of a step, or of so many columns for it; return it
-        without the scale.
+        """Wait as long as this worker's part of a step takes, or of `columns` columns if not 0.
+        Return that time without the scale.
         """
         # Columns are no step of their own: they have no fixed part.
         fixed_s = 0.0 if columns else self._model.step_s
@@ -200,7 +200,7 @@ class StandIn:
     """Element type of its first tensor."""
 
     def after(self, steps: int) -> bytes:
-        """Return the file after so many optimizer steps."""
+        """Return the file after this number of optimizer steps."""
         length = int.from_bytes(self.initial[:_LENGTH_BYTES], "little")
         changed = bytearray(self.initial)
         first = _LENGTH_BYTES + length

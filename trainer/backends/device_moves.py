@@ -1,8 +1,8 @@
 """Moves of models and optimizers between a GPU and the host, when the role comes and leaves.
 
-What leaves a GPU always goes to the same memory of the host, which is page-locked. The GPU copies
-to and from such memory by itself. New memory costs a page fault for each 4 KiB, and the driver
-copies through a small buffer: `docs/gpu.md` has what either takes.
+A tensor that leaves a GPU always goes to the same page-locked memory of the host. The GPU copies to
+and from such memory by itself. New memory costs a page fault for each 4 KiB, and the driver copies
+through a small buffer. `docs/gpu.md` has the times of both ways.
 """
 
 import logging
@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 _log = logging.getLogger(__name__)
 _LOCKED_FROM = 2**20
-"""Bytes of the smallest tensor whose memory is locked; all smaller ones together are little."""
+"""Bytes from which a tensor's memory is locked; all smaller tensors together have few."""
 _HOST = torch.device("cpu")
 
 
@@ -25,9 +25,9 @@ class DeviceMoves:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._places: dict[tuple[int, str], Tensor] = {}
-        """Memory of the host for each tensor, by the id of its parameter and its name there.
+        """Host memory of each tensor, by the id of its parameter and its name there.
 
-        The parameters live as long as their model, so that ids stay.
+        The parameters live as long as their model, so their ids stay.
         """
 
     def to_device(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -72,7 +72,7 @@ def _moments(optimizer: Optimizer) -> list[tuple[Tensor, dict[str, Tensor], str]
 
 
 def _locked(place: Tensor) -> Tensor:
-    """Return the tensor, its memory locked if a GPU of CUDA is there and it is large."""
+    """Return the tensor; its memory is locked if it is large and a CUDA GPU is there."""
     memory = place.to_local() if isinstance(place, DTensor) else place
     if memory.nbytes >= _LOCKED_FROM and torch.cuda.is_available():
         # Torch's own allocator of such memory takes up to twice as much.

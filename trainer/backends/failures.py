@@ -1,9 +1,8 @@
-"""Failures of a pass over the micro-batches of an update: a loss that raises, a gradient that is
-not finite.
+"""Failures of a pass over an update's micro-batches: a loss raises, a gradient is not finite.
 
 A rank that stopped in the middle of a pass would leave the others in a collective call. So it notes
-the failure and goes on with losses of zero, and after the pass all ranks stop together. Called by
-the back ends. `_N` counts the trained tokens of a micro-batch.
+the failure and goes on with losses of zero. After the pass all ranks stop together. Called by the
+back ends. `_N` counts the trained tokens of a micro-batch.
 """
 
 import math
@@ -31,11 +30,11 @@ class GradientNorms:
 
     policy: float
     values: float = 0.0
-    """That of a head of values; 0 without one."""
+    """Norm of a value head's gradient; 0 without a head."""
 
     @property
     def finite(self) -> bool:
-        """Return whether all of them are."""
+        """Return whether all norms are finite."""
         return math.isfinite(self.policy) and math.isfinite(self.values)
 
 
@@ -57,7 +56,7 @@ class PassFailures:
         logprobs_N: Tensor,
         chains_N: NDArray[np.int32],
     ) -> Losses:
-        """Return what `compute` does, or losses of zero if it fails; note what is wrong with it."""
+        """Return the losses of `compute`, or zeros if it fails; note its failures."""
         try:
             with method("loss", name):
                 losses = _checked(compute(), logprobs_N)
@@ -78,13 +77,13 @@ class PassFailures:
         return failures
 
     def check(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> None:
-        """Raise `UpdateFailed` if the update of so many trained tokens cannot be applied."""
+        """Raise `UpdateFailed` if the update, with `tokens` trained tokens, cannot be applied."""
         if reason := self.why(norms, tokens, settings):
             raise UpdateFailed(reason, self.chains)
 
     def why(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> str:
-        """Return why the update of so many trained tokens cannot be applied, and what to change;
-        empty if it can.
+        """Return why the update, with `tokens` trained tokens, cannot be applied and what to
+        change; empty if it can.
         """
         if self.reason:
             return f"{self.reason}; repair it, or choose another trainer.loss"

@@ -1,9 +1,8 @@
 """The forward pass: log-probs and entropies of trained tokens under a Hugging Face model.
 
-Logits are computed only where a trained token is predicted: the output layer gets only those hidden
-states. Of many, it gets none: their scores are computed in its place, some logits after the others
-(`scores.py`). Called by the back ends. Dimensions: B rows, T columns, H hidden, N trained tokens, V
-vocabulary.
+The output layer gets only the hidden states that predict a trained token. If these are many, it
+gets none: `scores.py` then computes the scores in its place, part by part. Called by the back ends.
+Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
 """
 
 from collections.abc import Sequence
@@ -24,10 +23,10 @@ from seamlessflow.trainer.settings import TrainerSection
 
 _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 _MASKED = ("sdpa", "eager")
-"""Implementations of attention that take a mask of pairs of tokens."""
+"""Attention implementations that take a mask over pairs of tokens."""
 _FULL = "full_attention"
 _RESCALED = ("logit", "lm_head_multiplier")
-"""Parts of the names of settings by which models change logits behind their output layer."""
+"""Words in the names of model settings that change logits after the output layer."""
 
 
 class Forward:
@@ -36,7 +35,7 @@ class Forward:
     def __init__(self, model: PreTrainedModel, most: int = LOGITS_AT_ONCE) -> None:
         """Hook into the output layer of `model`; other callers of the model are not affected.
 
-        `most`: logits that are in float32 at a time.
+        `most`: most logits that are in float32 at a time.
         """
         self._model = model
         self._most = most
@@ -77,7 +76,7 @@ class Forward:
         return self._pass(batch, replace(_asked(batch, self._model.device), scored=False))[1]
 
     def _pass(self, batch: MicroBatch, asked: "_Asked") -> tuple[Tensor, Tensor]:
-        """Return logits, or scores in their place, and the states that they follow from."""
+        """Return logits or scores, and the hidden states that they are computed from."""
         self._asked = asked
         try:
             output = self._model(**model_inputs(self._model, batch))
@@ -107,8 +106,8 @@ class Forward:
     def _score(self, layer: nn.Module, arguments: tuple[Any, ...], _: object) -> Tensor | None:
         """Return scores (1, N, 2) in place of logits, if these are too many.
 
-        In the model's pass and not behind it: FSDP2 has the whole weights there, and expects the
-        gradient of what its root returns.
+        This runs inside the model's pass: FSDP2 has the whole weights there, and expects a gradient
+        of its root's output.
         """
         asked = self._asked
         if asked is None or asked.hidden_NH is None or not self._too_many(layer, asked):
@@ -143,7 +142,7 @@ class Forward:
 
 @dataclass(slots=True)
 class _Asked:
-    """A pass: the places of the trained tokens, and what the hooks find there."""
+    """A pass: the places of the trained tokens, and the hooks' results there."""
 
     rows_N: Tensor
     columns_N: Tensor
@@ -163,7 +162,7 @@ def _asked(batch: MicroBatch, device: torch.device, entropy_gradient: bool = Fal
 
 
 def _rescales(model: PreTrainedModel) -> bool:
-    """Return whether a model changes logits behind its output layer, by its configuration."""
+    """Return whether a model's configuration changes logits after the output layer."""
     config = model.config.get_text_config()
     scales = (
         value for name, value in vars(config).items() if any(part in name for part in _RESCALED)
@@ -172,7 +171,7 @@ def _rescales(model: PreTrainedModel) -> bool:
 
 
 def _temperatures(batch: MicroBatch, device: torch.device) -> Tensor | None:
-    """Return the temperature of each token, whose policy is the one that sampled; None for 1."""
+    """Return the temperature that each token was sampled at; None if all are 1."""
     if (batch.temperatures_N == 1).all():
         return None
     return torch.from_numpy(batch.temperatures_N).to(device)
@@ -199,7 +198,7 @@ def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
 def use_attention(model: PreTrainedModel, settings: TrainerSection) -> PreTrainedModel:
     """Return the model with attention computed as the settings say. Raise `ModelUnusable`.
 
-    With `sdpa` it is as transformers chose it, which is eager for a model without it.
+    With `sdpa` it is transformers' choice, which is eager for a model that lacks `sdpa`.
     """
     attention = settings.attention
     reason = ""
@@ -229,13 +228,13 @@ def check_layout(model: PreTrainedModel, layout: Layout) -> None:
 
 
 def _seen(ends_T: Tensor) -> Tensor:
-    """Return for each token (row) whether it sees another (column): itself, and its ancestors."""
+    """Return which tokens (columns) each token (row) sees: itself and its ancestors."""
     columns_T = torch.arange(len(ends_T), device=ends_T.device)
     return (columns_T[:, None] >= columns_T) & (columns_T[:, None] < ends_T)
 
 
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a token is seen, else the least number."""
+    """Return 0 where a token is seen, else the lowest number of `dtype`."""
     return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
 
@@ -248,7 +247,7 @@ def _separates_by_positions(model: PreTrainedModel) -> bool:
 
 
 def _cannot_mask(model: PreTrainedModel) -> str:
-    """Return why a model cannot follow a mask that says which tokens each one sees, or nothing."""
+    """Return why a model cannot follow a mask over pairs of tokens; empty if it can."""
     if not model._supports_attention_backend:
         return "its attention takes no mask of pairs of tokens"
     if (kind := model.config._attn_implementation) not in _MASKED:

@@ -1,10 +1,10 @@
 """The ranks that train together: their process group, and the leader's messages to the others.
 
-The ranks have met (`meeting.py`) before their group is made, over a TCP store of rank 0 on a free
+The ranks meet first (`meeting.py`). Their group is then made over a TCP store of rank 0 on a free
 port. Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
-`receive`. A message is a call or a reply as the trainer's are (`calls.py`), sent over gloo; tensors
-of the model go the way FSDP2 sends them. A rank that dies breaks the group: every other one
-ends with an error at its next exchange, and all start again.
+`receive`. A message is a call or a reply as the trainer's are (`calls.py`), sent over gloo. FSDP2
+sends the model's tensors itself. A rank that dies breaks the group. Every other rank then fails at
+its next exchange, and all start again.
 """
 
 import fcntl
@@ -42,9 +42,10 @@ from seamlessflow.trainer.backends.meeting import Meeting, begun
 EXCHANGE_LIMIT = timedelta(minutes=10)
 """Limit for any exchange between ranks."""
 _FORM_LIMIT = timedelta(minutes=1)
-"""Limit for ranks that have met to form their process group: one that ends is not seen before."""
+"""Time for ranks that have met to form their process group; a rank's end is noticed only after
+it."""
 _NOTICE_S = 2.0
-"""Limit until the end of a rank is noticed on its line, behind that of its exchange."""
+"""Time to notice a rank's end on its line, after an exchange with it failed."""
 _ADDRESS_OF = 0x8915
 """Number of Linux's request for the address of an interface (SIOCGIFADDR)."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -84,7 +85,7 @@ class GangRank:
         # Messages are tensors on the host, so gloo is needed beside nccl.
         backends = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         store, self.lines = _met(way, ranks - 1, stopping)
-        """Of rank 0 to the other ranks, in their order; of another rank the one to rank 0."""
+        """Rank 0's lines to the other ranks, in rank order; any other rank's line to rank 0."""
         try:
             with self.exchange():
                 dist.init_process_group(
@@ -133,7 +134,7 @@ class GangRank:
 
     @contextmanager
     def exchange(self) -> Iterator[None]:
-        """Raise `RankEnded` in place of the error that the end of another rank makes in torch."""
+        """Raise `RankEnded` instead of torch's error if another rank ended."""
         try:
             yield
         except RuntimeError as error:
@@ -160,9 +161,7 @@ class GangRank:
 
 
 def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore, Sequence[Line]]:
-    """Return the store in which the ranks find each other's addresses, once all are there, and the
-    lines on which they have met.
-    """
+    """Wait for all ranks; return the store of their addresses, and the lines on which they met."""
     if isinstance(way, Meeting):
         _keep_to(socket.gethostbyname(way.host))
         store, place = store_at(way.host, EXCHANGE_LIMIT)
@@ -175,7 +174,7 @@ def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore
 def _keep_to(address: str) -> None:
     """Let the exchange use the network on which the gang meets, unless the environment names one.
 
-    By itself gloo takes the address of the host's name, which is loopback on many hosts.
+    By default gloo takes the address of the host's name, which is loopback on many hosts.
     """
     if (name := _interface(address)) is not None:
         for variable in _INTERFACES:

@@ -1,9 +1,9 @@
 """The meeting of a gang's ranks: rank 0 waits for the others, checks them, and lets all begin.
 
-It listens on a free port of `trainer.host`, and its worker's heartbeat on `fleet` says where; a
-worker's further ranks get the place from their first. Each says its number, its devices and the
-facts of its run, which all ranks must have alike: they would train on in silence if not. The ranks
-that met are one tuple of processes: one that ends later is not replaced, all meet again.
+Rank 0 listens on a free port of `trainer.host`. Its worker's heartbeat on `fleet` has the address,
+and a worker's first rank gives it to the further ones. Each rank sends its number, its devices and
+the facts of its run. All ranks must have the same facts: else they would train on in silence. A
+rank that ends after the meeting is not replaced: all ranks meet again.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ class WorkersAbsent(SeamlessFlowError):
 
 
 class RankRefused(SeamlessFlowError):
-    """A rank that belongs to another run than rank 0 of the gang that it came to."""
+    """A rank that belongs to another run than the gang's rank 0."""
 
     lasting = True
 
@@ -73,7 +73,7 @@ class RankRefused(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """The first words of ranks that come to the meeting."""
+    """The first message of a process that comes to the meeting."""
 
     worker: str
     rank: int
@@ -82,7 +82,7 @@ class Coming:
     """Devices that it speaks for: those of a clock's worker, else one."""
     facts: Facts
     incarnation: str = ""
-    """Of the worker's training process; empty for its further ranks."""
+    """Incarnation of the worker's training process; empty for its further ranks."""
 
 
 class Meeting:
@@ -100,10 +100,10 @@ class Meeting:
         self.open = True
         """False once the gang has met."""
         self.met: Mapping[str, str] = {}
-        """Incarnations of the training processes that came, by worker, once all have."""
+        """Incarnations of the training processes, by worker, once all have come."""
 
     def begin(self, others: int, word: str = "") -> Sequence[Line]:
-        """Wait for the ranks of the `others` devices, tell each the word, and return their lines.
+        """Wait for the ranks of the `others` devices, send each the word, and return their lines.
 
         The lines are in the order of the ranks. Raises `WorkersAbsent`, at once when stopping.
         """
@@ -156,7 +156,7 @@ class Meeting:
 def came(place: str, coming: Coming) -> Line:
     """Return the line to rank 0, which has admitted this process.
 
-    Raises `OSError` and `LineLost` if none waits there, and `RankRefused`.
+    Raises `OSError` and `LineLost` if no rank 0 waits there, and `RankRefused`.
     """
     line = Line(connect_to(place, _HELLO_S))
     try:
@@ -177,7 +177,7 @@ def begun(line: Line, stopping: Stopping = never) -> str:
 def gang_facts(settings: TrainerSettings) -> Facts:
     """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
 
-    Paths of models count by what is in them, for they may differ between machines.
+    Paths of models count by their content, since paths may differ between machines.
     """
     trainer = settings.trainer.model_dump(mode="json", exclude=OWN)
     chosen = {
@@ -193,9 +193,9 @@ def gang_facts(settings: TrainerSettings) -> Facts:
 
 
 def differences(mine: Facts, other: Facts) -> str:
-    """Return how the facts of another rank differ, the first few of them; nothing if they do not.
+    """Return the first few differences between the facts of two ranks; empty if there are none.
 
-    Facts that one of them does not know of are those of another release.
+    A fact that only one rank has belongs to another release.
     """
     names = [name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)]
     shown = [
@@ -225,7 +225,7 @@ def _content(directory: Path) -> str:
 
 
 def _coming(said: Any) -> Coming | None:
-    """Return the first words of a process; None for those of any other program."""
+    """Return the first message of a process; None for that of any other program."""
     if not isinstance(said, Mapping):
         return None
     try:

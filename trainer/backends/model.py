@@ -1,6 +1,6 @@
 """Loading and writing of Hugging Face models, safetensors only. No other module loads models.
 
-Weights that are replaced in place leave stale copies, which computations keep for the next one:
+Computations keep copies of weights. These are stale once the weights are replaced in place, so
 `forget_copies` is called before.
 """
 
@@ -38,14 +38,14 @@ DTYPES: Mapping[Dtype, torch.dtype] = {
 def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
     """Return the causal model of a directory, on the host, ready for gradients, without dropout.
 
-    With `empty` its parameters have no memory, for `shards.fill` once it is sharded; but for a
-    model whose files hold other tensors than it has. Raise `ModelUnusable`.
+    With `empty` the parameters have no memory until `shards.fill`, once the model is sharded. A
+    model whose files hold other tensors than its own is loaded even so. Raise `ModelUnusable`.
     """
     return _loaded(AutoModelForCausalLM, directory, dtype, empty)
 
 
 def load_critic(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
-    """Return the model of a directory with one output a token in place of its logits, 0 for all.
+    """Return a directory's model with one output a token instead of logits, at first always 0.
 
     `empty` as for `load_model`. Raise `ModelUnusable`.
     """
@@ -99,7 +99,7 @@ def write_model(
 
 
 def write_configuration(model: PreTrainedModel, dtype: Dtype, directory: Path) -> None:
-    """Write what `write_model` does beside weights; it deletes none that are there."""
+    """Write the files of `write_model` except weights; delete no weights."""
     name = type(model).__name__.removeprefix("FSDP")
     model.config.architectures = [name]
     model.config.save_pretrained(directory)
@@ -129,9 +129,9 @@ def recompute_activations(model: PreTrainedModel) -> None:
 def forget_copies(model: nn.Module) -> None:
     """Forget what computations have kept of a model's weights, before they are replaced.
 
-    Autocast keeps the weights in its own type as long as its outermost context is open, and FSDP2
-    those of the root module whole after a forward pass.
-    Sharded parameters are in their place then, so that what is written goes to the shards.
+    Autocast keeps the weights in its own type as long as its outermost context is open. FSDP2 keeps
+    those of the root module whole after a forward pass. This puts sharded parameters back in their
+    place, so that writes go to the shards.
     """
     for module in model.modules():
         if isinstance(module, FSDPModule):

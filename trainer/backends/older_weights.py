@@ -1,8 +1,8 @@
 """Copies of the last few versions' weights on the host, to compare engine and trainer fairly.
 
-A trained token was often sampled under weights that have been trained since. Only under the same
-weights is a difference of log-probs the engine's error; otherwise it is mostly staleness. Called by
-the back ends.
+A trained token was often sampled under weights that have been trained since. A difference of
+log-probs is the engine's error only under the same weights; otherwise it is mostly staleness.
+Called by the back ends.
 """
 
 from collections import OrderedDict
@@ -39,12 +39,12 @@ class OlderWeights:
             self._kept[version] = _copied(weights)
 
     def versions(self) -> Sequence[int]:
-        """Return the versions of which there is a copy, oldest first."""
+        """Return the versions that have a copy, oldest first."""
         return tuple(self._kept)
 
     @torch.no_grad()
     def measure(self, forward: Forward, samples: Sequence[MicroBatch], sums: TokenSums) -> None:
-        """Add the mismatch of all sampled tokens whose version there is a copy of."""
+        """Add the mismatch of all sampled tokens whose version has a copy."""
         for version, weights in self._kept.items():
             batches = [batch for batch in samples if (batch.versions_N == version).any()]
             if batches:

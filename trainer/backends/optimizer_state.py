@@ -1,7 +1,7 @@
-"""AdamW; weights, its moments and random state as safetensors: a checkpoint's part of the back end.
+"""AdamW, and the back end's part of a checkpoint: weights, moments, random state as safetensors.
 
-Training goes on from them exactly. Names in `optimizer.safetensors` are `<moment>/<parameter>`.
-Called by the back ends.
+Training goes on from these files exactly. Names in `optimizer.safetensors` are
+`<moment>/<parameter>`. Called by the back ends.
 """
 
 from collections.abc import Iterable, Iterator, Set
@@ -33,7 +33,7 @@ REFERENCE = "reference-"
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
-    """Return AdamW with these settings, but for the learning rate."""
+    """Return AdamW with these settings and the learning rate `lr`."""
     return AdamW(
         parameters,
         lr=lr,
@@ -46,7 +46,7 @@ def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float
 def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
     """Return a copy of this rank's part of everything to save, on the host.
 
-    `prefix` is that of the files.
+    `prefix`: prefix of the files' names.
     """
     parameters = _parameters(model)
     moments = {
@@ -59,8 +59,8 @@ def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
 
 
 class Keeping:
-    """State and gradients of models that are trained, as their back end keeps models: whole, or by
-    the rows of FSDP2. Megatron-core's overrides all of it.
+    """State and gradients of trained models, for back ends that keep models whole or by FSDP2's
+    rows. The back end of Megatron-core overrides all of it.
     """
 
     def __init__(self, clip_norm: float) -> None:
@@ -95,16 +95,16 @@ def random_state() -> Files:
 
 
 def save_state(directory: Path, files: Files, leads: bool) -> None:
-    """Write this rank's part of what `copied` returned; `leads` as for `write_tensors`."""
+    """Write this rank's part of the files of `copied`; `leads` as for `write_tensors`."""
     for name, parts in files.items():
         write_tensors(directory / name, parts, leads)
 
 
 class SavedState:
-    """Weights and moments of a checkpoint, of which a rank reads its parts."""
+    """Weights and moments of a checkpoint; a rank reads its parts of them."""
 
     def __init__(self, directory: Path, names: Set[str], prefix: str = "") -> None:
-        """`names`: those of the model's parameters; `prefix`: that of the files.
+        """`names`: names of the model's parameters; `prefix`: prefix of the files.
 
         Raise `ModelUnusable`.
         """

@@ -1,8 +1,8 @@
 """The back end of a rank of a gang, however the gang divides the model.
 
-The leader sends each of its calls to the other ranks, which do the same in `follow`; each trains
-its share. Each rank writes its rows of the files of weights and checkpoints, and reads them, so all
-must reach their directories; only a model that needs a conversion is gathered by the leader.
+The leader sends each of its calls to the other ranks, which do the same in `follow`. Each rank
+trains its share. It writes and reads its rows of weights and checkpoints, so all ranks must reach
+their directories. The leader gathers a model only if it needs a conversion.
 """
 
 import logging
@@ -52,8 +52,8 @@ _ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 class RankBackend(TorchBackend, ABC):
     """A `Backend` (see `backend.py`) on every rank of a gang.
 
-    A division of the model gives `_placed`, `_model_parts` and `_whole_weights`; where ranks follow
-    each other, `_copies` too.
+    A subclass gives `_placed`, `_model_parts` and `_whole_weights`. If several ranks train the same
+    share, it also gives `_copies`.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class RankBackend(TorchBackend, ABC):
     ) -> None:
         """Wait for all ranks: rank 0 at the meeting, others on their line to it. Load the model.
 
-        Raise `ModelUnusable`, and `WorkersAbsent` and `LineLost`, at once when `stopping`.
+        Raise `ModelUnusable`, `WorkersAbsent` and `LineLost`, the last two at once when `stopping`.
         """
         device = torch.device(device_named(settings.device, torch.cuda.is_available))
         self._gang = GangRank(settings.rank, settings.ranks, way, device, stopping)
@@ -117,7 +117,7 @@ class RankBackend(TorchBackend, ABC):
         self._call(GangCall(name=GangCallName.REST, step=step))
 
     def follow(self) -> int:
-        """Do what the leader asks until it rests. For the other ranks; raise if it ends.
+        """Do what the leader asks until it rests. For the other ranks; raise if the leader ends.
 
         Each branch makes the same collective calls as the leader's method; else the ranks block.
         """
@@ -191,8 +191,9 @@ class RankBackend(TorchBackend, ABC):
 
     @cached_property
     def _model_files(self) -> ModelFiles | None:
-        """The files of a published model; None for an adapter, which is small, and if only whole
-        tensors make them.
+        """The files of a published model.
+
+        None for an adapter, which is small, and for files that only whole tensors can make.
         """
         if self._settings.adapter.used:
             return None
@@ -213,14 +214,15 @@ class RankBackend(TorchBackend, ABC):
 
     @abstractmethod
     def _whole_weights(self) -> dict[str, torch.Tensor]:
-        """Return all weights as whole tensors on the host; others than the leader may return none.
+        """Return all weights as whole tensors on the host; other ranks than the leader may return
+        none.
 
         All ranks must call it.
         """
 
     @property
     def _copies(self) -> int:
-        """Ranks that train the same share, which follow each other."""
+        """Number of consecutive ranks that train the same share."""
         return 1
 
     def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:

@@ -1,8 +1,8 @@
-"""Log-probs and entropies of trained tokens, of which never all logits are in memory.
+"""Log-probs and entropies of trained tokens, without all their logits in memory at once.
 
-`linear_scores` begins with hidden states: it computes the logits of some tokens after those of
-others, and again in the backward pass. `scores` begins with logits that a model has computed.
-Called by `forward.py`. Dimensions: N trained tokens, R of them a part, H hidden, V vocabulary.
+`linear_scores` begins with hidden states. It computes the logits part by part, and again in the
+backward pass. `scores` begins with logits that a model has computed. Called by `forward.py`.
+Dimensions: N trained tokens, R tokens of a part, H hidden, V vocabulary.
 """
 
 from collections.abc import Iterator
@@ -46,10 +46,10 @@ def scores(
     entropy_gradient: bool = False,
     most: int = LOGITS_AT_ONCE,
 ) -> tuple[Tensor, Tensor]:
-    """Return the log-softmax at the targets (with gradient) and the entropy (if asked with one).
+    """Return the log-softmax at the targets (with gradient) and the entropy (with one if asked).
 
-    Over the whole vocabulary, as engines report log-probs, also where top-k or top-p sampled. Of
-    more than `most` logits a part after the other is in float32, and again in the backward pass.
+    Both are over the whole vocabulary, as engines report log-probs, even with top-k or top-p. More
+    than `most` logits are taken to float32 part by part, and again in the backward pass.
     """
     rows = max(1, most // logits_NV.shape[-1])
     if len(logits_NV) <= rows:
@@ -75,10 +75,10 @@ def linear_scores(
     most: int = LOGITS_AT_ONCE,
     divided: DividedVocabulary | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Return what `scores` does of hidden W^T + bias, with at most `most` of these logits there.
+    """Return the `scores` of hidden W^T + bias, with at most `most` of these logits in memory.
 
-    Products are in the type of autocast, or of the weight; the gradient of the weight is summed in
-    float32 over the parts. `divided`: the weight is this rank's part of it; all must call it.
+    Products are in the type of autocast, or of the weight. The weight's gradient is summed over the
+    parts in float32. `divided`: the weight is this rank's part; all ranks must call it.
     """
     kind = hidden_NH.device.type
     mixed = torch.is_autocast_enabled(kind)
@@ -162,8 +162,8 @@ def _slopes(
 ) -> Tensor:
     """Return the gradient of a loss by the logits, float32, from those by log-prob and entropy.
 
-    With y = logits / temperature and p its softmax, that of log p at the target t is (1 at t) - p,
-    and that of the entropy -p (y - the mean of y under p).
+    Let y = logits / temperature, p its softmax and t the target. The gradient of log p at t is
+    (1 at t) - p. The gradient of the entropy is -p (y - the mean of y under p).
     """
     tempered_RV = logits_RV.float()
     if temperatures_R is not None:

@@ -1,7 +1,6 @@
 """The messages of a step between processes of a gang, as named arrays, and back. Pure.
 
-Both phases: columns of micro-batches are asked for and answered, and a rank gets its share of the
-step.
+The first phase asks for columns of micro-batches and answers; the second gives a rank its share.
 """
 
 from collections.abc import Sequence
@@ -84,7 +83,7 @@ def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> Annotated
 
 
 def dealt(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return the micro-batches of each rank: as many for each, in turn."""
+    """Return the micro-batches of each rank, dealt in turn, the same number for each."""
     filled = [*batches, *([empty()] * (-len(batches) % ranks))]
     return [filled[rank::ranks] for rank in range(ranks)]
 

@@ -33,10 +33,10 @@ _SUMS = (
 )
 
 RATIO_WIDTH = 0.01
-"""Width of the bins of log ratios, one of them around 0: a quantile is within half a percent."""
+"""Bin width of log ratios, with a bin around 0; quantiles are exact to half a percent."""
 
 _FARTHEST = 300
-"""Bins on each side of it, up to e^3; further ratios are told as this one."""
+"""Bins on each side of it, up to e^3; the last bin also counts further ratios."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class TokenSums:
     def add(self, tokens: LossTokens, losses: Losses, weights_N: Tensor, newest_N: Tensor) -> None:
         """Add the trained tokens of a micro-batch, with their weights in the step's loss.
 
-        `newest_N`: those that the weights being trained have sampled.
+        `newest_N`: the tokens that the weights being trained have sampled.
         """
         log_ratios_N = tokens.logprobs_N - tokens.engine_N
         self.add_losses(losses, weights_N, log_ratios_N, tokens.entropies_N)
@@ -109,7 +109,7 @@ class TokenSums:
         return total
 
     def metrics(self) -> dict[str, float]:
-        """Return the step's metrics; means only if there are tokens that they are over."""
+        """Return the step's metrics; a mean over no tokens is left out."""
         sums = self.sums
         metrics = {"loss": sums["loss"], "mismatch_tokens": sums["mismatch_tokens"]}
         if tokens := sums["tokens"]:
@@ -154,9 +154,9 @@ def ratio_counts(log_ratios_N: Tensor) -> NDArray[np.int64]:
 
 
 def ratio_quantile(counts: NDArray[np.int64], part: float) -> float:
-    """Return the ratio in the middle of the bin up to which this part of the tokens is.
+    """Return the middle of the bin in which this part of the tokens is reached.
 
-    Exact but for the width of a bin, and the same however ranks and micro-batches divide them.
+    It is exact up to the width of a bin, however ranks and micro-batches divide the tokens.
     """
     place = int(np.searchsorted(np.cumsum(counts), math.ceil(part * int(counts.sum()))))
     return math.exp((place - _FARTHEST) * RATIO_WIDTH)

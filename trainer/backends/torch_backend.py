@@ -43,7 +43,7 @@ from seamlessflow.trainer.settings import TrainerSection
 _log = logging.getLogger(__name__)
 _LARGEST_SCALE = 2.0**16
 _SCALE_STEP = 2.0**4
-"""First scale of a float16 loss, and the factor by which the next one is smaller."""
+"""First scale of a float16 loss, and the divisor that gives each next scale."""
 
 
 class TorchBackend:
@@ -139,7 +139,7 @@ class TorchBackend:
             self._discard()
 
     def state(self) -> Files:
-        """Return a copy of this rank's part of weights and optimizer, and of the random state."""
+        """Return a copy of the random state, and of this rank's weights and optimizer."""
         files = self._keeping.copied(self._model, self._optimizer)
         return {**files, **self._side.state(), **random_state()}
 
@@ -176,7 +176,7 @@ class TorchBackend:
         return NO_STEP
 
     def interrupt(self) -> None:
-        """Do nothing: what computes cannot be ended half-way."""
+        """Do nothing: a computation cannot be ended half-way."""
 
     def acquire(self) -> None:
         self._moves.to_device(self._model, self._optimizer)
@@ -198,8 +198,8 @@ class TorchBackend:
     def _use_threads(self) -> None:
         """Compute with the configured number of CPU threads in the calling thread.
 
-        Torch and its maths library keep the number by thread, so that of the main thread does not
-        hold where steps are computed; with another one, tensors differ in their last bits.
+        Torch and its maths library keep the number by thread. The main thread's does not hold for
+        the thread of the steps. With another number, tensors differ in their last bits.
         """
         torch.set_num_threads(self._threads)
 
@@ -241,10 +241,9 @@ class TorchBackend:
     def _gradients(self, step: StepInput, total: int) -> tuple[TokenSums, float]:
         """Compute the gradient of a step and clip it; return the sums and the norm before.
 
-        Gradients in float16 would vanish, so the loss is scaled up and the sum of them down again.
-        Where that overflows, they are computed again with a smaller scale: no step is lost, and
-        none depends on what was computed before it, so a resumed run repeats it. Raise
-        `UpdateFailed`.
+        Gradients in float16 would vanish, so the loss is scaled up and their sum down again. If
+        that overflows, they are computed again with a smaller scale. So no step is lost. No step
+        depends on earlier computations, so a resumed run repeats it. Raise `UpdateFailed`.
         """
         scale = self._first_scale
         while True:

@@ -33,18 +33,18 @@ class ReturnRules:
     kl_penalty: float = 0.0
     """Weight of the divergence from the reference in the reward of a token."""
     epsilon: float = 1e-6
-    """Added to each deviation that is divided by."""
+    """Added to each deviation before a division by it."""
     deviation: Literal["population", "sample"] = "population"
     rewards: Mapping[str, float] = field(default_factory=lambda: ONE_REWARD)
     """Weight of each named reward that counts."""
 
 
 Advantages = Sequence[Float64s]
-"""Of each trained token (N), for each session (S)."""
+"""Advantages of the trained tokens (N) of each session (S)."""
 Estimator = Callable[[Sequence[Episode], ReturnRules], Advantages]
 
 EQUAL = 1e-8
-"""Returns that differ by no more than this are equal, and have no advantage at all."""
+"""Largest difference of equal returns, which have no advantage at all."""
 
 
 def grpo(returns_S: Float64s, rules: ReturnRules) -> Float64s:
@@ -58,8 +58,7 @@ def grpo(returns_S: Float64s, rules: ReturnRules) -> Float64s:
 
 
 def grpo_unscaled(returns_S: Float64s, _: ReturnRules) -> Float64s:
-    """Return r - mean of the group, without scaling by the spread of the returns; zeros if all
-    returns are equal.
+    """Return r - mean of the group, not scaled by the returns' spread; zeros if all are equal.
 
     Dr. GRPO, arXiv 2503.20783.
     """
@@ -69,7 +68,7 @@ def grpo_unscaled(returns_S: Float64s, _: ReturnRules) -> Float64s:
 
 
 def rloo(returns_S: Float64s, _: ReturnRules) -> Float64s:
-    """Return r - mean of the other sessions; zeros if all returns are equal, as that of one is.
+    """Return r - mean of the other sessions; zeros if all returns are equal, or for one session.
 
     REINFORCE leave-one-out, arXiv 2402.14740.
     """
@@ -82,9 +81,10 @@ def rloo(returns_S: Float64s, _: ReturnRules) -> Float64s:
 def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
     """Return (r - mean) / (mean of the group + epsilon); zeros if all returns are equal.
 
-    Maximum likelihood reinforcement learning, arXiv 2602.02710: with returns of 0 and 1 its mean
-    gradient is that of log p truncated at as many terms as the group has sessions, p being the
-    chance to succeed. Raises `ValueError` for a return below 0, which no chance stands for.
+    Maximum likelihood reinforcement learning, arXiv 2602.02710. Let p be the chance to succeed. For
+    returns of 0 and 1 the mean gradient is that of a truncated log p. Its number of terms is the
+    group's number of sessions. Raises `ValueError` for a return below 0, which no chance stands
+    for.
     """
     if (least := float(returns_S.min(initial=0.0))) < 0:
         raise ValueError(f"maxrl needs returns of at least 0, as chances are, and one is {least:g}")
@@ -94,8 +94,7 @@ def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
 
 
 def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
-    """Return for each session (S) the weighted sum of the advantages that `grpo` gives each named
-    reward by itself.
+    """Return for each session (S) the weighted sum of the `grpo` advantages of each named reward.
 
     GDPO, arXiv 2601.05242, before it normalises the sums over the batch. A reward that a session
     lacks is 0.
@@ -109,8 +108,8 @@ def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
 def clearness(episodes: Sequence[Episode], rules: ReturnRules) -> float:
     """Return deviation / (deviation + epsilon) of the named reward that differs most.
 
-    It is near 1 with a true difference, near 0 if all rewards differ by noise alone, and 0 if none
-    differs.
+    It is near 1 with a true difference, and near 0 if all rewards differ by noise alone. It is 0 if
+    none differs.
     """
     rewards = [_named(episodes, name) for name in rules.rewards]
     spreads = [spread(rewards_S, rules) for rewards_S in rewards if varied(rewards_S)]
@@ -128,7 +127,7 @@ def varied(returns_S: Float64s) -> bool:
 
 
 def spread(values_S: Float64s, rules: ReturnRules) -> float:
-    """Return what values are divided by to scale them: their deviation + epsilon.
+    """Return the divisor that scales values: their deviation + epsilon.
 
     Without the epsilon the noise of a judge would make advantages as large as a true difference
     does. The deviation is that of the population (1 / n) or of a sample (1 / (n - 1)).
@@ -143,8 +142,9 @@ def no_advantages(episodes: Sequence[Episode]) -> Advantages:
 
 
 def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return for each token the return of its turn, in standard deviations from the mean of all
-    turns of the group that have as many turns before them.
+    """Return for each token the normalised return of its turn.
+
+    The mean and the standard deviation are over the group's turns at the same depth.
 
     Turn-level credit, arXiv 2505.11821 (MT-GRPO), with discounted returns: see `turn_returns`.
     """
@@ -153,7 +153,7 @@ def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
 
 
 def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return the weighted sum of GRPO's advantage and of that of the turn rewards alone.
+    """Return the weighted sum of GRPO's advantage and the advantage of the turn rewards alone.
 
     Episode and step advantage, arXiv 2509.11543 (UI-S1) and 2505.10978 (GiGPO).
     """
@@ -187,8 +187,8 @@ def turn_returns(
 ) -> dict[int, float]:
     """Return the discounted return of each turn that has a trained token.
 
-    G_k = r_k + discount x the mean of G over the turns that follow k; a last turn gets `outcome`
-    too, by default the session's return.
+    G_k = r_k + discount x the mean of G over the turns that follow k. A last turn also gets
+    `outcome`, by default the session's return.
     """
     previous = episode.previous_turns
     following: defaultdict[int, list[float]] = defaultdict(list)

@@ -1,9 +1,9 @@
-"""Aggregations: the weight of each trained token in the loss of a step, which is their sum.
+"""Aggregations: the weight of each trained token in the loss of a step, a weighted sum.
 
 Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
-over the whole step before it is packed, so a loss depends neither on packing nor on the number of
-ranks. Pure; called by `steps/inputs.py`. `_C` counts chains; sessions are those with a trained
-token in the step, whatever chains they have. Tokens of groups that a filter counts are among them.
+over the whole step before it is packed. So a loss depends neither on packing nor on the number of
+ranks. Pure; called by `steps/inputs.py`. `_C` counts chains. Only sessions with a trained token in
+the step count, also in groups that a filter counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +17,7 @@ from seamlessflow.trainer.data.units import membership
 from seamlessflow.trainer.loss import LossSection
 
 Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
-"""Returns the weight of a chain's trained tokens, from the session and their number of each."""
+"""Takes each chain's session and number of trained tokens; returns the weight of such a token."""
 
 
 def token_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
@@ -49,8 +49,8 @@ def chain_weights(
 ) -> Float64s:
     """Return the weight of the trained tokens of each chain; every chain has some.
 
-    `counted`: chains that no gradient comes from. They are not computed, and the means are over
-    them also. Raises `MethodFailed`.
+    `counted`: chains without a gradient. They are not computed, but count in the means. Raises
+    `MethodFailed`.
     """
     every = [*chains, *counted]
     trained_C = np.fromiter((chain.trained() for chain in every), np.int64, len(every))
@@ -61,7 +61,7 @@ def chain_weights(
 
 
 def checked_weights(weights: Float64s, chains: int) -> Float64s:
-    """Return weights of so many chains, after a check. Raises `ResultMalformed`."""
+    """Return the weights of `chains` chains, after a check. Raises `ResultMalformed`."""
     weights_C = np.asarray(weights, np.float64)
     if weights_C.shape != (chains,):
         raise ResultMalformed(f"weights of shape {list(weights_C.shape)}", f"of {chains} chains")

@@ -31,7 +31,7 @@ from seamlessflow.trainer.data.sessions import Trace
 from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 Parts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
-"""Chains of a group that are trained, and those that count in means alone."""
+"""Chains of a group that are trained, and chains that only count in means."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +68,12 @@ class BatchRules:
     rewards: Weights = field(default_factory=lambda: ONE_REWARD)
     """Weights of the named rewards that count."""
     regularised: bool = False
-    """True if the loss has a term of each token, whatever its advantage."""
+    """True if the loss has a term for each token, whatever its advantage."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """The settings that limit batches and what waits for them."""
+    """The settings that limit batches and waiting groups."""
 
     groups: int
     """Groups of a batch."""
@@ -97,10 +97,10 @@ class Prepared:
 
     group: Group
     chains: tuple[Chain, ...]
-    """With their advantages."""
+    """Trained chains, with their advantages."""
 
     counted: tuple[Chain, ...] = ()
-    """Those that no gradient comes from, which count in the means of the loss."""
+    """Chains without a gradient, which count in the means of the loss."""
 
     trainable: int = 0
     """Tokens that are neither masked nor stale; a filter may keep them out of the loss."""
@@ -125,7 +125,7 @@ class Prepared:
 
     @property
     def credited(self) -> bool:
-        """Return whether it has tokens in the loss for the sake of their advantages."""
+        """Return whether its advantages bring tokens into the loss."""
         return bool(self.chains) and not self.filtered
 
     def masked(self) -> Counter[str]:
@@ -174,21 +174,21 @@ class Batch:
         return sum(chain.trained() for chain in self.chains())
 
     def trained_tokens(self) -> dict[str, int]:
-        """Return how many tokens of each session enter the loss, without those that have none."""
+        """Return how many tokens of each session enter the loss, if any."""
         tokens = Counter[str]()
         for chain in self.chains():
             tokens[chain.session_id] += chain.trained()
         return {session: count for session, count in tokens.items() if count}
 
     def foreign_tokens(self) -> dict[str, int]:
-        """Return the trained tokens of each session of which another system sampled some."""
+        """Return the trained tokens of each session with tokens that another system sampled."""
         sources = [session.source for group in self.groups for session in group.group.sessions]
         foreign = {source.session_id for source in sources if source.foreign}
         trained = self.trained_tokens() if foreign else {}
         return {session: count for session, count in trained.items() if session in foreign}
 
     def lengths(self) -> list[SessionLength]:
-        """Return the lengths of the sessions of which tokens enter the loss."""
+        """Return the lengths of the sessions with tokens in the loss."""
         trained = self.trained_tokens()
         sources = (session.source for group in self.groups for session in group.group.sessions)
         return [source.length for source in sources if source.session_id in trained]
@@ -222,8 +222,8 @@ class Selection:
 def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
     """Return up to `count` groups, beginning with the one whose oldest token is stalest.
 
-    Of equally old ones the first that became ready, or of a recording the first by name. A group
-    for which a method fails is dropped.
+    Equally old groups are taken in the order they became ready, those of a recording by name. A
+    group for which a method fails is dropped.
     """
     selection = Selection()
     ordered = sorted(ready, key=lambda candidate: candidate.group_id) if rules.recorded else ready
@@ -244,7 +244,7 @@ def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRul
 def recorded_batch(
     step: int, groups: Iterable[Group], clock: StepClock, rules: BatchRules
 ) -> Batch:
-    """Return the batch of a recorded step, in which no group can be left out.
+    """Return the batch of a recorded step, with all its groups.
 
     Raises `RecordedMethodFailed`.
     """
@@ -292,9 +292,9 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
 
 
 def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> Parts:
-    """Return the chains of a group that only counts: those to train, and those to count alone.
+    """Return the chains of a group that only counts: chains to train, and chains to count.
 
-    A loss with terms of each token trains them; without such there is nothing to compute.
+    A loss with a term for each token trains them; any other loss only counts them.
     """
     without = tuple(credited(chain, 0.0) for chain in chains)
     return (without, ()) if rules.regularised else ((), without)

@@ -1,9 +1,9 @@
 """Chains: the token sequences of a trajectory's tree, from a root to where a branch ends.
 
-Each token that may be trained is trained in exactly one chain, the first in node order, however
-many branches share it. A chain ends with its last trained token, because no loss depends on tokens
-after it. Columns are numbers by trained token that the devices compute before a batch is trained.
-Pure; called by `sessions.py`. `_T` counts the tokens of a chain, `_N` its trained ones.
+Each trainable token is trained in exactly one chain, the first in node order, however many branches
+share it. A chain ends with its last trained token, because no loss depends on tokens after it.
+Columns have a number for each trained token; devices compute them before training. Pure; called by
+`sessions.py`. `_T` counts the tokens of a chain, `_N` its trained ones.
 """
 
 from collections import Counter
@@ -24,13 +24,13 @@ Bools = NDArray[np.bool_]
 Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
 SAMPLED = (POLICY, FOREIGN)
-"""Origins of nodes that may have trained tokens; those of foreign ones are masked unless asked."""
+"""Origins of nodes that may have trained tokens; foreign tokens are masked unless asked for."""
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
 
 
 class Column(StrEnum):
-    """The name of a column, which says by what it is computed."""
+    """The name of a column; it tells what computes the column."""
 
     REFERENCE = "reference"
     """Log-prob under `trainer.reference`, at the temperature that the token was sampled at."""
@@ -39,11 +39,11 @@ class Column(StrEnum):
     VALUE = "value"
     """Value of the place before the token, by the critic."""
     ENTROPY = "entropy"
-    """Entropy of the policy where it predicts the token, in nats, under the weights before the
-    step, at the temperature that the token was sampled at."""
+    """Entropy of the policy at the token, in nats, under the weights before the step. The
+    temperature is the token's sampling temperature."""
     PROXIMAL = "proximal"
-    """Log-prob under the weights before the step, at the temperature that the token was sampled at;
-    for a step of several updates, and for advantages by how far the policy is from another."""
+    """Log-prob under the weights before the step, at the token's sampling temperature. For a step
+    of several updates, and for advantages that compare the policy with another."""
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"
@@ -51,7 +51,7 @@ class Column(StrEnum):
 
 
 Columns = Mapping[Column, NDArray[np.float32]]
-"""Columns of the trained tokens (N) of a chain or of a micro-batch."""
+"""Columns over the trained tokens (N) of a chain or a micro-batch."""
 Annotated = Mapping[Column, Sequence[NDArray[np.float32]]]
 """Columns as an array for each micro-batch."""
 
@@ -114,7 +114,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """All chains of a trajectory, and the number of sampled tokens in none of them, by reason."""
+    """All chains of a trajectory, and how many sampled tokens are in no chain, by reason."""
 
     chains: tuple[Chain, ...]
     masked: Mapping[str, int]
@@ -123,9 +123,9 @@ class Chains:
 def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) -> Chains:
     """Return the chains that train `policy`. Raise `TrajectoryMalformed`.
 
-    Tokens that the trajectory masks stay masked. Also masked are tokens of another policy, tokens
-    whose version is not known exactly, and a first token, because no token predicts it. Those of
-    `policies` have trainers of their own and are not counted.
+    Tokens that the trajectory masks stay masked. Tokens of another policy or of an inexact version
+    are masked also. So is a first token, because no token predicts it. Tokens of `policies` have
+    trainers of their own and are not counted.
     """
     turns: dict[str, int] = {}
     flat = _flat(trajectory, turns)
@@ -150,7 +150,7 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
 
 
 def credited(chain: Chain, advantages_N: ArrayLike) -> Chain:
-    """Return the chain with these advantages of its trained tokens, or one for all of them."""
+    """Return the chain with these advantages of its trained tokens, or one advantage for all."""
     advantages_T = np.zeros(len(chain), np.float32)
     advantages_T[chain.tokens.trained_T] = advantages_N
     return replace(chain, tokens=replace(chain.tokens, advantages_T=advantages_T))

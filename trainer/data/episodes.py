@@ -1,9 +1,9 @@
 """Episodes: the trained tokens of a session as the tree that they form, with the session's rewards.
 
-Estimators of advantages see nothing else of a session, and sum along the branches of its tree; at
+Estimators of advantages see nothing else of a session. They sum along the branches of its tree; at
 a fork the mean over the branches counts. Pure; called by `batch.py`. `_N` counts the trained tokens
-of a session in the order of its chains, `_K` its turns. `previous_N` names the element before each,
-`NOWHERE` for the first ones; it comes before those that follow it.
+of a session in the order of its chains, `_K` its turns. `previous_N` is the index of the element
+before each, `NOWHERE` for the first ones. An element comes before its followers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,7 @@ Int64s = NDArray[np.int64]
 class Episode:
     """A session as an estimator of advantages sees it.
 
-    The tree is computed when an estimator looks at it, which those that see returns alone do not.
+    The tree is computed only when an estimator uses it; those that see only returns do not.
     """
 
     reward: float
@@ -49,7 +49,7 @@ class Episode:
         return len(self.turns_N)
 
     def column(self, name: Column) -> Float64s:
-        """Return a column; of a session without a trained token none need be there."""
+        """Return a column; it may be missing for a session without a trained token."""
         return self.columns[name] if len(self) else np.zeros(0)
 
     @cached_property
@@ -99,7 +99,7 @@ def followers(previous_N: Int64s) -> Int64s:
 
 
 def following(previous_N: Int64s, values_N: Float64s) -> Float64s:
-    """Return the mean of `values_N` over the elements that follow each directly, 0 for none."""
+    """Return the mean of `values_N` over the direct followers of each element; 0 without any."""
     later_N = previous_N != NOWHERE
     sums_N = np.bincount(previous_N[later_N], weights=values_N[later_N], minlength=len(previous_N))
     return np.asarray(sums_N / np.maximum(followers(previous_N), 1), np.float64)
@@ -126,7 +126,7 @@ def accumulated(previous_N: Int64s, values_N: Float64s, factor: float) -> Float6
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:
-    """Return the place of the trained token before each, over all chains one after the other."""
+    """Return the place of the trained token before each, over all chains in order."""
     keys_N = np.concatenate([_keys(chain)[chain.tokens.trained_T] for chain in chains])
     order_N = np.argsort(keys_N, kind="stable")
     sorted_N = keys_N[order_N]
@@ -144,6 +144,6 @@ def _previous(chains: Sequence[Chain]) -> Int64s:
 
 
 def _keys(chain: Chain) -> Int64s:
-    """Return one number for each token that says which token of which turn it is."""
+    """Return one number for each token, made from its turn and its place in the turn."""
     tokens = chain.tokens
     return (tokens.turns_T.astype(np.int64) << 32) + tokens.offsets_T

@@ -1,9 +1,9 @@
 """Filters: named rules that keep groups without a gradient out of the loss.
 
-What a rule does with such a group is its action. `count`: the group fills its place in the batch
-and in the means of the loss, and its credit returns with the step. Its tokens have no advantage,
-and are computed only if the loss has a term of each token. `drop`: another group takes its place.
-Rules are registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applies them.
+Each rule has an action for such a group. `count`: the group fills its place in the batch and in the
+means of the loss. Its credit returns with the step. Its tokens have no advantage. They are computed
+only if the loss has a term for each token. `drop`: another group takes its place. Rules are
+registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applies them.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,10 +1,10 @@
 """Grouping of sessions: the members of each group, and whether it is ready or dropped.
 
 Pure: finalized sessions and deadlines in, records for `control` out. A group takes the first valid
-session of each sample until it has as many as it asks for; at its deadline, or once no attempt is
-left at the others, it is ready with fewer, or dropped. What an earlier process recorded stays as it
-was recorded: settled groups take no session, and groups recorded as ready wait for exactly their
-recorded sessions.
+session of each sample until it has as many as it asks for. At its deadline, or once the other
+samples have no attempt left, it is ready with fewer, or dropped. Records of an earlier process stay
+valid. Settled groups take no session, and groups recorded as ready wait for exactly their recorded
+sessions.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class Group:
     sessions: tuple[ValidSession, ...]
 
     def returns(self) -> list[float]:
-        """Return the return of each session, as its rewards add up to it."""
+        """Return the return of each session: the weighted sum of its rewards."""
         return [session.reward for session in self.sessions]
 
     def shaped(self) -> list[float]:
@@ -71,7 +71,7 @@ class _Open:
     """Newest failed attempt at each sample."""
 
     def settled(self, attempts: int | None) -> int:
-        """Return the number of samples that are valid or that no attempt is left at."""
+        """Return the number of samples that are valid or have no attempt left."""
         spent = {
             sample
             for sample, session in self.failed.items()
@@ -80,7 +80,7 @@ class _Open:
         return len(self.by_sample.keys() | spent)
 
     def newest_failure(self) -> str:
-        """Return the last line of the newest failure behind a colon, or nothing."""
+        """Return a colon and the last line of the newest failure; empty without one."""
         newest = max(self.failed.values(), key=lambda session: session.source.offset, default=None)
         lines = newest.detail.splitlines() if newest else []
         return f": {lines[-1]}" if lines else ""
@@ -96,9 +96,9 @@ class Grouping:
         attempts: int | None = None,
         redundancy: int = 0,
     ) -> None:
-        """`settled`: groups that are over. `fixed`: the sessions of groups recorded as ready, by
-        group. `attempts`: how often a sample is tried; None: until the deadline of its group.
-        `redundancy`: samples that a group for training begins beyond those that it asks for.
+        """`settled`: groups that are over. `fixed`: sessions of groups recorded as ready, by group.
+        `attempts`: tries of a sample; None: until its group's deadline. `redundancy`: samples that
+        a group for training begins beyond those that it asks for.
         """
         self._attempts = attempts
         self._redundancy = redundancy
@@ -142,8 +142,9 @@ class Grouping:
         return self._end(source.group_id, group, "too_few", "and no attempt left", now_ms)
 
     def _end(self, group_id: str, group: _Open, short: str, when: str, now_ms: int) -> list[Record]:
-        """Make a group ready with the sessions it has, or drop it: as `failed` if it has none but
-        failures, else for the reason `short`.
+        """Make a group ready with the sessions it has, or drop it.
+
+        The reason to drop is `failed` if all its sessions failed, else `short`.
         """
         have = list(group.by_sample.values())
         if have and len(have) >= have[0].source.min_group_size:
@@ -154,7 +155,7 @@ class Grouping:
         return [self.drop(group_id, reason, detail + group.newest_failure(), now_ms)]
 
     def open_groups(self) -> list[str]:
-        """Return the groups that still take sessions, without those recorded as ready."""
+        """Return the groups that still take sessions and are not recorded as ready."""
         return [name for name in self._open if name not in self._fixed]
 
     def drop(self, group_id: str, reason: str, detail: str, now_ms: int) -> GroupDropped:

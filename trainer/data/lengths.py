@@ -1,8 +1,8 @@
-"""Lengths of sessions: those that were begun, and those whose tokens are trained. Pure.
+"""Lengths of sessions: all that were begun, and those whose tokens are trained. Pure.
 
-What leaves sessions out (redundancy, deadlines, staleness, filters) may leave out the long ones;
-the difference of the two shows it. Called by `sessions.py`, by the figures of a step, and by the
-report of a run.
+Rules that leave sessions out (redundancy, deadlines, staleness, filters) may leave out the long
+ones. A difference between the two kinds of lengths shows it. Called by `sessions.py`, by the
+figures of a step, and by the report of a run.
 """
 
 from collections.abc import Iterable
@@ -18,7 +18,7 @@ PRUNED = "pruned"
 
 
 class SessionLength(NamedTuple):
-    """Length of a session, or of what there was of it when it ended."""
+    """Length of a session up to its end."""
 
     tokens: int
     """Tokens sampled by the policy, trained or not."""
@@ -28,7 +28,7 @@ class SessionLength(NamedTuple):
 NO_LENGTH = SessionLength(0, 0)
 
 PERCENT = (10, 50, 90, 99)
-"""Quantiles that are told, in parts of a hundred."""
+"""Reported quantiles, in percent."""
 
 
 def length_of(trajectory: Trajectory) -> SessionLength:
@@ -38,7 +38,7 @@ def length_of(trajectory: Trajectory) -> SessionLength:
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float]:
-    """Return p10, p50, p90, p99 and the mean, by name; nothing of nothing."""
+    """Return p10, p50, p90, p99 and the mean, by name; empty without values."""
     numbers = np.fromiter(values, np.float64)
     if not len(numbers):
         return {}
@@ -48,7 +48,7 @@ def quantiles(values: Iterable[float]) -> dict[str, float]:
 
 
 def length_metrics(kind: str, lengths: Iterable[SessionLength]) -> dict[str, float]:
-    """Return the quantiles of sessions of a kind (`begun`, `trained`), as metrics of a step."""
+    """Return the quantiles of one kind of sessions (`begun`, `trained`), as a step's metrics."""
     measured = list(lengths)
     tokens = quantiles(length.tokens for length in measured)
     turns = quantiles(length.turns for length in measured)

@@ -1,8 +1,8 @@
-"""Methods that a run chooses by name, and what follows if one of them raises an error.
+"""Methods that a run chooses by name, and the effect of an error in one of them.
 
-Advantage estimators and filters see one group at a time, so an error in one takes that group alone
-from a batch. A group of a recorded step cannot be left out: there the error ends the run. Pure;
-called by `batch.py`.
+Advantage estimators and filters see one group at a time, so an error removes only that group from a
+batch. No group of a recorded step can be left out: there the error ends the run. Pure; called by
+`batch.py`.
 """
 
 import traceback
@@ -22,11 +22,11 @@ _LONGEST_TEXT = 500
 """Most characters of an error's text in a record."""
 
 _LARGEST = np.finfo(np.float32).max
-"""Advantages are kept as float32, in which a larger one is infinite."""
+"""Largest advantage: float32 has no larger finite number."""
 
 
 class MethodFailed(SeamlessFlowError):
-    """A method that raised an error for one group, or returned what it may not return."""
+    """A method that raised an error for one group, or returned an invalid result."""
 
     def __init__(self, method: str, error: Exception) -> None:
         self.method = method
@@ -49,7 +49,7 @@ class ResultMalformed(SeamlessFlowError):
 
 
 class RecordedMethodFailed(SeamlessFlowError):
-    """A method that fails for a group of a recorded step, which so cannot be executed again."""
+    """A method that fails for a group of a recorded step; the step cannot be executed again."""
 
     lasting = True
 
@@ -68,7 +68,7 @@ class RecordedMethodFailed(SeamlessFlowError):
 def method(kind: str, name: str) -> Iterator[None]:
     """Raise `MethodFailed` for an error of this method, whatever its type.
 
-    Errors that end the process wherever they are raised stay what they are.
+    Errors that end the process are raised unchanged.
     """
     try:
         yield
@@ -81,8 +81,9 @@ def method(kind: str, name: str) -> Iterator[None]:
 def checked_advantages(
     advantages: Sequence[Float64s], episodes: Sequence[Episode]
 ) -> list[Float64s]:
-    """Return advantages (N) of each session (S), after checking that there is one for each trained
-    token and that all are finite. Raises `ResultMalformed`.
+    """Return advantages (N) of each session (S) after a check: one for each trained token, finite.
+
+    Raises `ResultMalformed`.
     """
     values = [np.asarray(of_session, np.float64) for of_session in advantages]
     if len(values) != len(episodes):

@@ -1,10 +1,10 @@
 """Packing of chains into micro-batches of limited size, without a Python loop over tokens.
 
 `padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
-chains in one row, each with positions from 0, for attention that keeps them apart. `tree`: many in
-one row as well, where those that begin alike share their first tokens (`trees.py`). Pure;
-called by `steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C
-chains, S all tokens of all chains.
+chains in one row, each with positions from 0, for attention that keeps them apart. `tree`: also
+many in one row; chains that begin alike share their first tokens (`trees.py`). Pure; called by
+`steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S all
+tokens of all chains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ class MicroBatch:
 
     rows_N: Int64s
     columns_N: Int64s
-    """Column that predicts the trained token: that of the token before it in its chain."""
+    """Column that predicts the trained token: the column of the token before it in its chain."""
 
     targets_N: Int64s
     logprobs_N: Floats
@@ -53,13 +53,13 @@ class MicroBatch:
     """Index of the token in that chain."""
 
     turns_N: Int32s
-    """Turn of the token; each number is one turn of one session of the step."""
+    """Turn of the token; each number is one turn in one session of the step."""
 
     sessions_N: Int32s
     """Session of the token, by its number in the step."""
 
     weights_N: Floats
-    """Weight of the token in the loss of the step, which is their weighted sum over all ranks."""
+    """Weight of the token in the step's loss, a weighted sum over all ranks."""
 
     lengths_C: Int64s
     """Tokens of each of its chains."""
@@ -68,7 +68,7 @@ class MicroBatch:
     """Columns of the trained tokens, once they are annotated."""
 
     ends_T: Int64s | None = None
-    """With `tree`: the token in column j is seen from columns j to `ends_T[j]` - 1, no others."""
+    """With `tree`: only columns j to `ends_T[j]` - 1 see the token in column j."""
 
     def __len__(self) -> int:
         return len(self.targets_N)
@@ -90,12 +90,12 @@ class _Flat:
     sessions_C: Int64s
     weights_C: Float64s
     columns: Mapping[Column, Floats]
-    """Over all tokens (S) too, 0 for those that are not trained."""
+    """Columns over all tokens (S); 0 for tokens that are not trained."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An unfilled block of ids, and where each token (S) of the chains of a micro-batch goes."""
+    """An unfilled block of ids, and each token's place in it (S)."""
 
     ids_BT: Int64s
     positions_BT: Int64s | None
@@ -116,9 +116,8 @@ def pack(
     """Return micro-batches with all tokens of all chains.
 
     Chains with equal numbers in `units_C` stay together; None: each is alone. A micro-batch holds
-    at most `budget` tokens, padding included and shared ones counted once; a larger unit, or chain,
-    gets its own. `weights_C` are the weights of the trained tokens of each chain; None: the loss is
-    their mean.
+    at most `budget` tokens, with padding, and with shared tokens counted once. A larger unit or
+    chain gets its own. `weights_C`: weight of a trained token, by chain; None: the loss is a mean.
     """
     if not chains:
         return []
@@ -138,7 +137,7 @@ def pack(
 
 
 def tokens_saved(batches: Sequence[MicroBatch]) -> dict[str, float]:
-    """Return the share of the chains' tokens that trees spare, as a metric; none without trees."""
+    """Return the share of the chains' tokens that trees save, as a metric; empty without trees."""
     trees = [batch for batch in batches if batch.ends_T is not None]
     tokens = sum(int(batch.lengths_C.sum()) for batch in trees)
     computed = sum(batch.ids_BT.size for batch in trees)
@@ -146,7 +145,7 @@ def tokens_saved(batches: Sequence[MicroBatch]) -> dict[str, float]:
 
 
 def empty(padding_id: int = 0) -> MicroBatch:
-    """Return a micro-batch without a trained token, for a rank that has less to do than others."""
+    """Return a micro-batch without a trained token, for a rank with less work than others."""
     none = np.zeros(0, np.int64)
     ints = none.astype(np.int32)
     floats = none.astype(np.float32)
@@ -171,7 +170,7 @@ def empty(padding_id: int = 0) -> MicroBatch:
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return the micro-batches of each rank: as many for each, of similar size at each index.
+    """Return the micro-batches of each rank: the same number, of similar size at each index.
 
     FSDP2 communicates in every pass, so a rank with fewer passes would block the others.
     """

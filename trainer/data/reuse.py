@@ -1,8 +1,8 @@
 """The store of groups that steps trained and later ones may train again, in memory.
 
-A checkpoint keeps which groups these are, and how often each was trained; their sessions are read
-again from `trajectories` after a restart. What a step takes depends on seed, step and the recorded
-uses alone, so a step that is executed again makes the same choice. Does no I/O; called by the
+A checkpoint keeps the names of these groups, and how often each was trained. After a restart their
+sessions are read again from `trajectories`. The choice of a step depends only on seed, step and the
+recorded uses. So a step that is executed again makes the same choice. Does no I/O; called by the
 dataloader.
 """
 
@@ -47,11 +47,11 @@ class ReuseStore:
 
     _used: dict[str, UsedGroup] = field(default_factory=dict)
     _needed: Mapping[str, int] = field(default_factory=dict)
-    """Last recorded step that trains a group again and is yet to be executed again."""
+    """Last recorded step, by group, that trains it again and is still to be executed again."""
     _sessions: dict[str, ValidSession] = field(default_factory=dict)
-    """By session id."""
+    """Sessions in memory, by session id."""
     _awaited: dict[str, tuple[str, UsedSession]] = field(default_factory=dict)
-    """Sessions that are to be read again, by session id, with their group."""
+    """Sessions still to be read again, by session id, with their group."""
 
     @classmethod
     def of(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
@@ -66,11 +66,11 @@ class ReuseStore:
 
     @property
     def awaits(self) -> bool:
-        """Return whether sessions are yet to be read again."""
+        """Return whether sessions are still to be read again."""
         return bool(self._awaited)
 
     def recorded(self) -> tuple[UsedGroup, ...]:
-        """Return what a checkpoint keeps."""
+        """Return the groups that a checkpoint keeps."""
         return tuple(self._used.values())
 
     def held(self) -> list[SessionSource]:
@@ -93,7 +93,7 @@ class ReuseStore:
     def choose(self, step: int, clock: StepClock, rules: BatchRules) -> list[Prepared] | None:
         """Return the groups that `step` trains again, each with tokens to train.
 
-        None while sessions are yet to be read again: the choice would be another one.
+        None while sessions are still to be read again: the choice would differ.
         """
         if not rules.reuse.groups:
             return []
@@ -110,7 +110,7 @@ class ReuseStore:
         return chosen
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Return the groups among these that the store has not got, or not any more."""
+        """Return the groups among these that the store lacks."""
         return [name for name in names if name not in self._used]
 
     def again(
@@ -139,7 +139,7 @@ class ReuseStore:
                 self._forget(used.group_id)
 
     def _read_to(self, place: SessionSource) -> None:
-        """Give up groups with a session that stood before this one and was not read: it is gone."""
+        """Give up groups with an awaited session before this place: its record is gone."""
         gone = [
             (group_id, session.session_id)
             for group_id, session in self._awaited.values()
@@ -176,9 +176,9 @@ class ReuseStore:
 
 
 def may_be_used(group: UsedGroup, step: int, rules: ReuseRules) -> bool:
-    """Return whether `step` may train the group, as far as its uses tell.
+    """Return whether `step` may train the group, by the number and the age of its uses.
 
-    All its tokens are at least as stale as its first step is far away.
+    All its tokens are at least as stale as its first step is old.
     """
     return group.uses < rules.uses and step - group.step <= rules.max_staleness
 

@@ -1,8 +1,8 @@
 """Finalized sessions as the trainer keeps them: return and chains, or the reason for not counting.
 
-A session counts only if the policy is the cause of how it ended. One that the environment or the
+A session counts only if the policy caused its end. A session that the environment or the
 infrastructure spoilt leaves its group, and the sample may be tried again. Tokens that another
-system sampled are trained only if they are asked for. Pure; called by the dataloader.
+system sampled are trained only if the settings ask for it. Pure; called by the dataloader.
 """
 
 import math
@@ -42,7 +42,7 @@ class SessionSource:
     trace: Trace = ()
     length: SessionLength = NO_LENGTH
     split: str = ""
-    """Name of the task set that its task is of; empty if it was opened without one."""
+    """Name of the task set of its task; empty if it was opened without one."""
     foreign: bool = False
     """True if another system sampled some of its tokens."""
     limit: str = ""
@@ -72,11 +72,11 @@ class ValidSession:
     punishment: float = 0.0
     """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
     left_out: bool = False
-    """True if it is masked because a limit ended it; it counts for the others of its group."""
+    """True if it is masked because a limit ended it; it still counts for the rest of its group."""
 
     @property
     def shaped(self) -> float:
-        """Return its return as estimators of advantages see it."""
+        """Return the return that estimators of advantages see."""
         return self.reward + self.punishment
 
     @property
@@ -116,8 +116,8 @@ def read(
 ) -> ValidSession | FailedSession:
     """Return the session of a record of `trajectories`, with the chains that train `policy`.
 
-    Tokens of `policies` are trained by the trainers of those, so they do not count as masked.
-    `weights`: of the named rewards that add up to its return, none of them 0.
+    Tokens of `policies` have trainers of their own, so they do not count as masked. `weights`: the
+    weights of the named rewards in its return, none of them 0.
     """
     source = _source(trajectory, partition, offset, trace)
     left = trajectory.status == "unrewarded"

@@ -1,9 +1,8 @@
 """Staleness of tokens, in optimizer steps, and the removal of stale tokens from the loss.
 
-The staleness of a token is the number of steps that made the weights being trained, minus the
-number of steps that made the version that sampled it. Version numbers cannot be subtracted instead:
-after a resume, steps that were done before get new numbers. Pure; called by the dataloader and
-`batch.py`.
+A token's staleness is the steps that made the weights being trained, minus those that made the
+version that sampled it. Version numbers cannot be subtracted instead: after a resume, steps that
+were done before get new numbers. Pure; called by the dataloader and `batch.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,9 +16,9 @@ from seamlessflow.trainer.data.chains import Bools, Chain, Int32s, without
 OnStale = Literal["mask", "correct", "drop", "wait"]
 """Treatment of tokens that are staler than allowed.
 
-`mask`: they leave the loss. `correct`: they stay, and the loss corrects for it by its importance
-ratio. `drop`: their whole group is dropped. `wait`: like `mask`, but a batch first waits, up to
-their deadlines, for admitted groups that would be too stale one step later.
+`mask`: they leave the loss. `correct`: they stay, and the loss corrects them by its importance
+ratio. `drop`: their whole group is dropped. `wait`: like `mask`, but a batch first waits for
+admitted groups that would be too stale one step later. It waits up to their deadlines.
 """
 
 
@@ -30,8 +29,8 @@ class StepClock:
     steps_of: Mapping[int, int]
     now: int
     recorded: bool = False
-    """True if the tokens are of another run: then its version n counts as that of n steps, and
-    tokens of later weights than the present ones are as far away as those of earlier ones."""
+    """True if the tokens are of another run. Then its version n counts as n steps. Later weights
+    than the present ones are as far away as earlier ones."""
 
     def age(self, version: int) -> int:
         """Return the staleness of a version. One that is not recorded counts as its number."""
@@ -54,15 +53,15 @@ class GroupAdmission:
 
 @dataclass(frozen=True, slots=True)
 class Screened:
-    """Chains without their stale tokens, and how many tokens that took from the loss."""
+    """Chains without their stale tokens, and how many tokens left the loss."""
 
     chains: tuple[Chain, ...]
     lost: int
     """Stale tokens."""
 
     longest_lost: int
-    """Trained tokens of the longest chain with a stale token. Long sessions go stale first, so what
-    is left of a batch favours short ones; this shows it."""
+    """Trained tokens of the longest chain with a stale token. Long sessions go stale first, so the
+    rest of a batch favours short ones; this figure shows it."""
 
 
 def screen(chains: Iterable[Chain], clock: StepClock, limit: int) -> Screened:
@@ -90,7 +89,7 @@ def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
 def awaited(
     under_way: Mapping[str, GroupAdmission], clock: StepClock, limit: int, now_ms: int
 ) -> list[str]:
-    """Return the admitted groups before their deadline that would be too stale in the next step."""
+    """Return admitted groups before their deadline that would be too stale in the next step."""
     return [
         group_id
         for group_id, admission in under_way.items()

@@ -1,9 +1,9 @@
 """Trees: chains that begin alike, laid out in one row with each shared token once.
 
-A token's hidden state depends on the tokens before it alone, so chains with equal first tokens can
-share them: those of a session that forked, and those of a group, which have one prompt. After Tree
-Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in the order of
-their tokens, `_S` all tokens of all chains, `_T` the tokens of a row.
+A token's hidden state depends only on the tokens before it, so chains with equal first tokens can
+share them. Such are the chains of a session that forked, and of a group, which has one prompt.
+After Tree Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in
+the order of their tokens, `_S` all tokens in all chains, `_T` tokens of a row.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class PrefixOrder:
     ranks_C: Int64s
     """Place of each chain in that order."""
     shared_R: Int64s
-    """Number of first tokens that each shares with the one before it in that order."""
+    """Number of first tokens that each chain shares with the one before it in that order."""
 
     def ordered(self, chosen: Int64s) -> Int64s:
         """Return these chains in the order of their tokens."""
@@ -58,8 +58,8 @@ def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
 def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     """Return the ordered chains of each micro-batch: units that begin alike together.
 
-    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Those
-    that share most are joined first, so that no group is divided to fill a micro-batch.
+    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Units
+    that share most are joined first, so no group is divided to fill a micro-batch.
     """
     trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
     units_R = units_C[np.argsort(order.ranks_C)].tolist()
@@ -80,9 +80,9 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
 
 
 def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the column (S) of each token of ordered chains, and the end (T) of each column.
+    """Return the column (S) of each token in ordered chains, and the end (T) of each column.
 
-    The tokens that see a token stand behind it in one run, up to its end.
+    The tokens that see a token follow it in one run, up to its end.
     """
     tokens = int((lengths_C - shared_C).sum())
     ends_T = np.full(tokens, tokens, np.int64)

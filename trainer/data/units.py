@@ -1,9 +1,9 @@
-"""Units of chains, and the bins of a step: units whole, a bin for each micro-batch.
+"""Units of chains, and the bins of a step: whole units, a bin for each micro-batch.
 
-The session and the turns that a chain's tokens belong to are numbers from 0 over one optimizer
-step, in the order of the chains, so they are the same however the chains are packed. A micro-batch
-holds at most `budget` tokens, padding included; a larger unit gets its own. Pure; called by packing
-and by `steps/inputs.py`. `_C` counts chains, `_U` units, whose numbers count from 0.
+Sessions and turns have numbers from 0 over one optimizer step, in the order of the chains. So the
+numbers are the same however the chains are packed. A micro-batch holds at most `budget` tokens,
+padding included; a larger unit gets its own. Pure; called by packing and by `steps/inputs.py`. `_C`
+counts chains, `_U` units, whose numbers count from 0.
 """
 
 from bisect import bisect_left, insort
@@ -21,11 +21,11 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Of each chain the number of its session, and of its session's first turn."""
+    """For each chain the number of its session, and of its session's first turn."""
 
     sessions_C: Int64s
     first_turns_C: Int64s
-    """A token's turn has this number plus its place in the chain's `turns`."""
+    """A turn's number is this plus its place in the chain's `turns`."""
 
 
 def membership(chains: Sequence[Chain]) -> Membership:
@@ -44,10 +44,10 @@ def membership(chains: Sequence[Chain]) -> Membership:
 
 
 def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64s:
-    """Return of each chain the number of what must stay in one micro-batch with it.
+    """Return for each chain the number of its unit, which must stay in one micro-batch.
 
-    `token`: the chain alone; `turn`: all chains that train tokens of one turn, since a fork within
-    a completion divides it; `session`, `group`: all its chains. `groups_C` are numbers of groups.
+    `token`: the chain alone. `turn`: all chains that train tokens of one turn, since a fork within
+    a completion divides it. `session`, `group`: all its chains. `groups_C`: numbers of groups.
     """
     match kind:
         case "token":
@@ -114,14 +114,14 @@ def members(units_C: Int64s) -> list[Int64s]:
 
 
 def root(joined: Sequence[int], place: int) -> int:
-    """Return the first place that this one is joined with, where `joined` names an earlier one."""
+    """Return the first place that `place` is joined with; `joined` names an earlier one."""
     while joined[place] != place:
         place = joined[place]
     return place
 
 
 def _joined_by_turns(chains: Sequence[Chain]) -> Int64s:
-    """Return equal numbers for chains that share a turn, directly or by way of others."""
+    """Return equal numbers for chains that share a turn, directly or through other chains."""
     first_turns_C = membership(chains).first_turns_C.tolist()
     by_turn: dict[int, int] = {}
     joined = list(range(len(chains)))

@@ -1,8 +1,8 @@
 """MLflow as a sink. Rows are sent by a thread of their own, since a request may take minutes.
 
-While MLflow is away they wait in memory, so that it neither ends nor stalls a run; the first
-failure is logged, and the end of it. A trainer that is started again goes on with the run of
-before, whose id stands in a file beside the metrics. Called by `sinks.py`.
+While MLflow is away, rows wait in memory, so it neither ends nor stalls a run. The first failure
+and the end of the outage are logged. A restarted trainer goes on with its earlier MLflow run, whose
+id is in a file beside the metrics. Called by `sinks.py`.
 """
 
 import json
@@ -28,11 +28,11 @@ _DEFAULTS = {
     # It would report its use to its makers.
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""Variables of the library, where the environment has none."""
+"""Variables of the library, if the environment does not set them."""
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
-"""Limit for what waits at the end of the trainer."""
+"""Time for waiting rows at the end of the trainer."""
 _ILLEGAL = re.compile(r"[^\w./ -]")
 _LONGEST_NAME = 250
 _LONGEST_PARAMETER = 6_000
@@ -122,7 +122,7 @@ class Mlflow:
         return True
 
     def _begun(self) -> str:
-        """Return the id of the run: that of the file, or a new one's."""
+        """Return the id of the run in the file, or of a new run."""
         client = self._client
         former = self._tracked.known_id()
         if former and self._active(former):
@@ -139,7 +139,7 @@ class Mlflow:
         return run
 
     def _send_parameters(self, run: str) -> None:
-        """Send the settings. MLflow lets no parameter change: one that did is a tag of its name."""
+        """Send the settings. MLflow lets no parameter change, so a changed one is sent as a tag."""
         made = self._library.entities
         present = self._client.get_run(run).data.params
         wanted = {

@@ -3,8 +3,8 @@
 They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
 families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`,
 `matched/<rule>`, `begun_tokens/<quantile>` and its like, `pass_at/<sessions>`, `return/<quantile>`,
-`reward/<name>` and `reward/<name>/<quantile>`, `reward_of/<source>`, `reward_from/<split>`. Metrics
-of one of several evaluation sets are families of the same names: `eval_reward_mean/<set>`.
+`reward/<name>` and `reward/<name>/<quantile>`, `reward_of/<source>`, `reward_from/<split>`. With
+several evaluation sets, each metric is a family by set: `eval_reward_mean/<set>`.
 """
 
 from collections.abc import Mapping

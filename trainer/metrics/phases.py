@@ -1,7 +1,6 @@
-"""Seconds of the phases of a step, and its trained tokens a second, as metrics of the step.
+"""Seconds of a step's phases, and its trained tokens a second, as metrics of the step.
 
-Called by the steps. Durations are metrics only: no hash that tells whether a step is the same again
-is computed from them.
+Called by the steps. Durations are metrics only: no hash that compares steps includes them.
 """
 
 import time
@@ -20,7 +19,7 @@ class Phases:
     """Stopwatch of the phases of one step."""
 
     clock: Callable[[], float] = time.monotonic
-    """Returns seconds from a fixed time on."""
+    """Returns the seconds since a fixed time."""
     seconds: dict[str, float] = field(default_factory=dict)
     """Seconds of each phase, by its metric."""
 
@@ -33,9 +32,9 @@ class Phases:
 
 
 def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
-    """Return the trained tokens a second of a step: of its updates, and of all its phases.
+    """Return a step's trained tokens a second: over its updates, and over all its phases.
 
-    A rate without a measured second is left out. `epochs`: times that each token was computed.
+    A rate without measured seconds is left out. `epochs`: times that each token was computed.
     """
     tokens = metrics.get("tokens_trained", 0.0)
     update_s = metrics.get("update_s", 0.0)
@@ -49,9 +48,9 @@ def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
 
 
 def within(metrics: Mapping[str, float], most_s: float) -> dict[str, float]:
-    """Return the metrics of a step whose phases are together no longer than `most_s`.
+    """Return a step's metrics, with a `batch_s` that keeps the sum of all phases within `most_s`.
 
-    A trainer that starts waits for its first batch from then on, also while no session can begin.
+    A trainer waits for its first batch from its start, even while no session can begin.
     """
     others = sum(metrics.get(name, 0.0) for name in PHASES if name != _BATCH)
     batch_s = min(metrics.get(_BATCH, 0.0), max(0.0, most_s - others))
@@ -61,7 +60,7 @@ def within(metrics: Mapping[str, float], most_s: float) -> dict[str, float]:
 def mean_phases(steps: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Return the mean seconds of each phase over the steps that measured all, and `tokens_per_s`.
 
-    That is of all their tokens and seconds, so that long steps weigh more. Empty without a step.
+    The rate divides all their tokens by all their seconds. Empty without a step.
     """
     measured = [step for step in steps if all(name in step for name in PHASES)]
     means = {name: fmean(step[name] for step in measured) for name in PHASES if measured}

@@ -13,7 +13,7 @@ from seamlessflow.trainer.data.sessions import ValidSession
 Decode = Callable[[Sequence[int]], str]
 
 _PROMPT_TOKENS, _ANSWER_TOKENS = 500, 1_500
-"""Most tokens that are shown: the last of a prompt, the first of what follows."""
+"""Most tokens that are shown: the last of a prompt, the first of an answer."""
 
 
 class SampleText(NamedTuple):
@@ -25,11 +25,11 @@ class SampleText(NamedTuple):
     prompt: str
     """Text before the first trained token, or its end."""
     answer: str
-    """Text from there on, with what tools returned, or its beginning."""
+    """Text from there on, with the results of tools, or its beginning."""
 
 
 def sample_texts(batch: Batch, count: int, decode: Decode) -> list[SampleText]:
-    """Return up to `count` rows: of each group the sessions with the best and the worst return."""
+    """Return up to `count` rows: the sessions with the best and the worst return of each group."""
     return [_row(session, decode) for session in islice(_extremes(batch), count)]
 
 

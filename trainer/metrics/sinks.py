@@ -28,7 +28,7 @@ class Sink(Protocol):
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
         """Write a row. May block briefly; raise the errors of the library.
 
-        An evaluation's `step` is the number of steps behind its weights, so rows may go back.
+        An evaluation's `step` counts the steps that made its weights, so rows may go back.
         """
 
     def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
@@ -39,9 +39,10 @@ class Sink(Protocol):
 
 
 class CsvFile:
-    """A file with a row for each step and evaluation. Metrics of families, and those for which a
-    file of an earlier release has no column, are in the column `more`, as name=value. Sample texts
-    are in `samples.jsonl` beside it.
+    """A file with a row for each step and evaluation; `samples.jsonl` beside it has sample texts.
+
+    Metrics of families are in the column `more`, as name=value. So are metrics for which a file of
+    an earlier release has no column.
     """
 
     def __init__(self, path: Path) -> None:
@@ -72,7 +73,7 @@ class CsvFile:
 
 
 def _cut_after_last_line(path: Path) -> int:
-    """Remove a row that a full disk cut off, so that the next one has its own line; return size."""
+    """Remove a row that a full disk cut off, so the next one has its own line; return the size."""
     with path.open("r+b") as file:
         size = file.read().rfind(b"\n") + 1
         return file.truncate(size)
@@ -163,8 +164,9 @@ class Gauges:
 def open_sinks(
     settings: TrainerSettings, metrics: Metrics, sections: Mapping[str, Any] | None = None
 ) -> list[Sink]:
-    """Return the sinks that the settings name, which show the `sections` of the run as its
-    parameters. Raise `SinkUnavailable` and `SettingsRejected`.
+    """Return the sinks that the settings name. They show the `sections` as the run's parameters.
+
+    Raise `SinkUnavailable` and `SettingsRejected`.
     """
     sinks: list[Sink] = []
     trainer = settings.trainer

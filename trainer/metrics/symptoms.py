@@ -1,6 +1,6 @@
 """Symptoms of a run, read from the metrics of its last steps, each with the settings that help.
 
-Pure; called by the report of a run. A symptom is told from its threshold on.
+Pure; called by the report of a run. A symptom is reported from its threshold on.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,11 +21,11 @@ class Symptom(NamedTuple):
     levers: str
     threshold: float
     figure: Callable[[Sequence[Metrics]], float | None]
-    """Returns it for these steps; None if they do not tell it."""
+    """Returns the figure for these steps; None if they do not have it."""
 
 
 def symptoms(steps: Sequence[Metrics]) -> list[str]:
-    """Return what stands out in the last steps, in the order of a session's way to the loss."""
+    """Return the symptoms of the last steps, in the order of a session's way to the loss."""
     last = [step for step in steps if "modelled_s" not in step][-WINDOW:]
     return [] if not last else list(_told(last))
 
@@ -61,14 +61,14 @@ def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
 
 
 def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
-    """Return the mean of the sum of a family, which a step has only as far as it is above 0."""
+    """Return the mean of the sum of a family; a step has only members above 0."""
     return lambda steps: fmean(_sum(prefix, step) for step in steps)
 
 
 def _of_ended(
     family: str, counted: str, name: str | None = None
 ) -> Callable[[Sequence[Metrics]], float | None]:
-    """Return a share of what ended before the steps: of one member of a family, or of all."""
+    """Return the share of a family, or of one member, over all that ended before the steps."""
 
     def figure(steps: Sequence[Metrics]) -> float | None:
         shares = shares_of_ended(steps, family, counted)
@@ -91,7 +91,7 @@ def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None
 
 
 def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]:
-    """Return the share of what was lost, beside what was kept, over all steps."""
+    """Return lost / (lost + kept), summed over all steps."""
 
     def figure(steps: Sequence[Metrics]) -> float | None:
         lost = sum(_sum(prefix, step) for step in steps)
@@ -102,7 +102,7 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]
 
 
 def _unrewarded(steps: Sequence[Metrics]) -> float | None:
-    """Return the share of sessions that lack a reward, of those that ended, failed or not."""
+    """Return the share of ended sessions, failed ones included, that lack a reward."""
     lacking = sum(_sum("samples_unrewarded", step) for step in steps)
     failed = max(lacking, sum(_sum("samples_failed", step) for step in steps))
     ended = failed + sum(step.get("sessions", 0.0) for step in steps)
@@ -110,7 +110,7 @@ def _unrewarded(steps: Sequence[Metrics]) -> float | None:
 
 
 def _dominated(steps: Sequence[Metrics]) -> float | None:
-    """Return how many times its part the largest group has, of groups with trained tokens."""
+    """Return the largest group's tokens over the mean of all groups with trained tokens."""
     shares = [
         step["largest_group_share"] * step["groups"] * (1 - _sum("filtered/", step))
         for step in steps
@@ -120,7 +120,7 @@ def _dominated(steps: Sequence[Metrics]) -> float | None:
 
 
 def _recurring(steps: Sequence[Metrics]) -> float | None:
-    """Return how many times its part the largest task has, if that is more than one group."""
+    """Return the largest task's tokens over the mean of all tasks, if it has several groups."""
     measured = [step for step in steps if "largest_task_share" in step]
     group = _mean("largest_group_share")(measured)
     task = _mean("largest_task_share")(measured)
@@ -299,4 +299,4 @@ SYMPTOMS = (
         _mean("clip_fraction"),
     ),
 )
-"""By where they arise: rollout, groups, batches, updates."""
+"""Symptoms in the order of their origin: rollout, groups, batches, updates."""

@@ -1,4 +1,4 @@
-"""Trackers of experiments: their libraries, and the run as they show it.
+"""Trackers of experiments: their libraries, and the run that they show.
 
 A library is imported only if a setting asks for it. A run has a name, settings, and a file that
 keeps its id.
@@ -35,7 +35,7 @@ def imported(module: str, setting: str, package: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run of a tracker, which a trainer that is started again goes on with."""
+    """A run of a tracker; a trainer that is started again goes on with it."""
 
     name: str
     parameters: Mapping[str, str]
@@ -44,7 +44,7 @@ class TrackedRun:
     """File with the run's id at the tracker, once there is one."""
 
     def known_id(self) -> str:
-        """Return the id of an earlier start, or nothing."""
+        """Return the id of an earlier start; empty without one."""
         return self.id_file.read_text("utf-8").strip() if self.id_file.is_file() else ""
 
     def keep_id(self, run_id: str) -> None:

@@ -1,8 +1,8 @@
-"""Causes of learning little or nothing, each with its remedy, and which of them hold. Pure.
+"""Causes of learning little or nothing, each with its remedy, and the causes that hold. Pure.
 
-Facts have two forms: the tokens of a step before it is trained, and the metrics of steps that were.
-The trainer asks before and after each step. The report of a run looks back on all its steps, and
-only names large shares.
+Facts have two forms: the tokens of a step before training, and the metrics of trained steps. The
+trainer asks before and after each step. The report of a run looks back on all its steps, and names
+only large shares.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ from seamlessflow.trainer.data.methods import METHOD_FAILED
 Metrics = Mapping[str, float]
 
 RISE = 0.05
-"""A smaller rise of the mean reward, from the first to the last ten steps, needs an explanation."""
+"""Least rise of the mean reward, from the first to the last ten steps, without an explanation."""
 
 FEWEST_STEPS = 20
 """A shorter run is not expected to learn."""
@@ -31,7 +31,7 @@ _LOST = (
     ("dropped/", "groups", "groups were dropped as {}"),
     ("samples_failed", "sessions", "sessions failed and did not count"),
 )
-"""Metrics of what was lost and of what was not, and the text for a share of all of it."""
+"""Metrics of the lost and of the kept part, and the text for the lost share."""
 
 CAUSES: Mapping[str, str] = {
     EQUAL_REWARDS: "the task is too hard or too easy for the policy, or its reward does not tell "
@@ -66,19 +66,17 @@ CAUSES: Mapping[str, str] = {
     "nothing was learned and the weights are stand-ins",
     "loss": "tokens were trained, but the loss took the gradient of all of them away",
 }
-"""Meaning and remedy of a cause; of a mask by the first words of its reason."""
+"""Meaning and remedy of each cause; a mask is found by the first words of its reason."""
 
 
 @dataclass(slots=True)
 class StepTokens:
-    """The sampled tokens of groups that were complete: those that could be trained, and the rest
-    by the reason of its mask.
-    """
+    """The sampled tokens of complete groups: trainable ones, and masked ones by reason."""
 
     trainable: int = 0
     masked: Counter[str] = field(default_factory=Counter)
     over_age: int = 0
-    """Those of them that are older than `trainer.max_staleness`."""
+    """Tokens among them that are older than `trainer.max_staleness`."""
     failed: int = 0
     """Groups for which a method failed; their tokens count as neither."""
     failure: str = ""
@@ -100,8 +98,8 @@ class StepTokens:
 def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:
     """Return which rules took all tokens of a barren step, how many, and which setting to change.
 
-    `dropped`: the groups that the step lost, by reason; `newest`: the detail of the last of them.
-    They are named if no token was sampled that a rule could mask.
+    `dropped`: the groups that the step lost, by reason; `newest`: the detail of the last one. They
+    are named if no token was sampled that a rule could mask.
     """
     total = tokens.masked.total()
     reasons = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
@@ -116,7 +114,7 @@ def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> s
 
 
 def why_no_gradient(recent: Sequence[Metrics]) -> list[str]:
-    """Return what kept these steps from having a gradient; empty if one of them had one."""
+    """Return why these steps had no gradient; empty if one of them had one."""
     if not recent or any(_learns(metrics) for metrics in recent):
         return []
     return list(_reasons(recent, equal_share=1.0, least_share=0.0)) or [CAUSES["loss"]]
@@ -125,8 +123,8 @@ def why_no_gradient(recent: Sequence[Metrics]) -> list[str]:
 def why_little(first: float | None, last: float | None, steps: Sequence[Metrics]) -> list[str]:
     """Return why the mean reward did not rise from `first` to `last`; empty if it did.
 
-    Also empty if a reward is unknown, or if the run was too short for a rise. Devices that were
-    modelled are the reason whatever the rewards are.
+    Also empty if a reward is unknown, or if the run was too short for a rise. With modelled devices
+    these are the reason, whatever the rewards are.
     """
     if any("modelled_s" in metrics for metrics in steps):
         return [CAUSES["modelled"]]
@@ -139,7 +137,7 @@ def why_little(first: float | None, last: float | None, steps: Sequence[Metrics]
 def why_alone(groups: Iterable[Prepared], advantage: str) -> str:
     """Return why the first group that asked for one session taught nothing; empty without one.
 
-    `advantage`: one that compares the sessions of a group.
+    `advantage`: an estimator that compares the sessions of a group.
     """
     for group in groups:
         source = group.group.sessions[0].source
@@ -152,7 +150,7 @@ def why_alone(groups: Iterable[Prepared], advantage: str) -> str:
 
 
 def masked_tokens(steps: Sequence[Metrics]) -> dict[str, int]:
-    """Return how many sampled tokens of these steps were not trained, by reason, most first."""
+    """Return how many sampled tokens of these steps were not trained, by reason, largest first."""
     counts = _counts(steps, _MASKED)
     return {metric.removeprefix(_MASKED): round(count) for metric, count in counts.items()}
 
@@ -163,13 +161,13 @@ def listed(masked: Mapping[str, int]) -> str:
 
 
 def _learns(metrics: Metrics) -> bool:
-    """Return True if the step had any gradient, or tokens for one that no device computed."""
+    """Return True if the step had a gradient, or trained tokens on modelled devices."""
     learned = "tokens_trained" if "modelled_s" in metrics else "grad_norm"
     return metrics.get(learned, 0.0) > 0
 
 
 def _reasons(steps: Sequence[Metrics], equal_share: float, least_share: float) -> Iterator[str]:
-    """Yield equal rewards from `equal_share` of the groups on, the rest from `least_share` on."""
+    """Yield equal rewards from a share of `equal_share`, other reasons from `least_share`."""
     equal = fmean(metrics.get(f"filtered/{EQUAL_REWARDS}", 0.0) for metrics in steps)
     if equal >= equal_share:
         reward = fmean(metrics.get("reward_mean", 0.0) for metrics in steps)

@@ -1,7 +1,7 @@
-"""The ways of a training process to others: their addresses are in heartbeats on `fleet`.
+"""The connections of a training process to others, whose addresses are in heartbeats on `fleet`.
 
-The first rank of a gang calls the trainer; the workers with other ranks call the worker with
-rank 0. `fleet` keeps the last heartbeat of a process that was killed: then the next one is tried.
+The first rank of a gang calls the trainer; the workers with other ranks call the worker with rank
+0. `fleet` keeps the last heartbeat of a killed process: then the next heartbeat is tried.
 """
 
 import logging
@@ -53,7 +53,7 @@ def connected(
     hello: Callable[[str], Hello],
     stopping: Stopping,
 ) -> Channel:
-    """Return a channel to the policy's trainer; read `fleet` until one answers.
+    """Return a channel to the policy's trainer; read `fleet` until a trainer answers.
 
     `fold` gets each record read, `hello` makes the first message of a token. Raises
     `TrainerAbsent`, at once when `stopping`.
@@ -78,10 +78,10 @@ def connected(
 def admitted(
     reader: Reader, policy: str, coming: Coming, stopping: Stopping
 ) -> tuple[Line, WorkerHeartbeat]:
-    """Return the line to rank 0 of the policy's gang, and its heartbeat; read `fleet` until it
-    admits this worker.
+    """Return the line to rank 0 of the policy's gang, and the heartbeat of rank 0.
 
-    Raises `RankRefused`, and `WorkersAbsent`, at once when `stopping`.
+    Read `fleet` until rank 0 admits this worker. Raises `RankRefused`, and `WorkersAbsent`, at once
+    when `stopping`.
     """
 
     def beat(record: Record) -> WorkerHeartbeat | None:
@@ -107,7 +107,7 @@ def _answered(
     limit_s: float,
     stopping: Stopping,
 ) -> _Answer:
-    """Return the answer to the first call that has one, of the newest heartbeat each."""
+    """Return the first answer; each call goes to the process of the newest heartbeat."""
     deadline = time.monotonic() + limit_s
     reason = "no heartbeat of it on fleet"
     while not stopping() and time.monotonic() < deadline:

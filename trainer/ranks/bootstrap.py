@@ -52,7 +52,7 @@ def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[RankLoop
 
 
 def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = never) -> RankLoop:
-    """Return a training process that has joined its gang, with the weights that are trained.
+    """Return a training process that has joined its gang and loaded the weights.
 
     Raises `TrainerAbsent`, `TrainerGone`, `ModelUnusable`, `RankRefused` and `WorkersAbsent`.
     """
@@ -102,9 +102,9 @@ def worker_devices(
 ) -> WorkerDevices:
     """Return the devices of the worker; `lost` gets the end of one of its further ranks.
 
-    `find_way` returns the meeting of its gang with rank 0, else the line to it; None without a
-    gang. It may wait for rank 0. `computing` is told of the first rank alone.
-    Raises `ModelUnusable`, for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
+    `find_way` returns the gang's meeting for rank 0, else the line to rank 0; None without a gang.
+    It may wait for rank 0. `computing` is called for the first rank alone. Raises `ModelUnusable`,
+    for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
     """
     if settings.trainer.backend == "clock" and (way := find_way()) is not None:
         clock = ClockBackend(settings, way, computing, stopping)
@@ -117,10 +117,10 @@ def worker_devices(
 
 
 def _read_to_end(process: RankProcess, stopping: Stopping) -> None:
-    """Fold `control` up to its end of now, that of the moment in which the gang has met.
+    """Fold `control` up to its present end, at which the gang has met.
 
-    A life that joined before that is an earlier one of a process that was met, or that itself, and
-    breaks nothing: it is left out.
+    Earlier records of joining are left out. They show processes that were met, or earlier lives of
+    these, and break nothing.
     """
     # The reader's thread has not begun yet. Heartbeats of the trainer are for `connected`.
     reader = process.control.reader
@@ -175,7 +175,7 @@ def _service(process: RankProcess, backend: LocalBackend, stopping: Stopping) ->
 
 
 def _meeting(settings: TrainerSettings, stopping: Stopping) -> Meeting | None:
-    """Return the place where the gang meets; None if another worker has it, or there is no gang."""
+    """Return the gang's meeting; None if another worker has it, or there is no gang."""
     trainer = settings.trainer
     if trainer.backend == "torch" or trainer.rank > 0:
         return None

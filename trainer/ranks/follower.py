@@ -1,6 +1,6 @@
-"""A further rank of a worker, started by its first.
+"""A further rank of a worker, started by the worker's first rank.
 
-python -m seamlessflow.trainer.ranks.follower SOCKET PLACE, where its gang meets.
+python -m seamlessflow.trainer.ranks.follower SOCKET PLACE; its gang meets at PLACE.
 """
 
 import socket

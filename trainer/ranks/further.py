@@ -1,7 +1,7 @@
 """The further ranks of a worker: a process for each device but the first, without Kafka.
 
-They are told over a socket to take or give back memory, and to follow a step; what to compute comes
-through the process group of torch. The end of one ends the worker's training process.
+The first rank orders them over a socket to take or give back memory, and to follow a step. Their
+work comes through torch's process group. The end of one ends the worker's training process.
 """
 
 import os
@@ -22,7 +22,7 @@ _MOVE_S = 600.0
 _STEP_S = 6 * 3600.0
 _END_S = 10.0
 _NOTICE_S = 2.0
-"""Limit until the end of a rank is noticed that made this one fail."""
+"""Time to notice the end of a rank, after this rank failed because of it."""
 
 
 class RankLost(SeamlessFlowError):
@@ -41,8 +41,9 @@ class FurtherRank:
     def __init__(
         self, rank: int, device: str, place: str, lost: Callable[[BaseException], None]
     ) -> None:
-        """Start it, to meet its gang at `place`; `lost` is called from a thread if it ends before
-        `close`.
+        """Start the process, which meets its gang at `place`.
+
+        A thread calls `lost` if the process ends before `close`.
         """
         self._rank = rank
         self._lost = lost
@@ -79,7 +80,7 @@ class FurtherRank:
             raise RankLost(self._rank) from error
 
     def answer(self, limit_s: float) -> int:
-        """Wait for the end of the last order; of a release it is the free bytes of the device.
+        """Wait for the end of the last order; after a release return the free bytes of the device.
 
         Raises `RankLost`.
         """
@@ -92,7 +93,7 @@ class FurtherRank:
         return answer
 
     def close(self) -> None:
-        """Let it end, by force after a while."""
+        """Let the process end, by force after a while."""
         self._closing = True
         self._socket.shutdown(socket.SHUT_RDWR)
         try:
@@ -115,7 +116,7 @@ class FurtherRank:
 
 
 class WorkerDevices:
-    """All devices of a worker: that of this process, and those of its further ranks."""
+    """All devices of a worker: this process's, and those of its further ranks."""
 
     def __init__(
         self,
@@ -125,8 +126,8 @@ class WorkerDevices:
         first: Callable[[], LocalBackend],
         lost: Callable[[BaseException], None],
     ) -> None:
-        """Start a rank on each of the `further` devices, then make the first, which may wait for
-        them and is number `rank` of the gang that meets at `place`.
+        """Start a rank on each of the `further` devices, then make the first rank, number `rank`.
+        It may wait for them. The gang meets at `place`.
         """
         self._losses: Queue[BaseException] = Queue()
 
@@ -145,12 +146,12 @@ class WorkerDevices:
         self._ask("acquire", self.backend.acquire)
 
     def release(self) -> int:
-        """Move them to the host; return how many bytes of each device are free then, at least."""
+        """Move both to the host. Return a lower bound on the free bytes of each device."""
         return min(self._ask("release", self.backend.release))
 
     @contextmanager
     def following(self) -> Iterator[None]:
-        """Let the further ranks take part in what the body does, until the trainer rests."""
+        """Let the further ranks take part in the body's work until the trainer rests."""
         for rank in self._further:
             rank.order("follow")
         with self._whole():
@@ -159,14 +160,14 @@ class WorkerDevices:
             rank.answer(_STEP_S)
 
     def close(self) -> None:
-        """End a wait of the first rank, and the further ranks."""
+        """End the further ranks, and a wait of the first rank."""
         self.backend.interrupt()
         for rank in self._further:
             rank.close()
 
     @contextmanager
     def _whole(self) -> Iterator[None]:
-        """Raise `RankLost` in place of the error that the end of a further rank makes in torch."""
+        """Raise `RankLost` instead of torch's error if a further rank ended."""
         try:
             yield
         except SeamlessFlowError:

@@ -1,8 +1,8 @@
 """The loop of a training process: it takes, uses and gives up the devices of its worker.
 
-Of a gang's first rank the trainer's calls say when a step is trained; the others begin when
-`control` says so, and are told what to compute through the process group of torch
-(`trainer/backends/gang.py`). Made by `trainer/ranks/bootstrap.py`.
+The first rank of a gang trains a step when the trainer calls. The other ranks begin when `control`
+says so; their work comes through torch's process group (`trainer/backends/gang.py`). Made by
+`trainer/ranks/bootstrap.py`.
 """
 
 import logging
@@ -21,10 +21,10 @@ from seamlessflow.trainer.roles.parts import Wake
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 1.0
-"""Everything that is waited for wakes the loop; this only bounds the wait for a signal to stop."""
+"""Longest wait of the loop. All else wakes it; this only bounds the wait for a signal to stop."""
 _STOP_TOO_S = 2.0
 _LAST_CALLS_S = 20.0
-"""Time for the trainer, which is asked to stop at the same time, to save what it has."""
+"""Time for the trainer, which is asked to stop at the same time, to save its state."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,8 +34,8 @@ class RankLoop:
     process: RankProcess
     device: TrainerDevice
     follow: Callable[[], int]
-    """Takes part in a step until the trainer rests; returns the step that is over then, as far as
-    the first rank said it. Called in the work thread."""
+    """Takes part in a step until the trainer rests. Returns the step that is over, if the first
+    rank named it. Called in the work thread."""
     service: RankService | None
     """The trainer's calls; None for a worker without the first rank."""
     end: Callable[[], None]

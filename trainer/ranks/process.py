@@ -34,7 +34,7 @@ class RankProcess(ProcessParts):
     """Sends published weights to rollout processes; None if they take them elsewhere."""
 
     def fold(self, record: Record) -> None:
-        """Fold a record that control or fleet had."""
+        """Fold a record of `control` or `fleet`."""
         self.roles.apply(record)
         self.gang.apply(record)
 
@@ -44,7 +44,7 @@ class RankProcess(ProcessParts):
         self.activity.enter(activity, self.now_ms())
 
     def note_computing(self, computes: bool) -> None:
-        """Note that in a step the first rank computes from now on, or waits for others."""
+        """Note that the first rank now computes its part of a step (True), or waits for others."""
         self.activity.enter("training" if computes else "waiting", self.now_ms())
 
 
@@ -65,7 +65,7 @@ class TrainerDevice:
     memory: DeviceMemory
 
     def advance(self) -> None:
-        """Collect finished work; if nothing is under way then, begin the move that is due."""
+        """Collect finished work; begin the move that is due if no work is under way."""
         if not self.process.work.collect():
             return
         self.rest()
@@ -120,7 +120,7 @@ class TrainerDevice:
         self._report(released)
 
     def _change(self, began_ms: int, assignment: int) -> _RoleChange:
-        """Return the fields of both records of a change of role that ends now."""
+        """Return the fields that both records have for a change of role that ends now."""
         roles = self.process.roles
         now_ms = self.process.now_ms()
         return {

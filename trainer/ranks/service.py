@@ -35,7 +35,7 @@ class StepWithoutRole(SeamlessFlowError):
 
 @dataclass(eq=False)
 class RankService:
-    """The calls that have come and are not carried out."""
+    """The calls that have come and are still to be carried out."""
 
     _process: RankProcess
     _backend: Backend
@@ -45,11 +45,11 @@ class RankService:
     finished: bool = False
     """True once the trainer has said that the run is over."""
     ended: bool = False
-    """True once it has said that it ends before that."""
+    """True once the trainer has said that it ends before that."""
     lost: str = ""
-    """The reason for which no more calls come; empty once the run is over."""
+    """The reason why no more calls come; empty once the run is over."""
     failure: UpdateFailed | None = None
-    """The error of an update that failed in itself, after which the trainer ends."""
+    """The error of an update that failed; the trainer ends after it."""
     _calls: Queue[tuple[GangCall, Arrays] | None] = field(default_factory=Queue)
 
     def start(self) -> None:
@@ -62,8 +62,9 @@ class RankService:
         return not (self._calls.empty() or self.finished or self.lost)
 
     def serve(self) -> None:
-        """Carry out calls until the trainer rests. Raises `TrainerGone`, and the error of a call
-        after replying it.
+        """Carry out calls until the trainer rests.
+
+        Raises `TrainerGone`, and the error of a call after sending it as the reply.
         """
         while True:
             try:

@@ -22,7 +22,7 @@ from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 
 class LibraryMissing(SeamlessFlowError):
-    """A library that a back end needs and that is not installed."""
+    """A library that a back end needs and the environment lacks."""
 
     lasting = True
 

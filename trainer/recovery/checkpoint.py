@@ -1,10 +1,10 @@
 """Full checkpoints: all that a trainer needs to go on as if it had not been stopped.
 
-A directory `checkpoint-<version>` has the files of the back end (safetensors) and `state.json`:
-the origin of the weights, the low-water offset of each partition of `trajectories` (all sessions
-before it are trained or dropped), the state of `control` up to an offset, and the SHA-256 of the
-other files. No pickle. The newest complete checkpoint counts; steps committed after it are executed
-again.
+A directory `checkpoint-<version>` has the files of the back end (safetensors) and `state.json`.
+That file has the origin of the weights, the state of `control` up to an offset, and a SHA-256 for
+each other file. It also has the low-water offset of each partition of `trajectories`: all sessions
+before it are trained or dropped. No pickle. The newest complete checkpoint counts; steps committed
+after it are executed again.
 """
 
 import json
@@ -35,7 +35,7 @@ class Checkpoint:
 
     origin: Origin
     offsets: Mapping[int, int]
-    """Next offset to read of each partition of `trajectories`."""
+    """Next offset to read in each partition of `trajectories`."""
     control_state: ControlState
     epoch: int
     """Epoch of the newest scheduler on `control`."""
@@ -46,11 +46,11 @@ class Checkpoint:
     partitions: int = TRAJECTORIES.partitions
     """Partitions of `trajectories`, as the cluster has them."""
     reusable: Sequence[UsedGroup] = ()
-    """Groups of steps before it that may be trained again."""
+    """Groups of earlier steps that may be trained again."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
-        """Return the offset of each partition of `trajectories` to begin reading at."""
+        """Return the first offset to read in each partition of `trajectories`."""
         return {number: self.offsets.get(number, BEGINNING) for number in range(self.partitions)}
 
 
@@ -77,7 +77,7 @@ def initial(policy: str, log: str) -> Checkpoint:
 def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep: int) -> Path:
     """Write a checkpoint and delete all but the newest `keep`; return its directory.
 
-    `save` writes the back end's files into the directory it is called with.
+    `save` writes the back end's files into the directory that it gets.
     """
     target = root / f"{_PREFIX}{checkpoint.origin.version:08d}"
     with whole_directory(target) as draft:
@@ -96,7 +96,7 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
     """Return the newest complete checkpoint, or `initial` if there is none.
 
     `log` is the cluster and topic prefix of this run. Raises `CheckpointForeign`, and `PathOutside`
-    for a checkpoint with files of other directories.
+    for a checkpoint with files in other directories.
     """
     directories = _directories(root)
     for directory in directories:

@@ -1,8 +1,8 @@
 """The state that a trainer computes from `control` and needs after a restart: a pure fold.
 
-The loop keeps it up to date, so that a checkpoint can hold it together with its offset; a restarted
-trainer folds only the records after that. It depends on the records of `control` alone. Of each
-recorded step it keeps a `Commit`.
+The loop keeps it up to date, so a checkpoint can hold it together with its offset. A restarted
+trainer folds only the records after that offset. The state depends only on records of `control`. It
+keeps a `Commit` for each recorded step.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ _OfTrainer = (
     | r.WeightsPublished
     | r.RunFinished
 )
-"""Records that the trainer of the policy that they name writes; earlier releases named none."""
+"""Records that a policy's trainer writes and that name the policy; earlier releases named none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Commit:
     groups: Mapping[str, Sessions]
     """Sessions of each group, in the order of the batch."""
     methods: tuple[StepMethod, ...] = ()
-    """Empty also if a checkpoint covers its record: they are only compared."""
+    """Methods of the step, only to compare; empty also if a checkpoint covers its record."""
     reused: tuple[str, ...] = ()
-    """Groups among them that earlier steps trained, in this order also."""
+    """Groups among them that earlier steps trained, in the same order."""
 
     @classmethod
     def of(cls, record: StepCommitted) -> "Commit":
@@ -77,12 +77,12 @@ class ControlState:
     """The state after all records of `control` before `offset`."""
 
     policy: str
-    """Policy that is trained; what the trainers of others write is ignored."""
+    """Policy that is trained; records of other policies' trainers are ignored."""
     offset: int = 0
     """Next offset of `control` to fold."""
     commits: dict[int, Commit] = field(default_factory=dict)
-    """By step, the newest record of each; groups of steps before the last checkpoint are in
-    `over` instead."""
+    """Newest record of each step, by step; groups of steps before the last checkpoint are in `over`
+    instead."""
     skipped: set[int] = field(default_factory=set)
     """Skipped steps since the last checkpoint."""
     ready: dict[str, Sessions] = field(default_factory=dict)
@@ -100,7 +100,7 @@ class ControlState:
     dropped: Counter[str] = field(default_factory=Counter)
     """Groups for training that were dropped since the newest step, by reason."""
     newest_drop: str = ""
-    """Detail of the last of them."""
+    """Detail of the last of these drops."""
     consumed: set[str] = field(default_factory=set)
     """Groups of `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
@@ -263,7 +263,7 @@ class ControlState:
         self.over.add(group_id)
 
     def _round_of(self, group_id: str) -> EvaluationRound | None:
-        """Return the evaluation that a group is under way for, or None."""
+        """Return the evaluation of a group that is under way, or None."""
         return next(
             (evaluation for evaluation in self.rounds.values() if group_id in evaluation.open), None
         )

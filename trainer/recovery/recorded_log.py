@@ -1,7 +1,7 @@
 """The log that a trainer starts with: the check that it fits the checkpoint, and a first reading.
 
-It still has all records that the checkpoint continues at, and reaches as far as the checkpoint
-does. `control` is read to its present end; the same reader then goes on in a thread of its own
+The log must still have all records from which the checkpoint continues, and reach as far as it.
+`control` is read to its present end. The same reader then goes on in a thread of its own
 (`ProcessParts.control`).
 """
 
@@ -24,7 +24,7 @@ _CONTROL: Partition = (CONTROL.name, 0)
 
 
 class CheckpointAhead(SeamlessFlowError):
-    """A checkpoint that was made behind the present end of `control`: the log is another one."""
+    """A checkpoint from after the present end of `control`, so the log is another one."""
 
     lasting = True
 
@@ -35,7 +35,7 @@ class CheckpointAhead(SeamlessFlowError):
 
 
 class RecordsGone(SeamlessFlowError):
-    """A partition no longer has the record that a checkpoint continues at."""
+    """A partition that no longer has the record from which a checkpoint continues."""
 
     lasting = True
 
@@ -59,9 +59,10 @@ def check_kept(
     stopping: Stopping = never,
     source: KafkaSettings | None = None,
 ) -> None:
-    """Raise `RecordsGone` if records behind the checkpoint were removed.
+    """Raise `RecordsGone` if records after the checkpoint were removed.
 
-    `source`: where `trajectories` are, if not in `kafka`. Also raises what `Outage.endure` raises.
+    `source`: the Kafka of `trajectories`, if not `kafka`. Also raises the errors of
+    `Outage.endure`.
     """
     sessions: dict[Partition, int] = {
         (TRAJECTORIES.name, number): at for number, at in checkpoint.offsets.items() if at >= 0
@@ -80,7 +81,7 @@ def read_recorded(
 ) -> None:
     """Fold `control` from the checkpoint's offset to its present end into both states.
 
-    `reader` goes on after that. Raises `CheckpointAhead`, and what `Outage.endure` raises if no
+    `reader` goes on after that. Raises `CheckpointAhead`, and the errors of `Outage.endure` if no
     record comes for `kafka.wait_s`.
     """
     end = reader.ends([_CONTROL])[_CONTROL]
@@ -104,7 +105,7 @@ def read_recorded(
 def refuse_gone(
     offsets: Mapping[Partition, int], kept: Mapping[Partition, tuple[int, int]]
 ) -> None:
-    """Raise `RecordsGone` for an offset outside of what its partition keeps. Pure."""
+    """Raise `RecordsGone` for an offset that its partition does not keep. Pure."""
     for (topic, number), at in offsets.items():
         begin, end = kept[topic, number]
         if not begin <= at <= end:

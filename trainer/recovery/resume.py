@@ -1,9 +1,9 @@
 """The resumption of a run: the step to begin with, the steps to execute again, the lineage.
 
-Steps committed after the last checkpoint are executed again, with the same groups and sessions,
-under new version numbers and in a new lineage. So every group is in exactly one step of the lineage
+Steps committed after the last checkpoint are executed again, with the same groups and sessions.
+They get new version numbers and a new lineage. So every group is in exactly one step of the lineage
 that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
-or later. Pure, but that the tokens of the model are compared with those that the run began with.
+or later. Pure, except `other_tokens`, which compares the model's tokens with the run's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ _FILE = "tokenizer.json"
 
 
 class StepNotRecorded(SeamlessFlowError):
-    """A step after the checkpoint that `control` lacks, so that later ones cannot be repeated."""
+    """A step after the checkpoint that `control` lacks, so later steps cannot be repeated."""
 
     lasting = True
 
@@ -62,7 +62,7 @@ class Origin:
     """The origin of the weights in memory: a checkpoint, a step, or the initial model."""
 
     step: int = 0
-    """Number of optimizer steps that made them, skipped ones included; so the next step to do."""
+    """Optimizer steps that made the weights, skipped ones included; also the next step's number."""
     version: int = 0
     lineage: str = ""
     skipped: int = 0
@@ -89,7 +89,7 @@ class Resume:
     fixed: Mapping[str, Sessions]
     """Sessions of groups that are recorded as ready or trained."""
     reusable: Sequence[UsedGroup] = ()
-    """Groups of steps before that may be trained again."""
+    """Groups of earlier steps that may be trained again."""
 
     def reused_until(self) -> dict[str, int]:
         """Return the groups that recorded steps trained again, with the last of these steps."""
@@ -105,7 +105,7 @@ def resume_from(
     lineage: str,
     reusable: Sequence[UsedGroup] = (),
 ) -> Resume:
-    """Return how a process with the weights of `origin` goes on. Raise `StepNotRecorded`."""
+    """Return the way to go on with the weights of `origin`. Raise `StepNotRecorded`."""
     recorded = control_state.commits.keys() | control_state.skipped
     last = max(recorded, default=-1)
     again: dict[int, Commit | None] = {}
@@ -125,9 +125,9 @@ def resume_from(
 
 
 def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
-    """Return the sentence about recorded steps that are executed again with other methods, if any.
+    """Return a sentence about recorded steps that are executed again with other methods, if any.
 
-    They are steps of the new lineage then, whose settings its record has.
+    Such steps belong to the new lineage, whose record has the settings.
     """
     by_step = {
         step: differing
@@ -147,8 +147,8 @@ def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     """Return the steps that made the newest weights, oldest first.
 
-    `commits` are in the order of the log. Of each lineage only the steps before its child's first
-    one survive: the child began from a checkpoint before the others.
+    `commits` are in the order of the log. In each lineage only the steps before its child's first
+    step survive. The child began from a checkpoint before the others.
     """
     steps: list[StepCommitted] = []
     parents = {commit.lineage: commit.parent_lineage for commit in commits}
@@ -162,7 +162,7 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
 
 
 def recorded_sections(settings: TrainerSettings) -> Mapping[str, Any]:
-    """Return these sections as JSON holds them; none has a secret."""
+    """Return the settings of `SECTIONS` as JSON values; none has a secret."""
     return settings.model_dump(mode="json", include=set(SECTIONS))
 
 
@@ -188,8 +188,8 @@ def lineage_started(
 def other_tokens(model: Path, weights_dir: Path) -> str:
     """Return why a run with this directory of weights cannot go on with a model; empty if it can.
 
-    It needs no log, so `train` and the trainer ask before they read one, which may take long.
-    Also empty for a run that has not begun, and for a model that is not there any more.
+    It needs no log, so `train` and the trainer ask before they read the log, which may take long.
+    Also empty for a run that has not begun, and for a model that is no longer there.
     """
     named = model / _FILE
     recorded = weights_dir / TOKENIZER / _FILE

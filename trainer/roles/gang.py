@@ -1,6 +1,6 @@
-"""The gang as the log shows it, its members and the loss of one of them; errors of its processes.
+"""The gang in the log: its members and the loss of one of them. Also errors of its processes.
 
-A pure fold of `control`, kept by the trainer, and by each rank of a gang of several.
+A pure fold of `control`. The trainer keeps one, and so does each rank of a gang of several.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ class GangWatch:
     """The newest gang."""
 
     epoch: int = -1
-    """Newest scheduler read of."""
+    """Epoch of the newest scheduler in the records read."""
     policy: str = ""
     """Policy that the gang trains; empty for any."""
     members: Mapping[str, str] = field(default_factory=dict)
     """Incarnations of all training processes of the newest gang, by worker."""
     gang_epoch: int = 0
     met: Mapping[str, str] = field(default_factory=dict)
-    """Incarnations of the training processes that this one has met, by worker; empty for the
-    trainer, which has met none. They are a gang before an assignment makes it one."""
+    """Incarnations of the training processes that this one has met, by worker. They are a gang
+    before an assignment makes it one. Empty for the trainer, which has met none."""
     broken_by: str = ""
     """Worker of the gang whose training process was lost; empty if none was."""
 
@@ -53,11 +53,11 @@ class GangWatch:
                     self.broken_by = record.worker
 
     def own(self, policy: str) -> bool:
-        """Return whether a record of this policy is of the gang's; earlier releases named none."""
+        """Return whether a record's policy is the gang's; earlier releases named none."""
         return not self.policy or policy in ("", self.policy)
 
     def counts(self, started: r.StepStarted) -> bool:
-        """Return whether a start that is read now counts; a claim behind it leaves it valid."""
+        """Return whether a start that is read now counts; a later claim leaves it valid."""
         return started.epoch >= self.epoch and self.own(started.policy)
 
     def may_start(self, started: r.StepStarted, step: int) -> bool:
@@ -67,8 +67,8 @@ class GangWatch:
     def check(self, ranks: int, started: r.StepStarted | None = None) -> None:
         """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has not `ranks` devices.
 
-        A gang of one is not broken by the log: if its process lives, it goes on under a new
-        incarnation, and else its connection ends.
+        The log does not break a gang of one. Its process goes on under a new incarnation if it
+        lives; else its connection ends.
         """
         if ranks > 1 and self.broken_by:
             raise GangBroken(self.broken_by)
@@ -77,7 +77,7 @@ class GangWatch:
 
 
 class GangBroken(SeamlessFlowError):
-    """The loss of a rank: the others and the trainer cannot go on without it; all start again."""
+    """The loss of a rank. Other ranks and trainer cannot go on without it: all start again."""
 
     lasting = False
 
@@ -89,7 +89,7 @@ class GangBroken(SeamlessFlowError):
 
 
 class TrainerGone(SeamlessFlowError):
-    """The loss of the trainer: the weights of the ranks belong to no run, so they start again."""
+    """The loss of the trainer. The ranks' weights belong to no run now, so the ranks restart."""
 
     lasting = False
 

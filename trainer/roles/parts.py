@@ -1,7 +1,8 @@
-"""The parts that the trainer and a training process have in common, and how they begin and end.
+"""The parts that the trainer and a training process have in common, with their begin and end.
 
-The main thread may wait for minutes, when it loads a model or saves at the end, so heartbeats have
-a thread of their own. So has long work (a step, a checkpoint, moving memory), one piece at a time.
+The main thread may wait for minutes, when it loads a model or saves at the end. So heartbeats have
+a thread of their own. Long work (a step, a checkpoint, moving memory) has another, for one piece at
+a time.
 """
 
 import threading
@@ -97,8 +98,8 @@ class Heartbeat:
 class Work:
     """The piece of work under way, if any. All methods are for the loop's thread.
 
-    Only the piece itself runs in the work thread. What follows from it and its error come to the
-    loop's thread, in `collect` and `finish`, so that state is changed by one thread alone.
+    Only the piece itself runs in the work thread. `collect` and `finish` handle its result and its
+    error in the loop's thread, so only one thread changes state.
     """
 
     def __init__(self, finished: Callable[[], None] = lambda: None) -> None:
@@ -118,7 +119,7 @@ class Work:
         self._pending[0].add_done_callback(lambda _: self._finished())
 
     def collect(self) -> bool:
-        """Collect a finished piece; return whether none is under way then. Raise its error."""
+        """Collect a finished piece; return whether none is under way now. Raise its error."""
         if self._pending is not None and self._pending[0].done():
             self._collect_result()
         return self.idle
@@ -144,12 +145,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """An item of the inbox that only ends the wait of the loop: a piece of work is finished."""
+    """An item of the inbox that only ends the loop's wait, since a piece of work is finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessParts:
-    """One process, without its model and without what it decides."""
+    """One process, without its model and its decisions."""
 
     settings: TrainerSettings
     producer: Producer

@@ -1,9 +1,9 @@
 """The role `train` of a worker's training process: which move is due, by `control` and `fleet`.
 
-Pure. `apply` folds the records in order, `due` returns the move to make, and `acquired`, `released`
-and `rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision
-of an older scheduler. Any assignment of the worker concerns this process: one to roll out takes the
-role `train` away. The role is taken only after the worker's rollout process has given up its own.
+Pure. `apply` folds the records in order. `due` returns the move to make; `acquired`, `released` and
+`rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision of an
+older scheduler. Any assignment of the worker concerns this process: an assignment to roll out takes
+the role `train` away. The role is taken only once the rollout process has given up its own.
 """
 
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ from seamlessflow.schemas.records import Record
 
 Due = Literal["acquire", "release", "rejoin"]
 ROLLOUT_SILENT_MS = 15_000
-"""A rollout process whose last heartbeat is older than this does not hold the devices."""
+"""Age of its last heartbeat at which a rollout process no longer holds the devices."""
 
 
 @dataclass(slots=True)
 class TrainerRoles(WorkerRoles):
-    """State of a training process as far as its role is concerned."""
+    """State of a training process that concerns its role."""
 
     rollout: tuple[int, bool] = (-1, False)
     """Time of the rollout process's last record, and whether it held the devices then."""
@@ -54,7 +54,7 @@ class TrainerRoles(WorkerRoles):
                 self._heartbeat(record)
 
     def due(self) -> Due | None:
-        """Return the move to make now, or None. Not to be asked while work is under way."""
+        """Return the move to make now, or None. Not to be called while work is under way."""
         if self.leaving or (self.held is not None and self.lost):
             return "release"
         if self.lost:
@@ -80,14 +80,14 @@ class TrainerRoles(WorkerRoles):
         self.wanted = None
 
     def counts(self, started: r.StepStarted) -> bool:
-        """Return whether a start that is read now counts; a claim behind it leaves it valid."""
+        """Return whether a start that is read now counts; a later claim leaves it valid."""
         return started.epoch >= self.epoch
 
     def may_start(self, started: r.StepStarted) -> bool:
-        """Return whether `started` is for the assignment that is held and its step not followed.
+        """Return whether `started` is for the held assignment and its step is not followed yet.
 
-        The start of a step is written again to the same gang if the trainer announces its batch
-        again, and may be read when the step is over.
+        If the trainer announces a batch again, the start of its step is written again to the same
+        gang. The process may read that start when the step is over.
         """
         return (
             self.held is not None
@@ -98,7 +98,7 @@ class TrainerRoles(WorkerRoles):
         )
 
     def note_over(self, gang_epoch: int, step: int) -> None:
-        """Note that a step is over that the process followed, whichever start it followed it by."""
+        """Note that a followed step is over, whichever of its starts the process followed."""
         self.followed = max(self.followed, (gang_epoch, step))
 
     def _assign(self, record: r.RoleAssigned) -> None:

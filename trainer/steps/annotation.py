@@ -20,10 +20,11 @@ _ESTIMATED = {Column.TARGET, Column.TARGET_WEIGHT}
 
 
 def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
-    """Return the batch with all that its loss needs. Raises the errors of the back end, and
-    `MethodFailed`.
+    """Return the batch with all that its loss needs. Raises `MethodFailed`, and the back end's
+    errors.
 
-    The same for a step that is executed again: it depends on settings, batch and weights alone.
+    A step that is executed again has the same result: it depends only on settings, batch and
+    weights.
     """
     return estimated(settings, computed(settings, batch, backend))
 
@@ -40,9 +41,9 @@ def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
 def estimated(settings: TrainerSection, batch: Batch) -> Batch:
     """Return the batch with the advantages that follow from its columns. Raises `MethodFailed`.
 
-    Columns that its loss does not see are left out of it then: they would go to every rank. At one
-    update a step that is the policy before the step too, which is the trained one, but for rounding
-    in other micro-batches.
+    Columns that the loss does not need are then left out: they would go to every rank. With one
+    update a step, log-probs of the policy before the step are among them. They equal the trained
+    ones, except for rounding in other micro-batches.
     """
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
@@ -66,7 +67,7 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
 
 
 def _of_loss(settings: TrainerSection) -> set[Column]:
-    """Return the columns that the loss of the policy, and that of a critic, are made of."""
+    """Return the columns that the losses of the policy and of a critic need."""
     columns = {Column.VALUE, *_ESTIMATED} if settings.critic_used else set[Column]()
     if settings.loss.kl:
         columns |= {Column.REFERENCE}

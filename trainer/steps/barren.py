@@ -1,11 +1,11 @@
 """Barren steps: those in which no token could be trained, and the end of a run that has only them.
 
-Nothing to train is not the same as nothing learned: a group whose sessions are rewarded alike
-could be trained. A rule that masks every token will also mask those of the next step, so it is
-reported at the first one. A step that only lost its groups is not barren, since the agents'
-environment may come back; before the first trained step it is, since then nothing shows that the
-agent works. A step whose groups were lost to a method that failed is barren at any time: the method
-will fail again. Pure; called by the sequence of steps.
+Nothing to train is not the same as nothing learned: a group whose sessions are rewarded alike could
+be trained. A rule that masks every token will do so again, so it is reported at the first step. A
+step that only lost its groups is not barren, since the agents' environment may come back. But it is
+barren before the first trained step, as nothing shows yet that the agent works. A step that lost
+its groups to a failed method is always barren: the method will fail again. Pure; called by the
+sequence of steps.
 """
 
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ class BarrenSteps:
     count: int = 0
 
     def add(self, tokens: StepTokens, trained_before: int) -> bool:
-        """Count a step; return whether it begins a row of barren ones, which is to be reported.
+        """Count a step; return whether it begins a row of barren steps, which is to be reported.
 
-        `tokens`: of its batch and of the groups that it gave up. `trained_before`: the steps of
-        the run before it that trained something.
+        `tokens`: tokens of its batch and of the groups that it gave up. `trained_before`: earlier
+        steps of the run that trained something.
         """
         lost = bool(tokens.masked or tokens.failed)
         barren = not tokens.trainable and (lost or not trained_before)

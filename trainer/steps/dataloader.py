@@ -1,8 +1,8 @@
 """The dataloader: from finalized sessions to the next batch. Does no I/O but logging.
 
-Called by the loop with the records of `trajectories` (`add`) and of `control` (`apply`); the
-records it returns are for `control`. `next_batch` returns a recorded step as it was recorded, and a
-new one as soon as enough groups are ready.
+The loop calls it with the records of `trajectories` (`add`) and `control` (`apply`). Returned
+records are for `control`. `next_batch` returns a recorded step as it was recorded, and a new step
+as soon as enough groups are ready.
 """
 
 import logging
@@ -39,8 +39,8 @@ _log = logging.getLogger(__name__)
 Records = list[Record]
 
 NOTHING_OF_IT = "no_token"
-"""Reason of a group without a turn of the policy, in a run of several; the scheduler knows it as no
-loss."""
+"""Reason to drop a group without a turn of the policy, in a run of several policies. The scheduler
+does not count it as a loss."""
 
 EXPIRY_QUIET_MS = 500
 """Silence on `trajectories` after which a passed deadline counts.
@@ -60,24 +60,25 @@ class Dataloader:
     _control_state: ControlState
     _policy: str
     rules: BatchRules
-    """Rules of batches; a re-execution sets them anew where a lineage has others."""
+    """Rules of batches; a re-execution sets them anew for a lineage with other rules."""
     _limits: BatchLimits
     _added_ms: int
-    """Time of the newest session; of the start before the first one."""
+    """Time of the newest session; the time of the start before the first session."""
     _positions: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] | None = None
-    """Offsets of the last sessions that a recording had at the start, of partitions not read to
+    """Offset of the last session of a recording at the start, by partition that is not read to
     there; None: live."""
     follow: bool = False
-    """True if further sessions of the recording are waited for."""
+    """True if the trainer waits for further sessions of the recording."""
     dropped: Counter[str] = field(default_factory=Counter)
-    """Groups dropped since the step before, by reason."""
+    """Groups dropped since the last step, by reason."""
     newest_drop: str = ""
-    """Detail of the last of them."""
+    """Detail of the last of these drops."""
     given_up: StepTokens = field(default_factory=StepTokens)
-    """Tokens of those among them that were complete."""
+    """Tokens of the complete groups among them."""
     policies: Collection[str] = ()
-    """All policies of the run, whose sessions may have turns of this one; empty: it alone."""
+    """All policies of the run; their sessions may have turns of this policy. Empty: this policy
+    alone."""
     _unused: UnusedRewards = field(default_factory=UnusedRewards)
     _cut: CutErrors = field(default_factory=CutErrors)
     _sessions: SessionsOfStep = field(default_factory=SessionsOfStep)
@@ -105,7 +106,7 @@ class Dataloader:
 
     @property
     def ended(self) -> bool:
-        """Return True if all sessions of a recording were read, and no more are waited for."""
+        """Return True if all sessions of a recording were read, and no more will come."""
         return self.left is not None and not (self.left or self.follow)
 
     @property
@@ -114,7 +115,7 @@ class Dataloader:
         return self.ended and not self.ready
 
     def clock(self, step: int) -> StepClock:
-        """Return the clock by which tokens are stale at `step`."""
+        """Return the clock that measures staleness at `step`."""
         recorded = self.rules.recorded
         return StepClock({} if recorded else self._control_state.steps_of, step, recorded)
 
@@ -165,7 +166,7 @@ class Dataloader:
             self._expiring.setdefault(record.group_id, now_ms)
 
     def expirations(self, now_ms: int) -> Records:
-        """Make groups past their deadline ready or drop them; return the records of it.
+        """Make groups past their deadline ready or drop them; return their records.
 
         Their sessions get time to arrive first (`EXPIRY_QUIET_MS`).
         """
@@ -185,7 +186,7 @@ class Dataloader:
         return expired
 
     def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
-        """Return the batch of `step`, or None while it is not complete, and the groups dropped."""
+        """Return the batch of `step`, or None until it is complete, and the dropped groups."""
         clock = self.clock(step)
         if step in self._resume.again:
             return self._recorded(step, clock), []
@@ -272,7 +273,7 @@ class Dataloader:
         return trajectory.policy in self.policies and not evaluates
 
     def _without_turn(self, group_id: str, now_ms: int) -> Records:
-        """Drop a group that is ready, if no session of it has a turn of the policy."""
+        """Drop a ready group if none of its sessions has a turn of the policy."""
         group = self._grouping.ready.get(group_id)
         if (
             not self.policies

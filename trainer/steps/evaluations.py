@@ -1,7 +1,7 @@
 """Evaluations: the scheduler admits their groups, the trainer reports each round once it is over.
 
 A round is all groups that evaluate one version on one split. It is folded from `control` alone, so
-a trainer that resumes reports what ended while it was away. Called by the sequence of steps.
+a trainer that resumes reports rounds that ended in its absence. Called by the sequence of steps.
 """
 
 import logging
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Evaluations:
-    """The rounds of a run; `_splits` are the names of the sets that the scheduler has."""
+    """The rounds of a run; `_splits` are the names of the scheduler's evaluation sets."""
 
     _control_state: ControlState
     _splits: Collection[str]

@@ -1,7 +1,7 @@
-"""Input of an optimizer step: the rules of its batch, its rate, and what the back end gets.
+"""Input of an optimizer step: the rules of its batch, its rate, and the back end's input.
 
-A step has one update or several: `trainer.epochs` times one for each part of its batch. Pure, and
-the same for a step that is executed again: it depends on settings, batch and versions alone.
+A step has one update for each part of its batch, `trainer.epochs` times. Pure, and the same for a
+step that is executed again: the input depends only on settings, batch and versions.
 """
 
 import math
@@ -22,7 +22,7 @@ from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 
 _SUMS = ("mismatch_tokens", "modelled_s")
-"""Metrics of updates that add up to that of their step; others are means."""
+"""Metrics that are sums over a step's updates; all others are means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ def step_updates(
 ) -> list[Update]:
     """Return the updates of the step that trains `batch`, from weights of this version.
 
-    `trained_before`: steps before it, without skipped ones. `remembered`: versions of which the
-    back end has a copy.
+    `trained_before`: earlier steps, without skipped ones. `remembered`: versions that the back end
+    has a copy of.
     """
     updates: list[Update] = []
     for epoch, part in _parts(settings.trainer, batch):
@@ -127,8 +127,8 @@ def step_input(
 def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
     """Return the rate of `step` (from 0) of `steps`.
 
-    A linear warm-up to `lr`, then the schedule down to `min_lr`, which it reaches behind the last
-    step: at a rate of 0 the sessions of that step would teach nothing.
+    It rises linearly to `lr`, then falls by the schedule to `min_lr`. It reaches that only after
+    the last step, since a rate of 0 would waste that step's sessions.
     """
     if step < settings.warmup_steps:
         return settings.lr * (step + 1) / settings.warmup_steps
@@ -163,7 +163,7 @@ def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]
 
 
 def _learning(part: Batch) -> Batch:
-    """Return a part of a batch whose critic's weights sum to 1 again."""
+    """Return a part of a batch, with critic's weights that sum to 1 again."""
     weights = [chain.columns.get(Column.TARGET_WEIGHT) for chain in part.chains()]
     total = sum(
         float(of_chain_N.sum(dtype=np.float64)) for of_chain_N in weights if of_chain_N is not None

@@ -1,8 +1,8 @@
 """One optimizer step, from the batch to published weights, in an order that survives a kill.
 
-Train, write the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
-`WeightsPublished` and `PolicyWeights`, `GroupConsumed` for each group, `StepCompleted`. After a
-restart a step counts if its `StepCommitted` is on `control`: it is executed again unless a
+The order: train, the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
+`WeightsPublished` and `PolicyWeights`, `GroupConsumed` for each group, `StepCompleted`. A step
+whose `StepCommitted` is on `control` counts. After a restart it is executed again unless a
 checkpoint covers it. Runs in the thread of `Work`.
 """
 
@@ -47,7 +47,7 @@ class StepFenced(SeamlessFlowError):
 
 
 class StepFailed(SeamlessFlowError):
-    """A step that cannot be trained, and is not committed; another start would do the same."""
+    """A step that cannot be trained and is not committed; a restart would not change that."""
 
     lasting = True
 
@@ -55,7 +55,7 @@ class StepFailed(SeamlessFlowError):
         self.step = step
         self.reason = reason
         self.sessions = tuple(sessions)
-        """Sessions in which the failure shows, as far as known."""
+        """Known sessions that show the failure."""
         which = f" (sessions {', '.join(self.sessions[:_SHOWN])})" if self.sessions else ""
         super().__init__(
             f"{step_name(step)} is not committed: {reason}{which}; started again, the run goes on "
@@ -82,7 +82,7 @@ class StepOrder:
     """Groups whose `GroupConsumed` is on `control` already."""
     started_ms: int
     control_offset: int = -1
-    """Offset of `control` up to which it was read for the batch."""
+    """Offset up to which `control` was read for the batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,17 +117,18 @@ class StepRunner:
         self._fenced.set()
 
     def end_soon(self) -> None:
-        """Stop waiting for a Kafka that does not answer, because the process must end."""
+        """Wait no longer for Kafka's answers, because the process must end."""
         self._ending.set()
 
     def settle(self) -> None:
-        """Wait until the published weights are where they must be. Raises `StorageUnavailable`."""
+        """Wait until the published weights are in their storage. Raises `StorageUnavailable`."""
         self._publication.settle()
 
     def run(self, order: StepOrder) -> StepDone:
         """Execute a step. Raise `StepFenced`, `StepFailed` and errors of the back end and of Kafka.
 
-        No error is to be caught: after a step that failed half-way the process must end and resume.
+        Callers must not catch an error: after a step that failed half-way the process ends and
+        resumes.
         """
         phases, self._copied = self._copied, Phases()
         with self._traced(order) as batch:
@@ -163,7 +164,7 @@ class StepRunner:
         return checkpoint.write(root, content, self._backend.save, keep)
 
     def rest(self, step: int) -> None:
-        """End a step for the back end: no further call of it follows."""
+        """End a step for the back end; no further call for the step follows."""
         self._backend.rest(step)
 
     def _traced(self, order: StepOrder) -> Span:

@@ -1,7 +1,7 @@
 """Publication of weights: a directory that any engine can load, and the records that name it.
 
-Each version is a complete Hugging Face directory, configuration and tokenizer included, or an
-adapter alone, whose manifest names the initial model and its content. The tokenizer that
+Each version is a complete Hugging Face directory with configuration and tokenizer, or only an
+adapter. An adapter's manifest names the initial model and its content. The tokenizer that
 `PolicyWeights` names is in a directory of its own and never changes. Weights that are current when
 a trainer starts are version 0 of a new run, or the newest. Called by the steps, at start, and by
 evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
@@ -64,7 +64,7 @@ class Publication:
 
     @cached_property
     def _renderer(self) -> RendererSettings:
-        """Settings of the renderer, found for the model where the configuration names none."""
+        """Settings of the renderer, chosen for the model if the configuration names none."""
         return named_for(self._rendered, self._settings.policy.renderer)
 
     @property
@@ -81,7 +81,7 @@ class Publication:
 
     @property
     def tokenizer_hash(self) -> str:
-        """Hash of the tokenizer and of what else decides the tokens of a prompt."""
+        """Hash of the tokenizer and of all else that decides a prompt's tokens."""
         return rendering_hash(self._rendered, self._renderer)
 
     def check_rendering(self) -> None:
@@ -89,8 +89,9 @@ class Publication:
         Renderer.load(self._rendered, self._renderer)
 
     def prepare(self) -> None:
-        """Copy all files of the initial model but its weights, once. Raise `ModelUnusable`, also
-        for a run that goes on with a model of other tokens.
+        """Copy all files of the initial model except its weights, once.
+
+        Raise `ModelUnusable`, also for a run that goes on with a model of other tokens.
         """
         model = self._settings.policy.model
         self.check_tokens()
@@ -103,14 +104,15 @@ class Publication:
                 shutil.copyfile(path, draft / path.name)
 
     def check_tokens(self) -> None:
-        """Raise `ModelUnusable` for a model of other tokens than those of the run."""
+        """Raise `ModelUnusable` for a model whose tokens differ from the run's."""
         if reason := other_tokens(self._settings.policy.model, self._root):
             raise ModelUnusable(str(self._settings.policy.model), reason)
 
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> PublishedWeights:
         """Write the back end's weights, made by `step` optimizer steps, as `version`.
 
-        Versions older than `trainer.versions_kept` allows are deleted. Raises what `settle` does.
+        Versions older than `trainer.versions_kept` allows are deleted. Raises the errors of
+        `settle`.
         """
         self.settle()
         base = self._base
@@ -135,7 +137,7 @@ class Publication:
     def facts(
         self, version: int, step: int, lineage: str, dtype: str, base: BaseModel | None
     ) -> Manifest:
-        """Return the manifest of a version without its files; `base` is that of an adapter."""
+        """Return the manifest of a version without its files; `base`: an adapter's base model."""
         return Manifest(
             policy=self._settings.run.policy,
             version=version,
@@ -151,8 +153,8 @@ class Publication:
     def send(self, weights: PublishedWeights) -> None:
         """Send a version, and the tokenizer, to the storage that other hosts read, if there is one.
 
-        Nothing is sent twice. With `weights.durable` `behind` it is only begun, and one at a time
-        is under way. Raises `StorageUnavailable`.
+        Nothing is sent twice. With `weights.durable` `behind` this only begins to send; one version
+        at a time is under way. Raises `StorageUnavailable`.
         """
         sender = self._sender
         if sender is None:
@@ -169,8 +171,8 @@ class Publication:
             self.settle()
 
     def sent_before(self) -> str:
-        """Return the URL of the storage if it has versions of this policy behind the initial one,
-        else "". Raises `StorageUnavailable`.
+        """Return the storage's URL if it has versions of this policy after the initial one, else an
+        empty text. Raises `StorageUnavailable`.
         """
         sender = self._sender
         return sender.url if sender is not None and sender.newest() > 0 else ""
@@ -221,7 +223,7 @@ class Publication:
         return tensors_hash(published.path)
 
     def _overrides(self) -> Sampling:
-        """Return the sampling parameters of all sessions: those of the distribution trained."""
+        """Return the sampling parameters of all sessions, which give the trained distribution."""
         policy = self._settings.policy
         return Sampling(
             max_tokens=policy.max_tokens,
@@ -267,7 +269,7 @@ def first_weights(
 ) -> FirstWeights:
     """Return the weights to roll out with; write them if they are missing.
 
-    A new run writes version 0. A resumed run keeps the current version; if its directory is gone,
+    A new run writes version 0. A resumed run keeps the current version. If its directory is gone,
     it writes the weights in memory under a new number. Raise `WeightsDirectoryInUse`.
     """
     current = control_state.published

@@ -1,6 +1,6 @@
 """The optimizer steps of a run, in order: announce a batch, train it once the scheduler starts it.
 
-Holds where training stands. Called by the loop while no other work is under way.
+It knows the progress of training. Called by the loop while no other work is under way.
 """
 
 import copy
@@ -37,7 +37,7 @@ class Announced:
     facts: Mapping[str, float]
     ready_ms: int
     control_offset: int
-    """Offset of `control` up to which it was read for the batch."""
+    """Offset up to which `control` was read for the batch."""
 
 
 @dataclass(eq=False)
@@ -66,7 +66,7 @@ class StepSequence:
         self._evaluations = Evaluations(self._control_state, splits)
         self._saved = self.origin
         self._free_ms = self._process.now_ms()
-        """End of the step before, or this trainer's start."""
+        """End of the last step, or this trainer's start."""
         self._writing = Work(self._process.wake)
         """The checkpoint that is being written, beside the steps."""
         self._process.status.version = self.origin.version
@@ -82,7 +82,7 @@ class StepSequence:
 
     @property
     def over(self) -> bool:
-        """Return whether no step is left and the last version is evaluated, if it is to be."""
+        """Return whether no step is left, and any due evaluation of the last version is done."""
         if not self.all_done or self._control_state.finished >= self.origin.trained:
             return self.all_done
         return not self._evaluations.under_way(self.origin.version, self._process.now_ms())
@@ -119,8 +119,8 @@ class StepSequence:
     def finish(self) -> None:
         """Wait for work under way, report the end of the run if it is reached, and save.
 
-        A gang does not save here, because its other ranks may have ended: what it has not saved it
-        executes again.
+        A gang does not save here, because its other ranks may have ended. It executes unsaved steps
+        again.
         """
         process = self._process
         self._runner.end_soon()
@@ -245,7 +245,7 @@ class StepSequence:
             self._runner.rest(order.batch.step)
 
     def _save(self) -> None:
-        """Begin a checkpoint of what is in memory now: its copy, then its files."""
+        """Begin a checkpoint of the present state: copy the state, then write its files."""
         process = self._process
         origin = self.origin
         self._control_state.settle(origin.step)

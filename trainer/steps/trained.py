@@ -1,19 +1,18 @@
 """The record of trained tokens: every token that entered a loss, one file per optimizer step.
 
-Made from the packed micro-batches and not from what went into packing, so that an independent
-reader can compare it with the log. Written before the step is committed, so a committed version
-always has its file. `trained/step-<step>-version-<version>.jsonl.gz`, gzipped
-lines of JSON:
+It is made from the packed micro-batches, not from the input of packing. So an independent reader
+can compare it with the log. It is written before the step is committed, so a committed version
+always has its file. `trained/step-<step>-version-<version>.jsonl.gz`, gzipped lines of JSON:
 
     {"format": 1, "step": 4, "version": 5, "lineage": "..", "policy": "..", "tokens": 123}
     {"session": "..", "turn": "..", "offset": 0, "ids": [..], "logprobs": [..], "versions": [..],
      "advantage": 0.7, "temperature": 1.0}
 
 `step` counts from 0, `version` is the one that the step makes. Each further line is a run of
-consecutive tokens of a turn's completion, the first at `offset`; `logprobs` are the engine's values
-in float32 at `temperature`, `versions` those that sampled the tokens, `advantage` one number for
-all or a list of one for each. A token is in one line only. `StepCommitted` has the SHA-256 of the
-lines, so that a file that was changed later is not taken for what the step trained.
+consecutive tokens of a turn's completion, the first at `offset`. `logprobs` are the engine's values
+in float32 at `temperature`. `versions` are those that sampled the tokens. `advantage` is one number
+for all tokens, or a list. A token is in one line only. `StepCommitted` has the SHA-256 of the
+lines, which shows whether a file was changed later.
 """
 
 import gzip
@@ -57,7 +56,7 @@ class TrainedRun:
     logprobs: list[float]
     versions: list[int]
     advantage: float | list[float]
-    """Of each token, or one for all."""
+    """Advantage of each token, or one for all."""
     temperature: float = 1.0
 
 

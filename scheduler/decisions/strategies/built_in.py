@@ -1,4 +1,4 @@
-"""The built-in strategies: pure functions from a snapshot to the role that each worker should have.
+"""The built-in strategies: pure functions from a snapshot to the wanted role of each worker.
 
 `docs/scheduling/strategies.md` compares them. Named in `registry.py`.
 """
@@ -22,16 +22,14 @@ from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 
 
 def colocated(snapshot: Snapshot) -> list[Wanted]:
-    """Want the same role for all workers with both tags: they train when a batch is ready, else
-    roll out.
-    """
+    """Want one role for all workers with both tags: training if a batch is ready, else rollout."""
     able = [worker for worker in snapshot.workers if worker.tags >= BOTH]
     gang = form_gang(snapshot, able) if snapshot.batch else frozenset()
     return _training(snapshot, gang, able)
 
 
 def disaggregated(snapshot: Snapshot) -> list[Wanted]:
-    """Want one role for good; of the workers with both tags, as many train as the gang needs.
+    """Want one role for good; as many workers with both tags train as the gang needs.
 
     With lag 0 rollout and training take turns; with lag 1 rollout is one step ahead.
     """
@@ -51,19 +49,18 @@ def disaggregated(snapshot: Snapshot) -> list[Wanted]:
 
 
 def multiplexed(snapshot: Snapshot) -> list[Wanted]:
-    """Want rollout of workers with that tag alone; those with both train when a batch is ready."""
+    """Want rollout of workers with only that tag; workers with both train when a batch is ready."""
     gang = _all_that_train(snapshot) if snapshot.batch else frozenset()
     return _training(snapshot, gang, snapshot.workers)
 
 
 def bidirectional(snapshot: Snapshot) -> list[Wanted]:
-    """Want training of a gang as large as pays when a batch is ready; at least of `gang_size`
-    devices, or one worker.
+    """Want training of a gang as large as pays when a batch is ready.
 
-    Each side helps the other one where that pays. As in `multiplexed`, workers that train roll out
-    between steps. And rollout workers with the tag `train` help a step: as many as make the
-    predicted step shorter than their switches make it longer. A gang is fixed when its step begins,
-    so helpers are chosen then, not during the step.
+    It has at least `gang_size` devices, or one worker. Each side helps the other one if that pays.
+    As in `multiplexed`, workers that train roll out between steps. Rollout workers with the tag
+    `train` help a step if that saves more predicted time than their switches take. A gang is fixed
+    when its step begins, so helpers are chosen then, not during the step.
     """
     costs = snapshot.costs
     if not snapshot.batch:
@@ -76,8 +73,8 @@ def bidirectional(snapshot: Snapshot) -> list[Wanted]:
 
 
 def adaptive(snapshot: Snapshot) -> list[Wanted]:
-    """Want training of the gang with the shortest step when a batch is ready, by speeds that the
-    run has shown; of all that can, before any step.
+    """Want training of the gang with the shortest step when a batch is ready, by measured speeds.
+    Before any step, want training of all workers that can train.
     """
     rates = snapshot.rates
     if not snapshot.batch:
@@ -103,7 +100,7 @@ def _all_that_train(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _least(snapshot: Snapshot) -> frozenset[str]:
-    """Return the smallest gang, before a step was measured."""
+    """Return the smallest gang, for the time before a step was measured."""
     able = sorted((worker for worker in snapshot.workers if "train" in worker.able), key=preference)
     if device_sum(able) < (snapshot.gang_size or 1):
         return frozenset()

@@ -1,8 +1,8 @@
 """The gang with the shortest predicted step, of workers that differ in speed. Pure.
 
-A step trains an amount of work on the gang and rolls another amount out. All members train equal
-parts for each device and wait for the slowest. While the gang trains, the others roll out. Its time
-is that of the closed form (`scheduler/state/accounts/closed_form.py`), with headroom for training.
+A step trains some work on the gang and rolls other work out. Each device of the gang trains an
+equal part, and all members wait for the slowest. While the gang trains, the others roll out. The
+closed form (`scheduler/state/accounts/closed_form.py`) gives the time, with headroom for training.
 Called by the strategies `bidirectional` and `adaptive`.
 """
 
@@ -22,9 +22,9 @@ from seamlessflow.scheduler.state.accounts.closed_form import (
 )
 
 HEADROOM = 1.1
-"""Factor by which training should be faster than rollout: lengths vary from step to step."""
+"""Factor by which training should be faster than rollout, since lengths vary by step."""
 HYSTERESIS = 0.95
-"""Share of the last gang's predicted step below which another gang is taken."""
+"""Share of the last gang's predicted step time below which another gang is taken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Team:
     count: int
     devices: int
     slowest: float
-    """Training speed of each device, that of the slowest worker."""
+    """Training speed of each device, limited by the slowest worker."""
     rollout: float
 
     @property
@@ -44,7 +44,7 @@ class Team:
         return frozenset(worker.name for worker in self.members[: self.count])
 
     def split(self, everyone: float) -> Split:
-        """Return the speeds where this team trains, and all workers roll out at `everyone`."""
+        """Return the speeds if this team trains, and all workers roll out at `everyone`."""
         return Split(everyone=everyone, gang=self.rollout, train=self.devices * self.slowest)
 
 
@@ -60,8 +60,7 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWork) -> C
     """Return the gang with the shortest predicted step, or None if too few workers can train.
 
     `work` is in the unit of the speeds; its changes of role take the measured time. The last gang
-    is taken again unless another one is clearly better. A gang that trains, or that was just
-    assigned, stays as it is.
+    is taken again unless another is clearly better. A gang that trains or was just assigned stays.
     """
     able = [worker for worker in snapshot.workers if "train" in worker.able]
     least = snapshot.gang_size or 1
@@ -115,8 +114,8 @@ def is_settled(snapshot: Snapshot) -> bool:
 
 
 def predicted_step_ms(split: Split, work: StepWork, lag: int) -> float:
-    """Return the time of a step of a gang that rolls out between steps, or that trains for good,
-    whichever is shorter: it goes back to rollout only if that pays (`gates.py`).
+    """Return the shorter step time of two: the gang rolls out between steps, or it trains for good.
+    It goes back to rollout only if that pays (`gates.py`).
     """
     if split.everyone <= 0:  # then training is all that differs
         return step_limits(MULTIPLEXED, split, work, 1)[TRAINING]
@@ -132,7 +131,7 @@ def _with_headroom(limits: Mapping[str, float]) -> float:
 def _orders(
     able: Sequence[WorkerView], speeds: Mapping[str, Speed]
 ) -> Iterator[Sequence[WorkerView]]:
-    """Yield the workers in order, without the slowest kinds, then without the next slowest."""
+    """Yield the workers in order: all, then without the slowest kind, then without the next."""
     best = sorted(able, key=lambda worker: (-speeds[worker.name].ratio, worker.name))
     for limit in sorted({speeds[worker.name].train for worker in able}):
         yield [worker for worker in best if speeds[worker.name].train >= limit]

@@ -43,7 +43,7 @@ class UnknownStrategy(SeamlessFlowError):
 
 
 class StrategyFailed(SeamlessFlowError):
-    """A strategy raised an error in a run, or returned what is no list of `Wanted`."""
+    """A strategy that raised an error in a run, or did not return a list of `Wanted`."""
 
     lasting = True
 
@@ -56,8 +56,8 @@ class StrategyFailed(SeamlessFlowError):
 def named(name: str) -> Strategy:
     """Return the strategy of that name, or the function of a name `module:function`.
 
-    Its module may be in the working directory, as an agent's. Raises `UnknownStrategy`; that
-    function raises `StrategyFailed`.
+    The module may be in the working directory, as an agent's may. Raises `UnknownStrategy`; the
+    returned function raises `StrategyFailed`.
     """
     if name in STRATEGIES:
         return STRATEGIES[name]

@@ -13,12 +13,12 @@ from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 BOTH = frozenset({"rollout", "train"})
 HELD = 1.1
-"""Advantage of the workers that hold training, so that measured speeds which vary a little do not
-move anyone."""
+"""Advantage of the workers that hold training, so small changes of measured speeds move no
+worker."""
 
 
 class Wanted(NamedTuple):
-    """The role that a worker should have. A named tuple, as `WorkerView`."""
+    """The role that a worker should have. A named tuple, like `WorkerView`."""
 
     worker: str
     role: str
@@ -109,9 +109,7 @@ def preference(worker: WorkerView) -> tuple[float, bool, str]:
 
 
 def enough(best: Sequence[WorkerView], least: int) -> list[WorkerView]:
-    """Return the first workers that have `least` devices together, or as few more as possible
-    without another order.
-    """
+    """Return the first workers with `least` devices together, or as few more as possible."""
     gang: list[WorkerView] = []
     size = 0
     for worker in best:
@@ -132,7 +130,7 @@ def device_sum(workers: Iterable[WorkerView]) -> int:
 
 
 def _why_not_training(snapshot: Snapshot, gang: frozenset[str]) -> tuple[str, Mapping[str, float]]:
-    """Return why workers outside the gang that could train roll out, and the figures of that."""
+    """Return why able workers outside the gang do not train, with the figures behind it."""
     if gang:
         return "is not in the gang", {"gang": device_sum(snapshot.present[name] for name in gang)}
     if not snapshot.batch:

@@ -1,12 +1,11 @@
 """Closed forms of the time of a step, without stragglers. Pure.
 
-`step_limits` has the times that a step cannot be shorter than, by strategy and by the speeds of the
-split. `predicted` is the time for equal devices. Let R and T be the device time that rollout and
-training of a step take, and g of G devices be in the gang. Then `multiplexed` with lag >= 1 leaves
-no time idle exactly when g/G >= T/(R+T), if changes of role and new weights cost nothing. Used by
-the strategies that choose a gang (`scheduler/decisions/strategies/choice.py`), by
-`scheduler/decisions/waste.py` and by `seamlessflow plan`; the simulator is held to it
-(`test_closed_form.py`).
+`step_limits` returns lower bounds of a step's time, by strategy and by the speeds of the split.
+`predicted` is the time for equal devices. In a step, rollout takes the device time R, training
+takes T, and the gang has g of G devices. If changes of role and new weights cost nothing,
+`multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Used by the strategies
+that choose a gang (`scheduler/decisions/strategies/choice.py`), by `scheduler/decisions/waste.py`
+and by `seamlessflow plan`; the simulator is held to it (`test_closed_form.py`).
 
 `ideal_step` is the shortest time for the work and the groups that a run had, whatever its strategy.
 """
@@ -32,7 +31,7 @@ LATENCY = "latency"
 class StepWork:
     """Work and costs of an optimizer step, all in one unit of time.
 
-    Where speeds are not those of devices, `rollout` and `train` are work in the unit of the speeds.
+    With speeds of another unit, `rollout` and `train` are work in that unit.
     """
 
     rollout: float
@@ -42,7 +41,7 @@ class StepWork:
     switch: float = 0.0
     """Time that a device is away for a change to training and back."""
     back: float = 0.0
-    """Time of the change back, if `switch` does not have it: no training waits for it."""
+    """Time of the change back, if `switch` does not include it: no training waits for it."""
     load: float = 0.0
     """Time that a device's rollout stands still for a step's weights."""
     latency: float = 0.0
@@ -51,18 +50,18 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The speeds of a split of the devices: the work that they do in a unit of time."""
+    """The speeds of devices divided into gang and others: work in a unit of time."""
 
     everyone: float
     """Rollout speed of all together."""
     gang: float
-    """Rollout speed of those that train, which is missing while they do."""
+    """Rollout speed of the devices that train; it is missing while they train."""
     train: float
     """Training speed of the gang: the speed of its slowest device times its devices."""
 
     @classmethod
     def of_equal(cls, devices: int, gang: int) -> "Split":
-        """Return the split of equal devices, which do a unit of work in a unit of time."""
+        """Return the split for equal devices, each with one unit of work in a unit of time."""
         return cls(everyone=devices, gang=gang, train=gang)
 
     def training(self, work: StepWork) -> float:
@@ -77,8 +76,8 @@ class Prediction:
     step: float
     idle: float
     limit: str
-    """Longest of what a step waits for: `work` of all devices, `rollout`, `training`, the sum of
-    both (`one after the other`), or the groups' `latency`."""
+    """Longest wait of a step: `work` of all devices, `rollout`, `training`, both (`one after the
+    other`), or the groups' `latency`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +87,8 @@ class IdealStep:
     work_ms: float
     """(R + T + switches + loads + recomputed KV) / G."""
     latency_ms: float
-    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once, and the extra
-    ones, which count as parts of a step of lag.
-    """
+    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once. Extra groups
+    count as a fraction of a step of lag."""
 
     @property
     def ms(self) -> float:
@@ -101,7 +99,7 @@ class IdealStep:
 def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
     """Return the prediction for a strategy with a closed form; `gang` is 1 to `devices`.
 
-    The step of a split without a device that rolls out is infinite.
+    Without a device that rolls out the step is infinite.
     """
     prediction = _predicted(strategy, devices, gang, work, lag)
     if strategy != MULTIPLEXED:
@@ -112,10 +110,10 @@ def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) 
 
 
 def step_limits(strategy: str, split: Split, work: StepWork, lag: int) -> dict[str, float]:
-    """Return the times that a step cannot be shorter than, by name; its groups' latency is none.
+    """Return lower bounds of a step's time, by name, without its groups' latency.
 
-    `colocated` is of a split whose gang is everyone. A gang of `multiplexed` moves here; one that
-    stays in training is that of `disaggregated`.
+    For `colocated` the gang is everyone. For `multiplexed` the gang changes roles; a gang that
+    stays in training is `disaggregated`.
     """
     train = split.training(work)
     ready = train + work.switch
@@ -132,9 +130,10 @@ def step_limits(strategy: str, split: Split, work: StepWork, lag: int) -> dict[s
 
 
 def best_gang(strategy: str, devices: int, work: StepWork, lag: int, unit: int = 1) -> int:
-    """Return the number of devices in the gang for the shortest step, the least of equals.
+    """Return the number of devices in the gang for the shortest step; the least if several are
+    equal.
 
-    A gang is of whole workers of `unit` devices. What groups wait for is left out: no split of the
+    A gang has whole workers of `unit` devices. The groups' latency is left out: no split of the
     devices shortens it.
     """
     alone = replace(work, latency=0.0)
@@ -157,7 +156,7 @@ def devices_that_train(devices: int, rollout: float, train: float) -> int:
 def ideal_step(
     spent: DeviceTime, steps: int, devices: float, group_ms: float, lag: float
 ) -> IdealStep:
-    """Return the ideal step where `spent` is the device time of so many steps (1 or more).
+    """Return the ideal step; `spent` is the device time of `steps` steps (1 or more).
 
     `devices` is G. `group_ms`: the time from a group's admission until it is ready.
     """
@@ -166,7 +165,7 @@ def ideal_step(
 
 
 def _latency_limit(group: float, lag: float) -> float:
-    """Return the least time of a step whose groups take so long, in the same unit."""
+    """Return the least time of a step whose groups take the time `group`, in the same unit."""
     return group / (lag + 1)
 
 

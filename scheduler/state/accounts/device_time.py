@@ -1,4 +1,4 @@
-"""Device time by category: intervals, their division by what processes measured, and sums. Pure.
+"""Device time by category: intervals, their division by processes' reports, and sums. Pure.
 
 Nothing else computes an idle share; `docs/scheduling/device-time.md` has the formulas. The
 intervals come from `scheduler/state/timeline.py`.
@@ -19,10 +19,10 @@ RECOMPUTING = "recomputing"
 UNDER_FILLED = "under_filled"
 WAITING = "waiting"
 CATEGORIES = (DECODING, TRAINING, SWITCHING, LOADING, RECOMPUTING, UNDER_FILLED, WAITING)
-"""`decoding` is the time that the tokens would have taken in full batches; `under_filled` is what
-decoding took beyond that."""
+"""`decoding` is the time that the tokens would have taken in full batches. `under_filled` is the
+time of decoding beyond that."""
 ROLLOUT = "rollout"
-"""A state of intervals that is no category: `divided` divides it, and `TRAINING`."""
+"""A state of intervals that is no category; `divided` divides it, as it does `TRAINING`."""
 Window = tuple[int, int]
 """Start and end in milliseconds since 1970."""
 _PROCESS = {ROLLOUT: "rollout", TRAINING: "train"}
@@ -44,7 +44,7 @@ class Interval:
     """Parts of the waiting by reason (`waits.py`), which sum to its share."""
 
     def by_category(self) -> Mapping[str, float]:
-        """Return the parts of its time by category. Rollout of which no usage tells is waiting."""
+        """Return the parts of its time by category. Rollout without a usage record is waiting."""
         whole = WAITING if self.state == ROLLOUT else self.state
         return self.shares or {whole: 1.0}
 
@@ -106,10 +106,10 @@ def together(times: Iterable[DeviceTime]) -> DeviceTime:
 def divided(
     intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
 ) -> Iterator[Interval]:
-    """Yield the intervals, those of rollout and of steps cut and divided as the reports say.
+    """Yield the intervals; those of rollout and of steps are cut and divided by the reports.
 
-    `usage`: the reports by worker and process, in the order of their ends. A report counts for its
-    stretch evenly: one of rollout for all of it, one of training for the steps in it.
+    `usage`: the reports by worker and process, in the order of their ends. A report counts evenly
+    over its stretch: a rollout report over all of it, a training report over its steps.
     """
     pieces = list(_pieces(intervals, usage))
     steps_ms = Counter[WorkerUsage]()
@@ -126,7 +126,7 @@ def divided(
 
 
 def shares(report: WorkerUsage) -> Mapping[str, float]:
-    """Return how a stretch in rollout divides, without its loading."""
+    """Return the shares of a stretch in rollout, without its loading."""
     decoding_ms = max(0, report.decoding_ms)
     idle_ms = max(0, report.idle_ms)
     if not decoding_ms:
@@ -177,7 +177,7 @@ def _cut(
 
 
 def _own_part(report: WorkerUsage, steps_ms: int) -> Mapping[str, float]:
-    """Return how the steps of a stretch divide, which take so long in it."""
+    """Return the shares of the steps in a stretch, which take `steps_ms` of it."""
     # The clocks of worker and trainer may differ.
     training = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
     return {name: part for name, part in ((TRAINING, training), (WAITING, 1 - training)) if part}

@@ -1,7 +1,7 @@
 """The occupation of the workers: the state of each over time, folded from `control`.
 
-A worker is there from its first process's joining to the loss of its last one; without a role it
-waits, also while it starts with its first one. Called by `scheduler/state/timeline.py`.
+A worker is present from the joining of its first process to the loss of its last. Without a role it
+waits, also while it starts with its first role. Called by `scheduler/state/timeline.py`.
 """
 
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ _SERVED_BY = {ROLLOUT: "rollout", LOADING: "rollout", TRAINING: "train"}
 
 @dataclass(slots=True)
 class _Present:
-    """A worker that is there, and since when it is in its state."""
+    """A worker that is present, with its state and the state's begin."""
 
     state: str
     since_ms: int
@@ -39,7 +39,7 @@ class _Present:
     def starts_with(self, role: str) -> bool:
         """Return whether a role is the first of this worker, or of its rollout process.
 
-        An engine is loaded with its first role; what trains is there already when it takes over.
+        An engine is loaded with its first role; a training process is ready when it takes over.
         """
         return role in self.starting and (role == ROLLOUT or not self.had_role)
 
@@ -123,7 +123,7 @@ class Occupation:
             self._enter(record.worker, WAITING, record.at_ms)
 
     def _end_step(self, policy: str, at_ms: int, wrote_ms: int = 0) -> None:
-        """End the policy's step; at its end the weights were written for so long."""
+        """End the policy's step; its last `wrote_ms` were for writing weights."""
         for worker in self._gangs.pop(policy, ()):
             if self._state(worker) == TRAINING:
                 if wrote_ms > 0:

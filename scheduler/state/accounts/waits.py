@@ -1,7 +1,7 @@
 """Waits: the reason for which each worker waits, in parts of its time. Pure.
 
-The intervals of `occupation.py`, divided by usage, have how long a worker waits; this module adds
-what it waits for, from the same records. Called by `scheduler/state/timeline.py`.
+The intervals of `occupation.py`, divided by usage, show how long a worker waits. This module adds
+the reasons, from the same records. Called by `scheduler/state/timeline.py`.
 """
 
 from bisect import bisect_right
@@ -14,36 +14,36 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "role", "report"
-"""In rollout, `turns`: groups are under way, but no turn of theirs is here (agents and tools work,
-or few long turns are left elsewhere); `groups`: none is under way, so a step's weights come first.
-In training, `batch`: none is ready; `gang`: one is, and others of the gang still change roles; or
-in a step, others of it compute, or the trainer sends tokens or commits.
-`role`: the worker has none. `report`: it rolls out, and no usage of that time is on the log."""
+"""In rollout, `turns`: groups are under way, but none of their turns is here. Agents and tools
+work, or few long turns are left elsewhere. `groups`: no group is under way until a step's weights
+come. In training, `batch`: no batch is ready. `gang`: a batch is ready, but other members still
+change roles. Or a step runs, but others compute, or the trainer sends tokens or commits. `role`:
+the worker has no role. `report`: it rolls out, but no usage of that time is on the log."""
 _TRAIN = "train"
 
 
 @dataclass
 class Spells:
-    """Stretches of time, one after the other, in which something holds."""
+    """Stretches of time, one after the other, in which a condition holds."""
 
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     _before: list[int] = field(default_factory=list)
-    """Length of all earlier ones, by number."""
+    """Length of all earlier spells, by number."""
 
     def begin(self, at_ms: int) -> None:
-        """Begin one, unless one goes on."""
+        """Begin a spell, unless one is under way."""
         if len(self.starts) == len(self.ends):
             self._before.append(self._until(self.ends[-1]) if self.ends else 0)
             self.starts.append(max(at_ms, self.ends[-1] if self.ends else at_ms))
 
     def end(self, at_ms: int) -> None:
-        """End the one that goes on, if there is one."""
+        """End the spell that is under way, if any."""
         if len(self.starts) > len(self.ends):
             self.ends.append(max(at_ms, self.starts[-1]))
 
     def within(self, start_ms: int, end_ms: int) -> int:
-        """Return how many milliseconds from start to end it holds; the last may go on."""
+        """Return how many milliseconds the spells cover from start to end; the last may be open."""
         return self._until(end_ms) - self._until(start_ms)
 
     def _until(self, at_ms: int) -> int:
@@ -56,12 +56,12 @@ class Spells:
 
 @dataclass
 class Waits:
-    """The fold of what can be waited for. Decisions of older epochs must not get here."""
+    """The fold of the reasons to wait. Decisions of older epochs must not get here."""
 
     _roles: defaultdict[str, list[tuple[int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Each worker's roles, with the time of their beginnings; empty: none."""
+    """Roles of each worker, each with its begin; an empty name means no role."""
     _open: set[str] = field(default_factory=set)
     _rolled: Spells = field(default_factory=Spells)
     """Times with a group under way."""
@@ -92,7 +92,7 @@ class Waits:
                 self._batches[record.policy].end(record.at_ms)
 
     def explained(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
-        """Yield the intervals, those with waiting in them with its reasons."""
+        """Yield the intervals; those with waiting have its reasons."""
         for interval in intervals:
             waiting = interval.by_category().get(WAITING, 0.0)
             yield replace(interval, waits=self._reasons(interval, waiting)) if waiting else interval
@@ -144,6 +144,6 @@ class Waits:
 def _split(
     waiting: float, first_ms: int, interval: Interval, first: str, second: str
 ) -> dict[str, float]:
-    """Return the waiting in two parts, the first of them as long as `first_ms` of the interval."""
+    """Return the waiting in two parts, the first of them for `first_ms` of the interval."""
     part = waiting * min(1.0, first_ms / (interval.end_ms - interval.start_ms))
     return {name: share for name, share in ((first, part), (second, waiting - part)) if share > 0}

@@ -1,7 +1,7 @@
-"""An adapter in a model: how it begins, what is trained and published of it, and its file.
+"""An adapter in a model: its initial weights, its trained and published tensors, and its file.
 
-All other parts go by what requires a gradient: so only an adapter has gradients, moments, copies of
-older versions and a place in checkpoints. Called by the back ends.
+Other parts look only at parameters that require a gradient. So only the adapter has gradients,
+moments, copies of older versions and a place in checkpoints. Called by the back ends.
 """
 
 import json
@@ -29,9 +29,9 @@ _B = f".lora_B.{NAME}.weight"
 
 @torch.no_grad()
 def begin(model: PreTrainedModel, seed: int) -> None:
-    """Set an adapter to its beginning, the same on all ranks: it adds nothing to the model.
+    """Set an adapter to its initial weights, the same on all ranks; it then adds nothing.
 
-    A is uniform as in https://arxiv.org/abs/2106.09685's own code, B is 0. A model without an
+    A is uniform, as in the code of https://arxiv.org/abs/2106.09685. B is 0. A model without an
     adapter stays as it is.
     """
     random = torch.Generator().manual_seed(seed)
@@ -67,7 +67,7 @@ def write_adapter(
     dtype: Dtype,
     directory: Path,
 ) -> None:
-    """Write an adapter as `dtype`, as peft would."""
+    """Write an adapter's files as peft does, with elements of type `dtype`."""
     typed = {name: tensor.to("cpu", DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
     save_file(typed, directory / TENSORS, {"format": "pt"})
     open_to_readers(directory / TENSORS)

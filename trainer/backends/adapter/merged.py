@@ -50,7 +50,7 @@ def added(halves: Mapping[str, Tensor], layer: str, scale: float) -> Tensor:
 
 
 def _merge_file(source: Path, halves: Mapping[str, Tensor], scale: float, target: Path) -> set[str]:
-    """Write one file of the base with what is added to its tensors; return their layers."""
+    """Write one file of the base with the additions to its tensors; return their layers."""
     tensors = load_file(source)
     changed = set()
     for name, tensor in tensors.items():

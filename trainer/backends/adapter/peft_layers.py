@@ -1,4 +1,4 @@
-"""The layers of an adapter in a model: those of peft. No other module imports it."""
+"""The layers of an adapter in a model, from peft. No other module imports that library."""
 
 from pathlib import Path
 

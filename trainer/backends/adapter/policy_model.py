@@ -20,20 +20,20 @@ from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import TrainerSection
 
 IDENTITY = "adapter.json"
-"""File of a checkpoint of an adapter: the base model's content, and what the adapter means."""
+"""File in an adapter's checkpoint: the hash of the base model, and the adapter's rank and scale."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyModel:
-    """The model of a directory, and what of it is trained, saved and published."""
+    """A directory's model, and its parts that are trained, saved and published."""
 
     directory: Path
     settings: TrainerSection
 
     def load(self) -> PreTrainedModel:
-        """Return the model on the host; what is not trained of it is frozen.
+        """Return the model on the host, with all untrained parameters frozen.
 
-        Without memory for its parameters if the back end shards it. Raise `ModelUnusable`.
+        The parameters have no memory yet if the back end shards the model. Raise `ModelUnusable`.
         """
         settings = self.settings
         empty = self.settings.by_parts
@@ -51,7 +51,7 @@ class PolicyModel:
         return model
 
     def begun(self, model: PreTrainedModel) -> PreTrainedModel:
-        """Return the model, once it is placed, with its adapter as it begins."""
+        """Return the placed model with its adapter at its initial weights."""
         begin(model, self.settings.seed)
         return model
 
@@ -69,15 +69,13 @@ class PolicyModel:
         return self.settings.weights_dtype or self.settings.dtype
 
     def save(self, directory: Path) -> None:
-        """Note in a checkpoint what its adapter belongs to, if it is one."""
+        """Note in an adapter's checkpoint its base model, rank and scale."""
         if self.settings.adapter.used:
             text = json.dumps(self._identity(), indent=1, sort_keys=True)
             (directory / IDENTITY).write_text(text, encoding="utf-8")
 
     def check(self, directory: Path) -> None:
-        """Raise `ModelUnusable` if a checkpoint's adapter belongs to another base model, or means
-        something else there.
-        """
+        """Raise `ModelUnusable` if a checkpoint's adapter has another base model, rank or scale."""
         path = directory / IDENTITY
         if not self.settings.adapter.used and not path.exists():
             return

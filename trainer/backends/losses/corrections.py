@@ -1,16 +1,15 @@
-"""Corrections of tokens that another policy sampled: weights, and masks by which they leave.
+"""Corrections of tokens that another policy sampled: weights, and masks that remove tokens.
 
 The engine computes with other kernels, and may have had older weights. A correction weighs a token
-with the ratio of the old policy (`LossTokens.old_N`) to the engine's; the surrogate's own ratio is
+with the ratio of the old policy (`LossTokens.old_N`) to the engine's. The surrogate's own ratio is
 that of the weights to the old policy. Registered by name (`CORRECTIONS`, the setting
-`trainer.loss.correction`); without one the old policy is the engine's, so there is nothing to
-correct. No gradient passes through a weight.
+`trainer.loss.correction`). Without a correction the old policy is the engine's. No gradient passes
+through a weight.
 
-Masks (`MASKS`, the sections of `trainer.loss.masks`) see the ratio of the weights that are trained
-to the engine's policy, whatever the surrogate's own ratio is to, so both a mismatch of engine and
-trainer and older weights count. A token that leaves has no policy gradient. It stays in the
-aggregation, and so in its denominators, and keeps entropy bonus and divergence from the reference.
-`_N` counts trained tokens.
+Masks (`MASKS`, the sections of `trainer.loss.masks`) always see the ratio of the trained weights to
+the engine's policy. So they count older weights, and a mismatch of engine and trainer. A removed
+token has no policy gradient. It stays in the aggregation, and so in its denominators. It also keeps
+entropy bonus and divergence from the reference. `_N` counts trained tokens.
 """
 
 import math
@@ -34,7 +33,7 @@ class CorrectionWeights:
 
 Correction = Callable[[LossTokens, LossSection], CorrectionWeights]
 Mask = Callable[[LossTokens, Tensor, MasksSection], Tensor]
-"""Returns the tokens that leave, from all tokens, their log ratios to the engine, and settings."""
+"""Takes all tokens, their log ratios to the engine, and settings; returns the tokens to remove."""
 
 
 def uncorrected(tokens: LossTokens, _: LossSection) -> CorrectionWeights:
@@ -46,8 +45,8 @@ def uncorrected(tokens: LossTokens, _: LossSection) -> CorrectionWeights:
 def tis(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
     """Return min(w, cap), w = old policy / engine: truncated importance sampling.
 
-    At level `turn` or `session` w is the product over its trained tokens, one weight for all of
-    them. Ionides, Truncated importance sampling (2008).
+    At level `turn` or `session` all its trained tokens have one w, the product of theirs. Ionides,
+    Truncated importance sampling (2008).
     """
     log_ratios_N = (tokens.old_N - tokens.engine_N).detach()
     if settings.correction_level != "token":
@@ -71,7 +70,7 @@ def icepop(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
 def geometric_mean(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
     """Return the tokens of units whose geometric mean of the ratios is outside the bounds.
 
-    Geometric rejection (Geo-RS) of Liu, Li et al., When speed kills stability (2025), part 3: the
+    Geometric rejection (Geo-RS): Liu, Li et al., When speed kills stability (2025), part 3. The
     mean does not fall with the length, as the product of all ratios does.
     """
     section = masks.geometric_mean
@@ -82,8 +81,8 @@ def geometric_mean(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection
 def outlier(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
     """Return the tokens whose own ratio is outside the bounds, with all of their unit.
 
-    The veto by token of the same text, part 3: one token that the trainer finds impossible shows
-    that the whole session went astray. At level `token` it leaves alone.
+    The veto by token of the same text, part 3. One token that the trainer finds impossible shows
+    that the whole session went astray. At level `token` only that token is removed.
     """
     section = masks.outlier
     outside_N = _outside(log_ratios_N, section.low, section.high)
@@ -93,11 +92,11 @@ def outlier(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Te
 
 
 def off_policy(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
-    """Return the tokens with a negative advantage whose unit has a mean of log(engine / policy)
-    above the bound.
+    """Return the tokens of negative advantage in units with a mean log(engine / policy) above the
+    bound.
 
-    Off-policy sequence masking, DeepSeek-V3.2, arXiv 2512.02556, section 3.1 (Scaling GRPO): a
-    policy learns least from mistakes that it would not make any more.
+    Off-policy sequence masking: DeepSeek-V3.2, arXiv 2512.02556, section 3.1 (Scaling GRPO). A
+    policy learns least from mistakes that it would no longer make.
     """
     section = masks.off_policy
     drifts_N = -unit_means(log_ratios_N, tokens.units_N(section.level))
@@ -113,7 +112,7 @@ MASKS: Mapping[str, Mask] = {
 
 
 def masked(tokens: LossTokens, masks: MasksSection) -> Tensor:
-    """Return the tokens that leave the loss by any mask that is used."""
+    """Return the tokens that any used mask removes from the loss."""
     log_ratios_N = (tokens.logprobs_N - tokens.engine_N).detach()
     found_N = torch.zeros_like(log_ratios_N, dtype=torch.bool)
     for name, mask in MASKS.items():

@@ -1,7 +1,7 @@
-"""The loss of trained tokens: a surrogate, weighted by a correction, and regularisers; of values.
+"""The loss of trained tokens (a corrected surrogate and regularisers), and the loss of values.
 
-A loss sees trained tokens only. The back ends call it, and sum it by the weights of the tokens
-(`MicroBatch.weights_N`), which make the aggregation. A critic of either kind learns by the loss of
+A loss sees trained tokens only. The back ends call it and sum it with the tokens' weights
+(`MicroBatch.weights_N`), which make the aggregation. Critics of both kinds learn by the loss of
 values. `_N` counts trained tokens.
 """
 
@@ -58,8 +58,8 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
 def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
     """Return this micro-batch's part of the mean loss of the places where a critic learns.
 
-    The loss of a place is half the larger of two squared errors: that of the value, and that of the
-    value kept within `clip` of the one before the step (arXiv 2005.12729).
+    A place's loss is half the larger of two squared errors (arXiv 2005.12729). One is the value's;
+    the other is the value's when kept within `clip` of the value before the step.
     """
 
     def column(name: Column) -> Tensor:
@@ -76,11 +76,10 @@ def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
 def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -> Tensor:
     """Return an estimate of KL(policy || reference) at each token, never negative.
 
-    With x = log reference - log policy, k2 is x^2 / 2, whose mean gradient is that of the
-    divergence, and k3 is exp(x) - x - 1, whose mean value is the divergence itself and whose mean
-    gradient is that of KL(reference || policy) (http://joschu.net/blog/kl-approx.html). Means are
-    over tokens that the policy sampled. x itself has no bound: the farther a token is, the more it
-    is drawn back.
+    Let x = log reference - log policy (http://joschu.net/blog/kl-approx.html). k2 is x^2 / 2. Its
+    mean gradient is that of the divergence. k3 is exp(x) - x - 1. Its mean value is the divergence,
+    its mean gradient that of KL(reference || policy). Means are over tokens that the policy
+    sampled. `x` has no bound, so a token far from the reference is drawn back more.
     """
     differences_N = reference_N - tokens.logprobs_N
     if settings.kl_estimator == "k2":
@@ -94,11 +93,11 @@ def old_policy(
     settings: LossSection,
     proximal_N: Tensor | None = None,
 ) -> Tensor:
-    """Return the log-probs under the policy that the surrogate's ratio is to.
+    """Return the log-probs under the policy in the denominator of the surrogate's ratio.
 
-    Without a correction that is the engine's. With one it is that of the weights before the step
-    (`proximal_N`, the decoupled objective of arXiv 2505.24298); None: a step is one update, so they
-    are the trained ones, and every ratio is 1.
+    Without a correction that is the engine's. With one it has the weights before the step
+    (`proximal_N`, the decoupled objective of arXiv 2505.24298). None: a step is one update, so
+    these are the trained weights, and every ratio is 1.
     """
     if settings.chosen_correction == "none":
         return engine_N
@@ -108,8 +107,8 @@ def old_policy(
 def _weighed(divergences_N: Tensor, tokens: LossTokens) -> Tensor:
     """Return divergences times the ratio of the weights to the engine, with its gradient.
 
-    Means over tokens that the engine sampled are then means over the policy, so k3 has both the
-    value and the gradient of KL(policy || reference). The unbiased estimate of DeepSeek-V3.2, arXiv
+    Means over the engine's tokens are then means over the policy's. So k3 has both the value and
+    the gradient of KL(policy || reference). This is the unbiased estimate of DeepSeek-V3.2, arXiv
     2512.02556, section 3.1.
     """
     return divergences_N * ratio(tokens.logprobs_N - tokens.engine_N)

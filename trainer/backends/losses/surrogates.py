@@ -1,9 +1,8 @@
 """Surrogates: the loss of a trained token, whose gradient is the step's direction.
 
-Registered by name (`SURROGATES`, the setting `trainer.loss.surrogate`). A surrogate gets the
-correction's weights w (`corrections.py`), at least 0, and multiplies with them. r is the ratio of
-the weights to the old policy, A the advantage, sg a value without gradient. `_N` counts trained
-tokens.
+Registered by name (`SURROGATES`, the setting `trainer.loss.surrogate`). A surrogate multiplies with
+the correction's weights w (`corrections.py`), which are at least 0. Names: r is the ratio of the
+weights to the old policy, A the advantage, sg a value without gradient. `_N` counts trained tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +41,7 @@ def ppo_clip(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Lo
 def gspo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
     """Return -w min(s A, clip(s) A), s = sg(exp of the unit's mean log r) r / sg(r).
 
-    The unit is a turn or a session, its mean that over its trained tokens. GSPO-token, arXiv
+    The unit is a turn or a session; its mean is over its trained tokens. GSPO-token, arXiv
     2507.18071, section 4.3: each token has the unit's ratio and its own advantage.
     """
     log_ratios_N = tokens.log_ratios_N
@@ -66,8 +65,8 @@ def cispo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losse
 def sapo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
     """Return -w (4 / t) sigmoid(t (r - 1)) A, whose gradient falls smoothly on both sides of r = 1.
 
-    Soft adaptive policy optimization, arXiv 2511.20347: its gate f(r), whose temperature t is one
-    for positive advantages and another for all others. At r = 1 the gradient is that of r A.
+    Soft adaptive policy optimization, arXiv 2511.20347. The temperature t of its gate f(r) has one
+    value for positive advantages and another for all others. At r = 1 the gradient is that of r A.
     """
     ratios_N = ratio(tokens.log_ratios_N)
     advantages_N = tokens.advantages_N
@@ -80,9 +79,10 @@ def sapo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
 def dppo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
     """Return -w M r A; M is 0 where the step would lead further than the bound, and 1 elsewhere.
 
-    Divergence proximal policy optimization, arXiv 2602.04879, with its binary approximations: of
-    the choice between the token and all others. M is 0 if the divergence of the old policy from the
-    policy is beyond `divergence_bound`, and r > 1 with A > 0, or r < 1 with A < 0.
+    Divergence proximal policy optimization, arXiv 2602.04879, with its binary approximations (the
+    token against all others). M is 0 if the divergence from the old policy exceeds
+    `divergence_bound`, and the gradient increases it. It does for r > 1 with A > 0, and r < 1 with
+    A < 0.
     """
     ratios_N = ratio(tokens.log_ratios_N)
     advantages_N = tokens.advantages_N

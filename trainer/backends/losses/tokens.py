@@ -1,6 +1,6 @@
 """The input and the output of a loss, token by token, and ratios of the tokens' probabilities.
 
-A ratio is that of a token, or of all trained tokens of a turn or a session. `_N` counts the trained
+A ratio belongs to a token, or to all trained tokens in a turn or a session. `_N` counts the trained
 tokens of a micro-batch.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor
 from seamlessflow.trainer.loss import Divergence
 
 _LEAST = 1e-12
-"""Least probability of all other tokens, so that none is divided by zero."""
+"""Least probability of all other tokens, against a division by zero."""
 LARGEST_LOG_RATIO = 20.0
 """Bound of log ratios: e^20 is far above any `cap`, and the exponential of much more overflows."""
 
@@ -24,17 +24,17 @@ class LossTokens:
     """The trained tokens of a micro-batch, with whole turns and sessions if the loss needs them."""
 
     logprobs_N: Tensor
-    """Under the weights that are trained, with gradient."""
+    """Log-probs under the weights that are trained, with gradient."""
 
     engine_N: Tensor
-    """Under the policy that sampled, as the engine reported them."""
+    """Log-probs under the policy that sampled, as the engine reported them."""
 
     old_N: Tensor
-    """Under the policy that a surrogate's ratio is to, without gradient."""
+    """Log-probs under the policy in the denominator of a surrogate's ratio, without gradient."""
 
     advantages_N: Tensor
     entropies_N: Tensor
-    """Of the policy where it predicts the token, in nats; with gradient if the loss rewards it."""
+    """Entropies of the policy at the token, in nats; with gradient if the loss rewards them."""
 
     reference_N: Tensor | None
     """Log-probs under the reference; None if the loss has no divergence from it."""
@@ -66,8 +66,9 @@ def ratio(log_ratios_N: Tensor) -> Tensor:
 
 
 def continued_exp(log_ratios_N: Tensor) -> Tensor:
-    """Return exp, which beyond the bound goes on as its tangent there: finite, and with a gradient
-    that neither ends nor turns.
+    """Return exp, continued above the bound by its tangent there.
+
+    The result is finite, and its gradient neither ends nor changes its sign.
     """
     near_N = log_ratios_N.clamp(max=LARGEST_LOG_RATIO)
     return near_N.exp() * (1 + log_ratios_N - near_N)
@@ -76,8 +77,8 @@ def continued_exp(log_ratios_N: Tensor) -> Tensor:
 def binary_divergence(old_N: Tensor, new_N: Tensor, kind: Divergence) -> Tensor:
     """Return how far the choice between a token and all others moved, from two log-probs of it.
 
-    With the probabilities p and q, `tv` is |p - q|, at most 1, and `kl` is
-    p log(p / q) + (1 - p) log((1 - p) / (1 - q)) in nats. In float64, since 1 - q may be tiny.
+    For the probabilities p and q, `tv` is |p - q|, at most 1. In nats `kl` is
+    p log(p / q) + (1 - p) log((1 - p) / (1 - q)). In float64, since 1 - q may be tiny.
     """
     p_N = old_N.double().exp()
     q_N = new_N.double().exp()

@@ -1,7 +1,7 @@
 """The architecture of a Hugging Face model as Megatron-core's settings; refuses what differs.
 
-Called by `sharded_model.py`. Dense Qwen2, Qwen3 and Llama; each of their parts that Megatron-core
-computes in another way, or not at all, is an error that names it.
+Called by `sharded_model.py`. It takes dense Qwen2, Qwen3 and Llama. A part that Megatron-core
+computes in another way, or not at all, raises an error that names it.
 """
 
 from typing import Any

@@ -1,7 +1,7 @@
 """The tensors of a model under Megatron-core's names, from those of a Hugging Face model and back.
 
-Pure; called by `sharded_model.py`. Megatron-core keeps queries, keys and values of a layer in one
-tensor, by query group, and the gate with the up projection, by rank; a rank has the rows (or
+Pure; called by `sharded_model.py`. Megatron-core keeps a layer's queries, keys and values in one
+tensor, by query group. It keeps the gate with the up projection, by rank. A rank has the rows (or
 columns) of its own heads and hidden units. Every change is a move of elements, so it is exact.
 """
 
@@ -18,8 +18,8 @@ from seamlessflow.trainer.backends.sharded.parts import TensorPart
 VALUES = "score.weight"
 """Hugging Face's name of the output of a critic."""
 Kind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
-"""Division of a tensor over ranks: none; by rows; by columns; by rows of several tensors in turn;
-by rows, filled up with zeros to as many for each."""
+"""Division of a tensor over ranks. `fused`: by rows of several tensors in turn. `vocabulary`: by
+rows, padded with zeros to the same number for each rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Dimensions:
     layers: int
     heads: int
     groups: int
-    """Heads of keys and values; each serves as many heads of queries."""
+    """Heads of keys and values; each serves the same number of query heads."""
     vocabulary: int
     ranks: int
     """Tensor parallel size."""
 
     @property
     def padded(self) -> int:
-        """Return the size of the vocabulary with rows that fill up the last rank."""
+        """Return the size of the vocabulary with the padding of the last rank."""
         return -(-self.vocabulary // self.ranks) * self.ranks
 
 
@@ -48,9 +48,9 @@ class Leaf:
     kind: Kind
     sources: tuple[str, ...]
     parts: tuple[int, ...] = (1,)
-    """Of `fused`: rows of each source in a block, as a ratio."""
+    """For `fused`: rows of each source in a block, as a ratio."""
     blocks: int = 1
-    """Of `fused`: blocks, in each of which the sources follow each other."""
+    """For `fused`: number of blocks; in each the sources follow each other."""
 
     @property
     def divided(self) -> bool:
@@ -130,7 +130,7 @@ def source_parts(
 ) -> dict[str, TensorPart]:
     """Return a rank's parts of the Hugging Face tensors of a leaf, by name, from its shard.
 
-    `place`: number of the shard. Those of a leaf with at most one block a rank share its memory.
+    `place`: number of the shard. The parts share its memory if a rank has at most one block.
     """
     ranks = dimensions.ranks
     rows = len(shard)

@@ -34,10 +34,11 @@ __all__ = [
 
 
 class RankGroups:
-    """The two groups of this process, for Megatron-core also; one at a time in a process.
+    """The two groups of this process, also for Megatron-core; a process has one such object at a
+    time.
 
-    Ranks that follow each other share a model (tensor parallel). Those that have the same part of
-    one train other tokens (data parallel).
+    Consecutive ranks share a model (tensor parallel). Ranks with the same part of a model train
+    different tokens (data parallel).
     """
 
     def __init__(self, tensor_parallel: int) -> None:

@@ -1,10 +1,10 @@
 """The back end of a gang that divides the model by Megatron-core: tensor parallel by data parallel.
 
-The gang, its messages, losses and metrics are those of `RankBackend`; what differs is the model,
-how gradients are summed, and that ranks of one model train the same share. Checkpoints are whole
-tensors by Hugging Face's names, of which each rank copies, writes and reads its parts. The other
-back ends write them so too, so any of these can go on from one, with another number of ranks.
-(Megatron-core's own format has a pickle in it.)
+The gang, its messages, losses and metrics are those of `RankBackend`. The model and the sum of
+gradients differ, and ranks of one model train the same share. Checkpoints are whole tensors by
+Hugging Face's names; each rank copies, writes and reads its parts. The other back ends write the
+same. So any back end can go on from a checkpoint, with any number of ranks. (Megatron-core's own
+format has a pickle in it.)
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,10 +33,10 @@ _STEP = "step"
 
 
 class ShardKeeping(Keeping):
-    """Trained models of which ranks have shards, policy and critic: all are `ShardedModel`."""
+    """Trained models that are divided into shards (policy and critic), each a `ShardedModel`."""
 
     def __init__(self, groups: RankGroups, ranks: int, clip_norm: float) -> None:
-        """`ranks`: all of the gang, with whose number each has multiplied its loss."""
+        """`ranks`: number of ranks in the gang, by which each has multiplied its loss."""
         super().__init__(clip_norm)
         self._groups = groups
         self._ranks = ranks

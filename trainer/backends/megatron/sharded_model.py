@@ -1,8 +1,8 @@
-"""A causal model, or a critic, of which each rank has a shard, built of Megatron-core's layers.
+"""A causal model, or a critic, divided into a shard for each rank, of Megatron-core's layers.
 
-Called as transformers' models are, so that forward passes, reference and teacher are those of the
-other back ends. Its parameters are whole Hugging Face tensors only outside: `whole_tensors`.
-Dimensions: B rows, T columns, H hidden, V vocabulary.
+It is called as transformers' models are, so forward passes, reference and teacher are those of the
+other back ends. `whole_tensors` returns its parameters as whole Hugging Face tensors. Dimensions: B
+rows, T columns, H hidden, V vocabulary.
 """
 
 import copy
@@ -82,9 +82,9 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         attention_mask: Tensor | None = None,
         use_cache: bool = False,
     ) -> CausalLMOutput:
-        """Return logits (B, T, V), of a critic values (B, T, 1).
+        """Return logits (B, T, V), or a critic's values (B, T, 1).
 
-        `attention_mask` has which tokens each one sees (B, 1, T, T).
+        `attention_mask` (B, 1, T, T): the tokens that each token sees.
         """
         rows, size = input_ids.shape
         if position_ids is not None and attention_mask is None:
@@ -115,8 +115,8 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     def _computed(self, module: nn.Module, *arguments: object, **named: object) -> Any:
         """Call a module with its parameters in the type of the computation.
 
-        Not under autocast: Megatron-core's products know of it on CUDA devices alone. Gradients
-        come back to the parameters in their own type.
+        It does not use autocast, which Megatron-core's products follow only on CUDA devices.
+        Gradients come back to the parameters in their own type.
         """
         typed = {name: parameter.to(self._compute) for name, parameter in module.named_parameters()}
         return functional_call(module, typed, arguments, named)
@@ -128,7 +128,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     def whole_tensors(self, shards: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return Hugging Face tensors, whole, from this rank's shards by Megatron-core's names.
 
-        Those of weights, gradients or moments. All ranks of a model must call it.
+        The shards are weights, gradients or moments. All ranks of a model must call it.
         """
         tensors: dict[str, Tensor] = {}
         for leaf in self.leaves:
@@ -154,7 +154,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     def parts(self, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
         """Return this rank's parts of Hugging Face tensors, from shards by Megatron-core's names.
 
-        Of the ranks that have the same shards the first has them, and others nothing of them.
+        The first of several ranks with the same shards has their parts; the others have none.
         """
         parts: dict[str, TensorPart] = {}
         for leaf in self.leaves:
@@ -165,8 +165,9 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def read(self, shards: Mapping[str, Tensor], read: Callable[[str, TensorPart], None]) -> None:
-        """Read this rank's shards; `read` gets the name and the part of each Hugging Face tensor,
-        whose memory it fills. What it leaves is 0.
+        """Read this rank's shards. Elements that `read` does not fill are 0.
+
+        `read` gets the name and the part of each Hugging Face tensor, and fills the part's memory.
         """
         for leaf in self.leaves:
             shard = shards[leaf.name].zero_()
@@ -177,7 +178,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
                 shard.copy_(joined(leaf, parts, self._dimensions))
 
     def unsharded(self) -> PreTrainedModel:
-        """Return a model as this was made of, without memory."""
+        """Return a model like the one that this was made from, without memory."""
         with torch.device("meta"):
             model: PreTrainedModel = self._family(copy.deepcopy(self.config))
         model.generation_config = self._generation
@@ -248,7 +249,7 @@ class _DividedVocabulary:
 
 
 class HeadAttention(nn.Module):
-    """Scaled dot-product attention of torch; a constructor and call as Megatron-core makes them."""
+    """Scaled dot-product attention of torch, constructed and called as Megatron-core does."""
 
     def __init__(self, config: Any, **_: object) -> None:
         super().__init__()
@@ -262,8 +263,8 @@ class HeadAttention(nn.Module):
         seen_B1TT: Tensor | None,
         **_: object,
     ) -> Tensor:
-        """Return (T, B, Q * D). `seen_B1TT` has which tokens (last dimension) each one sees; None:
-        those before it, and itself.
+        """Return (T, B, Q * D). `seen_B1TT`: the tokens (last dimension) that each token sees;
+        None: itself and those before it.
         """
         query, key, value = (
             tensor.permute(1, 2, 0, 3) for tensor in (query_TBQD, key_TBGD, value_TBGD)
@@ -281,7 +282,7 @@ class HeadAttention(nn.Module):
 
 
 def seen_tokens(positions_BT: Tensor) -> Tensor:
-    """Return which tokens each one sees (B, 1, T, T) where several chains are in one row.
+    """Return the tokens that each token sees (B, 1, T, T), with several chains in one row.
 
     A chain begins at each position 0.
     """

@@ -1,7 +1,7 @@
 """A rank's part of a tensor, and its place in the whole one.
 
-What is copied, written or read of a model that ranks have divided is such parts, so that no rank
-needs a whole tensor of another. Called by the back ends and by what reads and writes their files.
+Ranks that have divided a model copy, write and read such parts. So no rank needs a whole tensor.
+Called by the back ends and by the modules that read and write their files.
 """
 
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ from torch.distributed.tensor import DTensor, Shard
 
 @dataclass(frozen=True, slots=True)
 class TensorPart:
-    """Consecutive rows of a tensor, or another dimension's slices; or all of it."""
+    """Consecutive rows of a tensor, or slices in another dimension, or the whole tensor."""
 
     values: Tensor
-    """Has the whole tensor's shape but in the divided dimension; may have no elements."""
+    """Elements, in the whole tensor's shape except for the divided dimension; there may be none."""
     shape: tuple[int, ...]
     """Shape of the whole tensor."""
     dimension: int = 0
@@ -32,7 +32,7 @@ class TensorPart:
         return tuple(self.values.shape) == self.shape
 
     def first_of(self, number: int) -> Self:
-        """Return it for the first of several ranks that have the same part, else nothing of it."""
+        """Return this part on the first rank (0) of those that have it, an empty one on others."""
         empty = self.values.narrow(self.dimension, 0, 0) if number else self.values
         return replace(self, values=empty)
 

@@ -1,7 +1,7 @@
 """Models built without weights, whose shards are then read straight from the safetensors files.
 
-So no rank of a gang ever holds a whole model: its peak is its shards and one slice of a tensor.
-Called by `model.py` (empty models) and the back ends that shard (their weights).
+So no rank ever holds a whole model: its peak is its shards and one slice of a tensor. Called by
+`model.py` (empty models) and the back ends that shard (their weights).
 """
 
 import json
@@ -26,10 +26,10 @@ INDEX = "model.safetensors.index.json"
 def empty_model(
     kind: Any, directory: Path, dtype: torch.dtype, **more: object
 ) -> PreTrainedModel | None:
-    """Return the model of a directory with its parameters on the meta device, its buffers right.
+    """Return the model of a directory, with parameters on the meta device and correct buffers.
 
-    None if its files do not hold its very tensors, by name and shape: it needs a conversion, for
-    which all of it must be loaded. Raise OSError or ValueError for a directory without a model.
+    None if its files have tensors of other names or shapes: its conversion needs the whole model.
+    Raise OSError or ValueError for a directory without a model.
     """
     config = AutoConfig.from_pretrained(  # nosec B615 # a local directory
         directory, local_files_only=True, **more
@@ -59,7 +59,7 @@ def is_empty(model: nn.Module) -> bool:
 def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
     """Give an empty model, sharded or not, its memory on a device, and read its parts into it.
 
-    What the files lack (the output of a critic) is 0. Raise `ModelUnusable`.
+    Tensors that the files lack (the output of a critic) are 0. Raise `ModelUnusable`.
     """
     model._apply(lambda tensor: _zeros(tensor, device))  # type: ignore[no-untyped-call]
     model.tie_weights()
@@ -69,10 +69,10 @@ def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
 
 
 def reader(model: PreTrainedModel, directory: Path) -> Callable[[str, TensorPart], None]:
-    """Return what reads a part of a tensor of a model, which may be empty, into its memory.
+    """Return a function that reads a part of a model's tensor into the part's memory.
 
-    By any name of the tensor. What the files lack (the output of a critic) it leaves as it is. Both
-    raise `ModelUnusable`.
+    The model may be empty. The function takes any name of the tensor. Tensors that the files lack
+    (the output of a critic) stay as they are. Both raise `ModelUnusable`.
     """
     with _loadable(directory):
         files = _files(directory)

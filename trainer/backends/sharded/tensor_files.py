@@ -1,10 +1,10 @@
 """Safetensors files that several ranks write at the same time, and those of a published model.
 
-Each rank writes its parts of the tensors. Where each tensor stands follows from names, types and
-shapes, so no rank needs the others' values, or a word from them: the bytes are those that
+Each rank writes its parts of the tensors. The place of each tensor follows from names, types and
+shapes, so ranks need neither values nor messages from others. The bytes are those that
 `safetensors.torch.save_file` writes of whole tensors. The format:
 https://huggingface.co/docs/safetensors (a length, a header in JSON, the tensors). The files of a
-model are those of `save_pretrained`, known before a tensor is there. Called by the back ends.
+model are those of `save_pretrained`, known before any tensor is there. Called by the back ends.
 """
 
 import errno
@@ -39,7 +39,7 @@ _ORDER = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16),
     *(torch.int32, torch.float32, torch.float64, torch.int64),
 )
-"""Types in the order of the format's library: tensors of the last come first in a file."""
+"""Types in the order of the format's library; tensors of the last type come first in a file."""
 _KINDS = {"bool": "BOOL", "uint": "U", "int": "I", "float": "F", "bfloat": "BF"}
 _DIGITS = "0123456789"
 
@@ -68,7 +68,7 @@ class ModelFiles:
             self._index = json.dumps(index, indent=2, sort_keys=True) + "\n"
 
     def write(self, directory: Path, parts: Parts, leads: bool) -> None:
-        """Write this rank's parts of the tensors, by their names in the model; rank 0 (`leads`)
+        """Write this rank's parts of the tensors, by their names in the model. Rank 0 (`leads`)
         also writes configuration and index. Every rank must call it. Raise OSError.
         """
         if leads:
@@ -108,7 +108,7 @@ def write_tensors(
     """Write this rank's parts of a file's tensors, as `dtype` if one is given, and force them to
     disk. The file is whole once each rank has returned.
 
-    All ranks name the same tensors; rank 0 (`leads`) also writes the header, and what is whole.
+    All ranks name the same tensors. Rank 0 (`leads`) also writes the header, and whole tensors.
     Raise OSError.
     """
     types = {name: dtype or part.values.dtype for name, part in parts.items()}

@@ -1,8 +1,8 @@
-"""Files that all ranks of a gang write together, and the way in which rank 0 learns that they have.
+"""Files that all ranks of a gang write together, and the answers by which rank 0 learns of it.
 
 A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
-computes, so its order and the answers go over the lines on which the ranks have met, in a thread of
-each rank: torch's process group belongs to the thread that computes. Called by the back ends.
+computes, and torch's process group belongs to the thread that computes. So each rank has a thread
+for the order to write and the answers, on the lines of the meeting. Called by the back ends.
 """
 
 import math
@@ -21,7 +21,7 @@ from seamlessflow.trainer.backends.sharded.parts import Files
 _COPY_S = 600.0
 """Limit of the wait for a snapshot that rank 0 has taken."""
 _LAST_S = 20.0
-"""Limit of the wait of a rank that ends for the checkpoint of which it has a part."""
+"""Longest wait of an ending rank until its part of a checkpoint is written."""
 
 
 class RankWriteFailed(SeamlessFlowError):
@@ -37,13 +37,14 @@ class RankWriteFailed(SeamlessFlowError):
 
 
 class GangSaves:
-    """The checkpoints of a gang, of the snapshots that its ranks have taken, in their order."""
+    """The checkpoints of a gang, made from its ranks' snapshots in their order."""
 
     def __init__(self, lines: Sequence[Line], snapshots: Queue[Files], leads: bool) -> None:
-        """`lines` of rank 0 are those to the other ranks, in their order; of another that to it.
+        """`lines`: rank 0's lead to the other ranks, in rank order; any other rank's leads to rank
+        0.
 
-        `snapshots` has those that this rank has taken and not written. Other ranks than rank 0
-        (`leads`) begin to write what it orders, in a thread.
+        `snapshots` has this rank's unwritten ones. Ranks other than rank 0 (`leads`) start a thread
+        that writes what rank 0 orders.
         """
         self._lines = lines
         self._snapshots = snapshots
@@ -95,7 +96,7 @@ class GangSaves:
 
 
 def failure(work: Callable[[], None]) -> Exception | None:
-    """Return the error of a piece of work that other ranks do too, so that all learn of it."""
+    """Do work that other ranks do also; return its error, so that all ranks learn of it."""
     try:
         work()
     except Exception as error:

@@ -1,10 +1,10 @@
 """The critic of either kind: it learns the value of the place before a token.
 
-A model of its own with one output, or a head: a linear output on the policy's last hidden states,
-in the policy's pass. The head has H + 1 numbers, so each rank has all of them, in float32 whatever
-the policy is computed in; it is no part of the policy's model, hence of no published weights. What
-is learned are returns that the trainer computed from the values (`Column.TARGET`). Called by the
-back ends. Dimensions: N trained tokens of a micro-batch, H hidden.
+It is a model of its own with one output, or a head. A head is a linear output on the policy's last
+hidden states, in the policy's pass. It has only H + 1 numbers, so each rank has all of them, always
+in float32. It belongs neither to the policy's model nor to published weights. The critic learns
+returns that the trainer computed from the values (`Column.TARGET`). Called by the back ends.
+Dimensions: N trained tokens of a micro-batch, H hidden.
 """
 
 import math
@@ -159,6 +159,6 @@ class ValueHead:
 
 
 def _passing(hidden_NH: Tensor, share: float) -> Tensor:
-    """Return the hidden states, through which so much of a gradient passes."""
+    """Return the hidden states, which let `share` of a gradient through."""
     fixed_NH = hidden_NH.detach()
     return fixed_NH + share * (hidden_NH - fixed_NH) if share else fixed_NH

@@ -1,10 +1,10 @@
 """Models that no gradient trains: their log-probs of tokens, for a reference or a teacher.
 
-On the host but for the time in which they compute. A reference may become the policy every so many
-steps: a policy that learns for long leaves any fixed one, until the divergence holds it back.
-Renewal of the reference is a part of ProRL, arXiv 2505.24864, which also begins the optimizer anew;
-here the optimizer goes on. Weights and the count of steps are in the checkpoint. Called by the back
-ends.
+They are on the host except while they compute. A reference may become the policy every
+`trainer.reference_every` steps. A policy that learns for long leaves any fixed reference, until the
+divergence holds it back. Renewal of the reference is a part of ProRL, arXiv 2505.24864. ProRL also
+begins the optimizer anew; here the optimizer goes on. Weights and the count of steps are in the
+checkpoint. Called by the back ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,12 +34,12 @@ Placed = Callable[[PreTrainedModel], PreTrainedModel]
 
 
 class FrozenModel:
-    """A model as it is in its directory, until it becomes another one."""
+    """A model with the weights of its directory, until it takes over others."""
 
     def __init__(
         self, directory: Path, dtype: Dtype, placed: Placed, empty: bool, renewed: bool = False
     ) -> None:
-        """`empty` as for `load_model`; one to be `renewed` is kept as trained ones are.
+        """`empty` as for `load_model`; a model to be `renewed` is kept as trained models are.
 
         Raise `ModelUnusable`.
         """
@@ -88,7 +88,7 @@ class RenewedReference:
     def __init__(
         self, model: FrozenModel, every: int, keeping: Keeping, policy: Mapping[str, Tensor]
     ) -> None:
-        """`policy`: the weights that are trained. Raise `ModelUnusable` if it has other ones."""
+        """`policy`: the trained weights. Raise `ModelUnusable` if `model` has other shapes."""
         self._model = model
         self._every = every
         self._keeping = keeping
@@ -114,9 +114,7 @@ class RenewedReference:
         return {**files, STEPS: {"steps": part_of(torch.tensor([self._steps]))}}
 
     def load(self, directory: Path) -> None:
-        """Go on from a checkpoint; one without a renewed reference begins here. Raise
-        `ModelUnusable`.
-        """
+        """Go on from a checkpoint, if it has a renewed reference. Raise `ModelUnusable`."""
         if not (directory / f"{REFERENCE}{WEIGHTS}").exists():
             return
         self._keeping.load(directory, self._model.module, self._untrained, REFERENCE)

@@ -43,8 +43,8 @@ class SideModels:
     ) -> None:
         """Load them on the host. Raise `ModelUnusable`.
 
-        `policy` is the directory of the policy's model, `forward` its pass, `trained` its weights;
-        `placed` and `keeping` those of the back end.
+        `policy` is the directory of the policy's model, `forward` its pass, `trained` its weights.
+        `placed` and `keeping` come from the back end.
         """
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
@@ -83,7 +83,7 @@ class SideModels:
         device: torch.device,
         autocast: Autocast,
     ) -> Annotated:
-        """Return the columns of each micro-batch; all those of the policy itself by one pass."""
+        """Return the columns of each micro-batch; one pass computes all of the policy itself."""
         of_policy = _OF_POLICY if self.head is None else {*_OF_POLICY, Column.VALUE}
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast
@@ -98,7 +98,7 @@ class SideModels:
         return annotated
 
     def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
-        """Move what is trained, each model with its optimizer."""
+        """Move the trained models, each with its optimizer."""
         if (trained := self.head or self.critic) is not None:
             trained.move(move)
 
@@ -108,7 +108,7 @@ class SideModels:
             self._renewed.step_over(weights)
 
     def state(self) -> Files:
-        """Return a copy of this rank's part of what changes with the weights, on the host."""
+        """Return a copy of this rank's part of all changing models, on the host."""
         return {
             name: content for model in self._changing() for name, content in model.state().items()
         }
@@ -119,7 +119,7 @@ class SideModels:
             model.load(directory)
 
     def _changing(self) -> Iterator[Critic | ValueHead | RenewedReference]:
-        """Yield what a checkpoint has besides the policy."""
+        """Yield the models that a checkpoint has besides the policy."""
         yield from (
             model for model in (self.head or self.critic, self._renewed) if model is not None
         )
@@ -128,7 +128,7 @@ class SideModels:
     def _of_policy(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column], autocast: Autocast
     ) -> dict[Column, list[NDArray[np.float32]]]:
-        """Return columns that follow from the policy's own pass, N numbers of each micro-batch."""
+        """Return columns of the policy's own pass, with N numbers for each micro-batch."""
         annotated: dict[Column, list[NDArray[np.float32]]] = {name: [] for name in columns}
         with autocast():
             for batch in batches if columns else ():
@@ -150,7 +150,7 @@ class SideModels:
 
 
 def _check_tokens(policy: Path, directory: Path) -> None:
-    """Raise `ModelUnusable` if ids mean other tokens to a model than to the policy."""
+    """Raise `ModelUnusable` if a model's ids mean other tokens than the policy's."""
     files = [place / "tokenizer.json" for place in (policy, directory)]
     expected, other = (path.read_bytes() if path.is_file() else b"" for path in files)
     if expected != other:

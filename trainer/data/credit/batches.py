@@ -1,4 +1,4 @@
-"""Advantage estimators that see a whole batch, and what the devices computed for its tokens.
+"""Advantage estimators that see a whole batch, and the columns that devices computed for it.
 
 They are the second phase of a step, between `Backend.annotate` and the loss. Registered by name
 (`BATCH_ESTIMATORS`, the setting `trainer.advantage`); `phase.py` calls them. `_N` counts the
@@ -28,21 +28,21 @@ Episodes = Sequence[Sequence[Episode]]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The advantage of each trained token of a session, and what a critic learns there."""
+    """The advantage of each trained token of a session, and the critic's target there."""
 
     advantages_N: Float64s
     targets_N: Float64s | None = None
-    """Returns; NaN where none is learned. None: there is no critic."""
+    """Returns for the critic to learn; NaN where it learns none. None: there is no critic."""
 
 
 BatchEstimator = Callable[[Episodes, ReturnRules], list[list[Credit]]]
 
 
 def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return r - mean of the group, over the deviation of all returns of the batch + epsilon.
+    """Return (r - mean of the group) / (deviation of the batch's returns + epsilon).
 
-    Group mean and batch deviation, arXiv 2508.08221 (Lite PPO): a group of nearly equal returns
-    counts as little as they differ.
+    Group mean and batch deviation, arXiv 2508.08221 (Lite PPO). A group of nearly equal returns
+    counts little.
     """
     returns = [np.array([episode.reward for episode in group]) for group in groups]
     joined_S = np.concatenate([np.zeros(0), *returns])
@@ -52,13 +52,12 @@ def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def gdpo(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the sums of decoupled advantages, in standard deviations from their mean over all
-    sessions of the batch.
+    """Return the sums of decoupled advantages, normalised over all sessions of the batch.
 
-    Group reward-decoupled normalization, arXiv 2601.05242: each named reward is normalised in its
-    group by itself, so that combinations of rewards with one sum keep different advantages. If all
-    rewards of the batch differ by noise alone, the sums do so too, and to scale them would make a
-    signal of full size of it: they stay as small as `epsilon` made them.
+    Group reward-decoupled normalization, arXiv 2601.05242. Each named reward is normalised in its
+    group by itself. So combinations of rewards with the same sum keep different advantages. If all
+    rewards differ by noise alone, scaling would make a full signal of it. The sums then stay as
+    small as `epsilon` made them.
     """
     values = [decoupled(group, rules) for group in groups]
     joined_S = np.concatenate([np.zeros(0), *values])
@@ -81,7 +80,7 @@ def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the same with the mean return of its group taken from that of each session.
+    """Return the same, with the group's mean return subtracted from each session's return.
 
     REINFORCE++-baseline, arXiv 2501.03262.
     """
@@ -98,7 +97,7 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return generalized advantages over tokens, whitened over the batch, and returns to learn.
 
     delta_t = r_t + discount V_t+1 - V_t, A_t = delta_t + discount lambda A_t+1 (arXiv 1506.02438,
-    equation 16); at a fork V and A of the next token are means over the branches.
+    equation 16). At a fork the V and A of the next token are means over the branches.
     """
     by_group = []
     for group in groups:
@@ -116,10 +115,10 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return generalized advantages over turns: all tokens of a turn have that of the turn.
+    """Return generalized advantages over turns: all tokens of a turn have the turn's advantage.
 
-    As `gae`, with a turn for a token: V_k is the value before the first trained token of turn k,
-    where alone the critic learns.
+    As `gae`, with turns instead of tokens. V_k is the value before the first trained token of turn
+    k; the critic learns only there.
     """
     return _whitened(
         [[_turn_credit(episode, rules) for episode in group] for group in groups], rules
@@ -127,7 +126,8 @@ def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the log-prob of each token under the teacher less that of the policy before the step.
+    """Return the log-prob of each token under the teacher, minus that of the policy before the
+    step.
 
     On-policy distillation: the reverse KL divergence, token by token (arXiv 2306.13649).
     """
@@ -141,8 +141,8 @@ def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
     """Return the reward of each token.
 
-    The last token of a branch has `outcome`, the last one of a turn the reward of the turn, and
-    each one - `kl_penalty` x (log-prob of the policy before the step - that of the reference).
+    The last token of a branch has `outcome`, the last token of a turn the turn's reward. Each token
+    also has -`kl_penalty` x (log-prob before the step - the reference's log-prob).
     """
     previous_N = episode.previous_N
     turns_N = episode.turns_N
@@ -158,7 +158,7 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
 
 
 def _of_sessions(group: Sequence[Episode], values_S: Float64s) -> list[Credit]:
-    """Return the credit of sessions all of whose tokens have one advantage."""
+    """Return the credit of sessions with one advantage for all tokens of a session."""
     pairs = zip(group, values_S.tolist(), strict=True)
     return [Credit(np.full(len(episode), value)) for episode, value in pairs]
 

@@ -19,7 +19,7 @@ class OverlongRules:
     """The settings of long sessions, `trainer.overlong`."""
 
     length: int | None = None
-    """Sampled tokens from which on the whole punishment counts; None: there is none."""
+    """Sampled tokens from which the whole punishment counts; None: no punishment."""
     cache: int | None = None
     """Tokens before `length` over which the punishment grows."""
     weight: float = 1.0
@@ -28,7 +28,7 @@ class OverlongRules:
 
 
 def punishment(tokens: int, rules: OverlongRules) -> float:
-    """Return what the return of a session with so many sampled tokens gets, between -weight and 0.
+    """Return the punishment for so many sampled tokens of a session, between -weight and 0.
 
     DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), times `weight`: 0 up to
     `length` - `cache` tokens, then linearly down to -1 at `length`, and -1 beyond.
@@ -40,7 +40,7 @@ def punishment(tokens: int, rules: OverlongRules) -> float:
 
 
 def ruled(group: Group, rules: OverlongRules) -> Group:
-    """Return the group with the punishment of each session, and with truncated ones left out."""
+    """Return the group with each session's punishment, and truncated sessions marked left out."""
     return replace(group, sessions=tuple(_ruled(session, rules) for session in group.sessions))
 
 
@@ -51,9 +51,10 @@ def kept(group: Group, chains: Sequence[Chain]) -> list[Chain]:
 
 
 def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
-    """Return metrics of a batch: how many sessions are ruled, and the mean punishment.
+    """Return metrics of a batch: the share of sessions that the rules change, and the mean
+    punishment.
 
-    None if no session is.
+    Empty if they change none.
     """
     sessions = [session for group in groups for session in group.sessions]
     ruled_ones = sum(session.left_out or session.punishment < 0 for session in sessions)

@@ -1,4 +1,4 @@
-"""The second phase of a step: the batch with what the devices computed for it, and its advantages.
+"""The second phase of a step: the batch with the devices' columns, and its advantages.
 
 Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain, a session or a
 micro-batch, `_S` all tokens of all chains.
@@ -21,16 +21,16 @@ Estimate = Callable[[Episodes], list[list[Credit]]]
 
 
 def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: Annotated) -> Batch:
-    """Return the batch with the columns of its chains, which are packed into these batches."""
+    """Return the batch with the columns of its chains, which `packed` holds."""
     columns = iter(by_chain(batch.chains(), packed, annotated))
     return _replaced(batch, lambda chain: replace(chain, columns=next(columns)))
 
 
 def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
-    """Return the batch with advantages, and with what the critic learns if there is one.
+    """Return the batch with advantages, and with the targets of the critic if there is one.
 
-    Tokens that no loss will see, stale ones for instance, are no part of the sessions here. Raises
-    what `estimate` does, and `ResultMalformed`.
+    Tokens that no loss will see, such as stale ones, are not part of the sessions here. Raises
+    `ResultMalformed`, and the errors of `estimate`.
     """
     episodes = [_episodes(group) for group in batch.groups]
     checked = checked_credit(estimate(episodes), episodes)
@@ -63,8 +63,9 @@ def with_only(batch: Batch, names: Collection[Column]) -> Batch:
 
 
 def checked_credit(estimated: Sequence[Sequence[Credit]], groups: Episodes) -> list[list[Credit]]:
-    """Return credit after checking that each trained token has a finite advantage, and a finite
-    target or NaN wherever there are targets. Raises `ResultMalformed`.
+    """Return credit after a check: advantages are finite, targets finite or NaN.
+
+    Raises `ResultMalformed`.
     """
     sizes = [len(group) for group in estimated], [len(group) for group in groups]
     if sizes[0] != sizes[1]:
@@ -83,9 +84,9 @@ def checked_credit(estimated: Sequence[Sequence[Credit]], groups: Episodes) -> l
 def entropy_scaled(batch: Batch, scale: float) -> Batch:
     """Return the batch with A x (1 + scale x (h - 1)) for the advantage A of each token.
 
-    h is the mean entropy of the session's trained tokens over that of all trained tokens of the
-    batch, so that the factor is 1 for the mean token. Entropy-aware advantage scaling of Kuaishou
-    (KAT-Coder), which is `scale` 1. Without any entropy advantages stay as they are.
+    h is the mean entropy of the session's trained tokens, divided by that of the batch. So the
+    factor is 1 for the mean token. `scale` 1 is the entropy-aware advantage scaling of Kuaishou
+    (KAT-Coder). If all entropies are 0, advantages stay as they are.
     """
     sums: dict[str, float] = defaultdict(float)
     tokens: dict[str, int] = defaultdict(int)
@@ -149,7 +150,7 @@ def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
 
 
 def _by_session(prepared: Prepared) -> list[list[Chain]]:
-    """Return the chains of each session of a group, none for one of which no token is trained."""
+    """Return the chains of each session in a group; none for a session without a trained token."""
     chains: dict[str, list[Chain]] = {
         session.source.session_id: [] for session in prepared.group.sessions
     }
@@ -179,14 +180,14 @@ def _checked_targets(credit: Credit, session: Episode) -> Float64s | None:
 
 
 def _learned(credit: Credit) -> int:
-    """Return of how many places a critic learns the value."""
+    """Return the number of places at which a critic learns the value."""
     return 0 if credit.targets_N is None else int(np.isfinite(credit.targets_N).sum())
 
 
 def _parts(
     chains: Sequence[Chain], credit: Credit, learned: int
 ) -> Iterator[tuple[Float64s, Columns]]:
-    """Yield the advantages of each chain of a session, and what a critic learns of it."""
+    """Yield the advantages of each chain in a session, and the critic's targets there."""
     start = 0
     for chain in chains:
         part = slice(start, start + chain.trained())

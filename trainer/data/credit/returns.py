@@ -1,7 +1,7 @@
-"""Returns: what the named rewards of a session, or of a turn, add up to by their weights. Pure.
+"""Returns: the weighted sums of named rewards, for a session or for a turn. Pure.
 
-Called by `data/sessions.py` and, for the figures of a run, by the launcher. `weights` are those of
-`trainer.rewards` that are not 0: a session needs each of these rewards.
+Called by `data/sessions.py` and, for the figures of a run, by the launcher. `weights` are the
+weights in `trainer.rewards` that are not 0. A session needs each of these rewards.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ _UNJUDGED = {"unrewarded", "pruned", "filtered"}
 """Final states in which a session has no return."""
 
 _MOST_NAMED = 5
-"""Most of the names that a text has of rewards that were given."""
+"""Most names of given rewards that a text lists."""
 
 
 def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
@@ -27,8 +27,8 @@ def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
 def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> float | None:
     """Return the weighted sum of a session's rewards, or None if the session was not judged.
 
-    The last session reward of each name counts. A complete session that lacks one is not judged;
-    in one that the policy itself spoilt (truncated, timed out) those that it lacks are 0.
+    The last session reward of each name counts. A complete session that lacks one is not judged. If
+    the policy itself spoilt the session (truncated, timed out), missing rewards are 0.
     """
     if trajectory.status in _UNJUDGED:
         return None
@@ -39,13 +39,13 @@ def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> flo
 
 
 def lacking(trajectory: Trajectory, weights: Weights) -> list[str]:
-    """Return the names of the rewards that a session needs and has not."""
+    """Return the names of the rewards that a session needs and lacks."""
     rewards = session_rewards(trajectory)
     return [name for name in weights if name not in rewards]
 
 
 def turn_returns(trajectory: Trajectory, weights: Weights) -> dict[str, float]:
-    """Return the weighted sum of the rewards of each turn that has any; those it lacks are 0."""
+    """Return the weighted sum of each turn's rewards, if it has any; missing ones are 0."""
     by_turn: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for reward in trajectory.rewards:
         if reward.scope == "turn" and reward.turn_id is not None and reward.name in weights:
@@ -68,7 +68,7 @@ def unjudged(trajectory: Trajectory, weights: Weights) -> str:
 
 
 def quoted(names: Collection[str]) -> str:
-    """Return names for people, the first ones of many; nothing of none."""
+    """Return names for people, only the first of many; empty without any."""
     shown = [f"'{name:.40}'" for name in list(names)[:_MOST_NAMED]]
     more = [f"and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
     return ", ".join([*shown, *more])

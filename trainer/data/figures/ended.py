@@ -1,6 +1,6 @@
-"""Sessions that ended since the step before: their figures, and what people should notice of them.
+"""Sessions that ended since the last step: their figures, and notices about them.
 
-Whether or not they are of its batch. Pure; called by the dataloader.
+They need not be in its batch. Pure; called by the dataloader.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ class SessionsOfStep:
 
     _lengths: list[SessionLength] = field(default_factory=list)
     _limits: Counter[str] = field(default_factory=Counter)
-    """By the limit that ended them; empty: none did."""
+    """Sessions by the limit that ended them; empty: no limit did."""
     _rules: Counter[str] = field(default_factory=Counter)
     """Their turns, by the rule that matched each."""
     _counts: Counter[str] = field(default_factory=Counter)
@@ -40,7 +40,7 @@ class SessionsOfStep:
         self._counts["failed_at_limit"] += failed_at_limit(trajectory)
 
     def add_failed(self, session: FailedSession) -> None:
-        """Count a session, which is added also, as one that does not count for its group."""
+        """Count a session as one that does not count for its group; it is also given to `add`."""
         self._counts["samples_failed"] += 1
         self._counts["samples_unrewarded"] += session.unrewarded
 
@@ -63,7 +63,7 @@ class SessionsOfStep:
 
 @dataclass(slots=True)
 class UnusedRewards:
-    """The warning of a run that rewards of turns are recorded but not used, given once."""
+    """The warning, once in a run, that rewards of turns are recorded but not used."""
 
     _warned: bool = False
 
@@ -78,7 +78,7 @@ class UnusedRewards:
 
 
 def failed_at_limit(trajectory: Trajectory) -> bool:
-    """Return True if the agent gave a reason for its end, and the manager made it a limit's."""
+    """Return True if the agent gave a reason for its end, but the manager recorded a limit."""
     cut = trajectory.status == "truncated" and bool(trajectory.limit)
     return cut and trajectory.reason not in ("", *_LEFT_OPEN)
 
@@ -87,9 +87,9 @@ def failed_at_limit(trajectory: Trajectory) -> bool:
 class CutErrors:
     """The notice of a run about sessions that count although their agent failed.
 
-    A limit had cut its last answer. They are trained with their reward, 0 without one
-    (`agents.on_limit zero`), so an agent that cannot bear a cut answer, or that has a mistake,
-    would not be noticed.
+    A limit had cut its last answer. Such sessions are trained with their reward, 0 without one
+    (`agents.on_limit zero`). Without a notice, people would overlook an agent that has a mistake or
+    cannot bear a cut answer.
     """
 
     _noticed: bool = False

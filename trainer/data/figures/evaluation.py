@@ -35,10 +35,10 @@ class EvaluationRound:
     """The groups that evaluate one version on one split."""
 
     open: dict[str, int] = field(default_factory=dict)
-    """Deadlines of those that are admitted and not over, in milliseconds, by group."""
+    """Deadlines of groups that are admitted and not over, in milliseconds, by group."""
     groups: int = 0
     ended: list[EvaluatedGroup] = field(default_factory=list)
-    """Those of which sessions counted."""
+    """Ended groups with sessions that counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class EvaluationFigures:
 def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
     """Return the figures of a round from its groups.
 
-    Sessions of one task are alike, so the error is that of clustered samples, each task a cluster:
-    sqrt(G / (G - 1) sum over tasks of (n (m - mean))^2) / N for G tasks of n sessions with the mean
-    m, and N sessions (arXiv 2411.00640, section 2.2). With one session a task it is the standard
+    Sessions of one task are alike, so each task is a cluster of samples (arXiv 2411.00640, section
+    2.2). The error is sqrt(G / (G - 1) sum over tasks (n (m - mean))^2) / N. G counts tasks and N
+    sessions; a task has n sessions with the mean m. With one session a task it is the standard
     deviation over sqrt(N).
     """
     counted = [group for group in groups if group.sessions]
@@ -75,11 +75,11 @@ def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
 
 
 def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
-    """Return the chance that one of k sessions of a group passes, by k of 1, 2, 4 and so on.
+    """Return the chance that one of k sessions in a group passes, by k (1, 2, 4 and so on).
 
-    `groups`: sessions of each group, and how many of them pass. Without bias,
-    1 - C(n - c, k) / C(n, k) for c of n sessions that pass (arXiv 2107.03374, equation 1), up to
-    the size of the smallest group.
+    `groups`: number of sessions in each group, and how many pass. The unbiased estimate is
+    1 - C(n - c, k) / C(n, k) if c of n sessions pass (arXiv 2107.03374, equation 1). The largest k
+    is at most the size of the smallest group.
     """
     counts = [(size, passed) for size, passed in groups if size]
     chances = {}

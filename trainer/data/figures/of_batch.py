@@ -20,14 +20,14 @@ from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import StepClock
 
 MOST_SHOWN = 16
-"""Most names and sources of a step: agents choose them, and each is several metrics."""
+"""Most names and sources of a step. Agents choose them, and each gives several metrics."""
 _LONGEST_LABEL = 40
 
 
 def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict[str, float]:
     """Return the metrics that are known before training (names in `trainer/metrics/names.py`).
 
-    `weights`: of the named rewards that add up to a return.
+    `weights`: the weights of the named rewards in a return.
     """
     # Those that earlier steps trained were told of then.
     groups = batch.own
@@ -62,10 +62,10 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
 
 
 def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
-    """Return mean and quantiles of each named reward, parts of sources, and the spread of returns.
+    """Return mean and quantiles of each named reward, each source's part, and the returns' spread.
 
-    A reward's are over the sessions that have it; a source's is the mean over all sessions of what
-    its rewards add to the return by their weights, so that all of them add up to `reward_mean`.
+    A reward's figures are over the sessions that have it. A source's part is what its weighted
+    rewards add to the return, in the mean over all sessions. All parts sum to `reward_mean`.
     """
     counts = Counter(name for session in sessions for name in session.rewards)
     others = (name for name, _ in counts.most_common() if name not in weights)
@@ -84,10 +84,10 @@ def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[s
 
 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:
-    """Return the shares of equal and of divided sessions, and those of the tokens that the largest
-    group has, and the largest task over all its groups.
+    """Return the shares of equal and divided sessions, and the largest shares of the tokens.
 
-    Equal are sessions of a group with the same sampled tokens; divided is one with several chains.
+    Equal sessions of a group have the same sampled tokens; a divided one has several chains. The
+    largest shares are those of a group, and of a task over all its groups.
     """
     by_group = [[session for session in group.group.sessions if session.chains] for group in groups]
     sessions = sum(map(len, by_group))
@@ -114,7 +114,7 @@ def _passing(batch: Batch) -> dict[int, float]:
 
 
 def _by_source(batch: Batch) -> dict[str, float]:
-    """Return groups and mean reward of each task set that the batch's tasks are of."""
+    """Return groups and mean reward of each task set in the batch."""
     metrics = dict[str, float]()
     rewards = dict[str, list[float]]()
     for group in batch.own:
@@ -126,13 +126,13 @@ def _by_source(batch: Batch) -> dict[str, float]:
 
 
 def _foreign(batch: Batch) -> dict[str, float]:
-    """Return the share of foreign tokens; nothing where all are sampled here."""
+    """Return the share of foreign tokens; empty if there are none."""
     count = sum(batch.foreign_tokens().values())
     return {"foreign_share": count / batch.trained()} if count else {}
 
 
 def _reused(batch: Batch) -> dict[str, float]:
-    """Return how much of the batch earlier steps trained; nothing if it is new."""
+    """Return the share of the batch that earlier steps trained; empty if all is new."""
     again = batch.reused
     if not again:
         return {}
@@ -169,12 +169,12 @@ def _of_sources(sessions: Sequence[ValidSession], weights: Weights) -> dict[str,
 
 
 def _label(name: str) -> str:
-    """Return a name as a part of a metric's, which files and sinks divide by other characters."""
+    """Return a name without the characters by which files and sinks divide a metric's name."""
     return re.sub(r"[^\w.:-]+", "_", name)[:_LONGEST_LABEL]
 
 
 def _task(group: Prepared) -> str:
-    """Return the task of a group; one without a name is like no other."""
+    """Return the task of a group; a task without a name differs from all others."""
     names = (session.source.task_id for session in group.group.sessions)
     return next(filter(None, names), group.group.group_id)
 
