@@ -27,7 +27,7 @@ from seamlessflow.commands.versions import evaluate, merge
 from seamlessflow.commands.workers import node, worker
 from seamlessflow.infra.asked_to_end import ending_signals
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.outputs import guard_outputs
+from seamlessflow.outputs import guard_outputs, is_lost
 from seamlessflow.processes.stopping import Interrupted
 from seamlessflow.schemas.releases import this_release
 
@@ -80,7 +80,15 @@ def main() -> None:
         signal.signal(number, _interrupt)
     guard_outputs()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OSError as error:
+        if not is_lost(sys.stdout):
+            raise
+        print(f"seamlessflow: nothing can be printed ({error})", file=sys.stderr)
+        sys.exit(1)
     except SeamlessFlowError as error:
         print(f"seamlessflow: {error}", file=sys.stderr)
         sys.exit(error.process_status(ready=False))

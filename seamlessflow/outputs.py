@@ -16,11 +16,38 @@ _RETURN = "\r"
 _GOES_ON = "the job goes on, and its files have the rest"
 
 
+class _WatchedOutput:
+    """An output that knows if a write failed: the error itself may be of any file."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.lost = False
+
+    def write(self, text: str) -> int:
+        """Write the text. Raises `OSError`."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            self.lost = True
+            raise
+
+    def flush(self) -> None:
+        """Flush what was written. Raises `OSError`."""
+        try:
+            self._stream.flush()
+        except OSError:
+            self.lost = True
+            raise
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class _GuardedOutput:
     """An output that shows control codes instead of passing them on."""
 
     def __init__(self, stream: TextIO) -> None:
-        self.unguarded = stream
+        self.unguarded = cast(TextIO, _WatchedOutput(stream))
 
     def write(self, text: str) -> int:
         """Write what is printable of the text; a progress line may return to its begin."""
@@ -61,9 +88,7 @@ class _LastingOutput:
             self._end(error)
 
     def _end(self, error: OSError) -> None:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())  # what Python still flushes at the end goes there
-        os.close(nowhere)
+        _to_nowhere(self._stream)
         with suppress(OSError):
             print(f"seamlessflow: nothing can be printed ({error}); {_GOES_ON}", file=sys.stderr)
 
@@ -74,6 +99,22 @@ class _LastingOutput:
 def lasting(stream: TextIO) -> TextIO:
     """Return the output of a long job, which does not end with its reader as in `| head`."""
     return cast(TextIO, _LastingOutput(stream))
+
+
+def is_lost(stream: TextIO) -> bool:
+    """Return True if something that was printed could not be written; the rest is then given up."""
+    watched = unguarded(stream)
+    if not isinstance(watched, _WatchedOutput) or not watched.lost:
+        return False
+    _to_nowhere(stream)
+    return True
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    """Lead an output away, with all that Python still flushes at the end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def guard_outputs() -> None:

@@ -26,6 +26,8 @@ from seamlessflow.infra.broker.jars import class_path, start_archive
 from seamlessflow.infra.errors import SettingsRejected
 
 FORMAT_TIMEOUT_S = 60.0
+_LAST_IN_CLASS_PATH = 0xFFFF
+"""Java writes a letter behind it, such as an emoji, as two, and then finds no such path."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,9 @@ class KafkaPrograms:
         whole = cache.absolute()  # the programs run in the directory of their broker
         if os.pathsep in str(whole):
             reason = f"{whole} has a colon, which Java takes for the border between two directories"
+            raise SettingsRejected("SEAMLESSFLOW_CACHE", reason)
+        if wide := next((letter for letter in str(whole) if ord(letter) > _LAST_IN_CLASS_PATH), ""):
+            reason = f"{whole} has {wide!r}, which Java finds in no class path: name another"
             raise SettingsRejected("SEAMLESSFLOW_CACHE", reason)
         jars = class_path(whole)
         archive = start_archive(whole)
@@ -78,10 +83,13 @@ class KafkaPrograms:
                 stderr=subprocess.STDOUT,
                 text=True,
                 timeout=FORMAT_TIMEOUT_S,
+                start_new_session=True,  # Ctrl-C of a terminal goes to its whole session
             )
         except subprocess.TimeoutExpired as error:
             return str(error)
-        return done.stdout[-4000:] if done.returncode else None
+        if not done.returncode:
+            return None
+        return done.stdout[-4000:] or f"exit status {done.returncode}"
 
     def _java(self, main_class: str, *arguments: str) -> list[str]:
         return java(

@@ -30,6 +30,8 @@ _OURS = ("id", "group_size", "min_group_size", "turn_limit", "metadata", "tags")
 """Members of a task that are read here; all others are for the agent."""
 _OURS_IN_JSON = tuple(f'"{name}"'.encode() for name in _OURS)
 _BLANK = " \t\r\n"
+_LONGEST_ID = 65_536
+"""Most characters of a text in `POST /sessions`."""
 _SHOWN = 60
 """Most characters of a wrong value in an error."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
@@ -251,6 +253,9 @@ def _id_of(line: bytes) -> str:
         raise ValueError(f"id is {_shown(task_id)}, not a text or a whole number")
     if not str(task_id).strip(_BLANK):
         raise ValueError(f"id is {_shown(task_id)}, which names no task")
+    if len(str(task_id)) > _LONGEST_ID:
+        reason = f"{len(str(task_id)):,} characters, and a session takes {_LONGEST_ID:,}"
+        raise ValueError(f"the id has {reason}")
     _sizes(task), _metadata(task), _tags(task)
     return str(task_id)
 

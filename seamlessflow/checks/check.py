@@ -165,6 +165,8 @@ def _alike(first: Path, other: Path) -> bool:
 def _token_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault if the run began with other tokens; its trainer would find it, but late."""
     model = config.policy.model
+    if _leading_nowhere(config.weights_dir.absolute()):
+        return  # a fault of its own
     if reason := other_tokens(model, config.weights_dir.resolve()):
         yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
 
@@ -310,9 +312,18 @@ def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
         reason = getattr(error, "strerror", None) or error
         yield Fault(setting, f"{str(directory)!r} cannot be a directory: {reason}")
         return
+    if (link := _leading_nowhere(path)) is not None:
+        yield Fault(setting, f"{link} is a link that leads nowhere")
+        return
     existing = next(place for place in (path, *path.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         yield Fault(setting, f"nothing can be written to {existing}")
+
+
+def _leading_nowhere(path: Path) -> Path | None:
+    """Return the symbolic link on the way to `path` whose target does not exist, or None."""
+    places = (path, *path.parents)
+    return next((place for place in places if place.is_symlink() and not place.exists()), None)
 
 
 def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:

@@ -125,10 +125,13 @@ def test_a_directory_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
     assert not directory.exists()
 
 
-def test_a_cache_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SettingsRejected, match=r"SEAMLESSFLOW_CACHE: .* has a colon"):
-        Broker(tmp_path / "kafka", cache=tmp_path / "a:b").start()
-    assert not (tmp_path / "a:b").exists()
+@pytest.mark.parametrize(
+    ("name", "reason"), [("a:b", "has a colon"), ("a\U0001f389b", "has '\U0001f389', which Java")]
+)
+def test_a_cache_that_java_cannot_name_is_refused(tmp_path: Path, name: str, reason: str) -> None:
+    with pytest.raises(SettingsRejected, match=rf"SEAMLESSFLOW_CACHE: .* {reason}"):
+        Broker(tmp_path / "kafka", cache=tmp_path / name).start()
+    assert not (tmp_path / name).exists()
 
 
 def test_a_relative_cache_is_that_of_the_process(

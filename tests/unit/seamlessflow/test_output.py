@@ -76,6 +76,21 @@ def test_a_long_job_goes_on_when_its_output_is_full() -> None:
     assert "No space left" in done.stderr
 
 
+@pytest.mark.parametrize("command", [["settings", "run"], ["doctor"], ["--help"]])
+def test_a_short_command_says_that_its_output_is_full(command: list[str]) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "seamlessflow", *command],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
+    words = "seamlessflow: nothing can be printed ([Errno 28] No space left on device)\n"
+    assert (done.returncode, done.stderr) == (1, words)
+
+
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
 def test_a_command_runs_without_outputs(closed: str) -> None:
     command = f'exec {closed}; exec "{sys.executable}" -m seamlessflow settings run'

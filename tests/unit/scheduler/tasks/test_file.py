@@ -108,6 +108,7 @@ def test_a_size_that_no_group_can_have_is_refused_at_the_start(
         ('"id": ["a"]', 'id is ["a"], not a text'),
         ('"id": ""', 'id is "", which names no task'),
         ('"id": " \\n"', 'id is " \\n", which names no task'),
+        (f'"id": "{"b" * 65_537}"', "the id has 65,537 characters, and a session takes 65,536"),
         ('"id": "b", "tags": "gpu"', 'tags is "gpu", not a list of texts'),
         ('"id": "b", "tags": {"gpu": 1}', 'tags is {"gpu": 1}, not a list'),
         ('"id": "b", "tags": ["gpu", null]', "a tag is null, not a text"),

@@ -251,6 +251,21 @@ def test_every_directory_of_the_run_must_be_one(
     assert faults({**values, section: named}) == (f"{setting}: nothing can be written to {taken}",)
 
 
+@pytest.mark.parametrize("target", ["gone", "link"])
+def test_a_directory_behind_a_link_that_leads_nowhere_is_named(
+    target: str, values: Mapping[str, Any]
+) -> None:
+    link = Path("link").absolute()
+    link.symlink_to(link.parent / target)
+    assert faults({**values, "out": "link"}) == (f"out: {link} is a link that leads nowhere",)
+
+
+def test_a_directory_below_a_link_that_leads_nowhere_is_named(values: Mapping[str, Any]) -> None:
+    link = Path("link").absolute()
+    link.symlink_to("gone")
+    assert faults({**values, "out": "link/run"}) == (f"out: {link} is a link that leads nowhere",)
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [("n" * 256, "take 255"), ("p/" * 2500, "takes 4,095"), ("a\0b", "null character")],
