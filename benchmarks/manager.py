@@ -80,7 +80,10 @@ def throughput(
     usual: Sequence[Sequence[Record]], long: Sequence[Sequence[Record]], copies: int
 ) -> dict[str, float]:
     """Return events and tokens a second."""
-    log, long_log = Log.of(interleaved(usual, copies)), Log.of(interleaved(long, copies))
+    log, long_log = (
+        Log.from_records(interleaved(usual, copies)),
+        Log.from_records(interleaved(long, copies)),
+    )
     live = best_s(lambda: log.fold(owned=True))
     rebuild = best_s(lambda: log.fold(owned=False))
     fold_long = best_s(lambda: long_log.fold(owned=True))
@@ -105,7 +108,7 @@ class Log:
     tokens: int
 
     @classmethod
-    def of(cls, records: list[Record]) -> "Log":
+    def from_records(cls, records: list[Record]) -> "Log":
         """Encode the records; a token counts where it is first on the log."""
         new = (
             getattr(record, "suffix_ids", b"") + getattr(record, "token_ids", b"")

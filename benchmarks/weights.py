@@ -63,8 +63,10 @@ def main(argv: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(prog="benchmarks weights", description=__doc__)
     parser.add_argument("--mb", type=sizes_mb, default="10,100,1000", help="sizes, up to 4000")
     parser.add_argument("--repeats", type=int, choices=range(1, 100), default=3, metavar="N")
-    parser.add_argument("--disk", type=there, help="a directory on a disk; none: that of TMPDIR")
-    parser.add_argument("--fast", type=there, default="/dev/shm", help="one on tmpfs")
+    parser.add_argument(
+        "--disk", type=existing_directory, help="a directory on a disk; none: that of TMPDIR"
+    )
+    parser.add_argument("--fast", type=existing_directory, default="/dev/shm", help="one on tmpfs")
     parser.add_argument("--float32", action="store_true", help="instead of bfloat16")
     parser.add_argument("--pause-mb", type=int, default=40, help="0: not measured")
     parser.add_argument("--delta-mb", type=int, default=200, help="0: not measured")
@@ -92,7 +94,7 @@ def sizes_mb(text: str) -> list[int]:
     return sizes
 
 
-def there(text: str) -> Path:
+def existing_directory(text: str) -> Path:
     """Return a directory that exists, for argparse."""
     if not Path(text).is_dir():
         raise argparse.ArgumentTypeError(f"there is no directory {text}")

@@ -187,7 +187,7 @@ class TopicMismatch(SeamlessFlowError):
     def __init__(self, topic: str, wanted: int, present: int) -> None:
         self.topic = topic
         self.wanted = wanted
-        self.found = present
+        self.present = present
         super().__init__(
             f"topic {topic} has {present} partitions, {wanted} are needed; partition counts never "
             "change: use another topic_prefix or delete the topic"

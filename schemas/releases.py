@@ -16,7 +16,7 @@ class UnknownRelease(ValueError):
 
     def __init__(self, version: str, versions: tuple[str, ...]) -> None:
         self.version = version
-        self.known = versions
+        self.versions = versions
         super().__init__(f"release {version} is unknown here; known are {', '.join(versions)}")
 
 

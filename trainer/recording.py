@@ -46,7 +46,8 @@ class Survey:
     """Tokens that are masked because another system sampled them."""
     hashes: Counter[str] = field(default_factory=Counter)
     """Sessions with another tokenizer, by its hash."""
-    own: int = 0
+    sessions: int = 0
+    """Sessions of the policy."""
     trainable: int = 0
 
     def apply(self, item: Received) -> None:
@@ -58,7 +59,7 @@ class Survey:
         if record.policy != self.policy:
             self.others[record.policy] += 1
             return
-        self.own += 1
+        self.sessions += 1
         # Imported files often do not say with which tokenizer they were made.
         if record.tokenizer_hash != self.tokenizer_hash and not (
             is_foreign(record) and not record.tokenizer_hash
@@ -72,14 +73,15 @@ class Survey:
         """Return the reason why the recording cannot be trained; empty if there is none."""
         if not self.last:
             return "it is empty"
-        if not self.own:
+        if not self.sessions:
             names = ", ".join(sorted(self.others))
             return f"no session of it is of the policy {self.policy}, but of {names}"
         if self.hashes:
             hashes = ", ".join(name or "none" for name in sorted(self.hashes))
             return (
-                f"{self.hashes.total()} of {self.own} sessions have the tokenizer_hash {hashes}, "
-                f"policy.model has {self.tokenizer_hash}: their tokens mean something else to it"
+                f"{self.hashes.total()} of {self.sessions} sessions have the tokenizer_hash "
+                f"{hashes}, policy.model has {self.tokenizer_hash}: their tokens mean something "
+                "else to it"
             )
         if not self.trainable and self.foreign:
             return (

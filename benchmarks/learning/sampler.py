@@ -77,7 +77,7 @@ class Sampler:
         for prompt in prompts:
             done = completions[prompt.name].add
             arguments = prompt.name, prompt.ids, b"", sampling, prompt.seed
-            self._batch.add(Request.of(*arguments, done))
+            self._batch.add(Request.from_bytes(*arguments, done))
         while self._batch.has_work:
             for request, chunk in self._batch.advance():
                 request.on_chunk(chunk)

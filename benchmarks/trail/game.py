@@ -65,7 +65,7 @@ def question(task: TrailTask) -> Message:
     return {"role": "user", "content": f"key {task['key']}"}
 
 
-def told(task: TrailTask, key: int) -> str:
+def tool_answer(task: TrailTask, key: int) -> str:
     """Return what the tool answers to a key."""
     code, step = task["table"][key]
     return f"code {code}{step}"
@@ -102,7 +102,7 @@ class Walk:
         if key is None or self.over:
             return None
         self._right = following(self.task, key)
-        return told(self.task, key)
+        return tool_answer(self.task, key)
 
 
 def called_key(answer: Message) -> int | None:

@@ -23,7 +23,7 @@ from benchmarks.trail.game import (
     following,
     make_tasks,
     question,
-    told,
+    tool_answer,
     write_tasks,
 )
 from seamlessflow.demo.configuration import RENDERER
@@ -83,7 +83,7 @@ class TrailDemonstrator:
         asked = self._digit(task["key"])
         parts: Parts = [(self._prompt(task["key"]), False), (self._call(asked), True)]
         for _ in range(task["turns"] - 1):
-            parts.append((self._result(asked, told(task, asked)), False))
+            parts.append((self._result(asked, tool_answer(task, asked)), False))
             asked = self._digit(following(task, asked))
             parts.append((self._call(asked), True))
         return parts

@@ -92,7 +92,7 @@ class Manager:
     def _contexts(self, settings: ManagerSection) -> Contexts:
         return Contexts(
             self._fleet,
-            self._renderers.of,
+            self._renderers.for_policy,
             int(settings.no_progress_s * 1000),
             self._clock,
             self._connections.largest_trajectory,

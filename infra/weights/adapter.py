@@ -50,7 +50,7 @@ class BaseModel:
     """`seamlessflow.infra.weights.tensors.tensors_hash` of it."""
 
     @classmethod
-    def of(cls, directory: Path) -> Self:
+    def from_directory(cls, directory: Path) -> Self:
         """Return the model in a directory. Raise `AdapterInvalid`."""
         try:
             return cls(str(directory.resolve()), tensors_hash(directory))
@@ -62,7 +62,7 @@ class BaseModel:
 
         Reads all of it.
         """
-        base = BaseModel.of(Path(self.directory))
+        base = BaseModel.from_directory(Path(self.directory))
         if base.hash != self.hash:
             raise AdapterInvalid(
                 str(adapter),

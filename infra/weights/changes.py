@@ -47,7 +47,7 @@ class _Part:
     end: int
     item: int
 
-    def of(self, content: Elements) -> Elements:
+    def elements(self, content: Elements) -> Elements:
         """Return the part's elements, from all bytes of a file."""
         return content[self.begin : self.end].view(f"<u{self.item}")
 
@@ -100,7 +100,9 @@ def _changed(old: Elements, now: Elements, parts: Sequence[_Part]) -> Iterator[t
     waiting = iter(parts)
     with ThreadPoolExecutor(_AT_ONCE, "changes") as threads:
         while some := list(islice(waiting, _AT_ONCE)):  # a few: all together may take much memory
-            yield from threads.map(lambda part: _changes(part.of(old), part.of(now)), some)
+            yield from threads.map(
+                lambda part: _changes(part.elements(old), part.elements(now)), some
+            )
 
 
 def _changes(old: Elements, now: Elements) -> tuple[bytes, bytes]:

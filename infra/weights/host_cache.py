@@ -45,12 +45,12 @@ class HostCache:
     def version(self, version: int, manifest_sha256: str, make: Callable[[], Path]) -> Path:
         """Return the directory of a version, made if it is not there. Raises what `make` does."""
         with self._turn():
-            directory = self.known(version, manifest_sha256) or make()
+            directory = self.find(version, manifest_sha256) or make()
             # By age: versions of an earlier run may have higher numbers.
             retain(self.root, FEWEST_KEPT, by_age=True)
         return directory
 
-    def known(self, version: int, manifest_sha256: str) -> Path | None:
+    def find(self, version: int, manifest_sha256: str) -> Path | None:
         """Return the directory of a version that is here whole, or None; a broken one goes."""
         directory = version_directory(self.root, version)
         if not directory.is_dir():

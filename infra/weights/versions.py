@@ -59,7 +59,7 @@ class PublishedWeights:
     manifest_sha256: str
 
     @classmethod
-    def of(cls, record: WeightsPublished | PolicyWeights) -> "PublishedWeights":
+    def from_record(cls, record: WeightsPublished | PolicyWeights) -> "PublishedWeights":
         """Return the version that a record of `control` or of `fleet` names."""
         return cls(record.version, record.step, record.directory, record.manifest_sha256)
 

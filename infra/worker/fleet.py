@@ -36,7 +36,7 @@ def is_training_beat(key: bytes) -> bool:
 
 @dataclass(eq=False)
 class Senders:
-    """Addresses by worker. `apply` and `of` may be called from different threads."""
+    """Addresses by worker. `apply` and `addresses` may be called from different threads."""
 
     _known: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Policy and address by worker."""
@@ -50,7 +50,7 @@ class Senders:
         else:
             self._known.pop(record.worker, None)
 
-    def of(self, policy: str) -> list[str]:
+    def addresses(self, policy: str) -> list[str]:
         """Return the addresses, host:port, of those that train the policy, by worker.
 
         A process that was killed is among them until another takes its place.

@@ -57,7 +57,7 @@ class RunFacts:
     """Time, number and policy of each."""
     under_way: list[tuple[int, int]] = field(default_factory=list)
     """Number of groups that are admitted and not ready or dropped, from each time on."""
-    given: defaultdict[str, list[Given]] = field(default_factory=lambda: defaultdict(list))
+    assignments: defaultdict[str, list[Given]] = field(default_factory=lambda: defaultdict(list))
     """Assignments by worker."""
     loaded: defaultdict[str, list[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(list)
@@ -103,7 +103,7 @@ class RunFacts:
                 assignment = Given(
                     record.at_ms, record.role, record.reason, record.figures, record.policy
                 )
-                self.given[record.worker].append(assignment)
+                self.assignments[record.worker].append(assignment)
             case r.RoleAcquired(version=int(version)):
                 self.loaded[record.worker].append((record.at_ms, version))
             case r.WeightsLoaded():

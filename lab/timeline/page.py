@@ -61,7 +61,7 @@ def page_data(
         {
             "name": name,
             "bars": _bars(by_worker.get(name, []), start_ms, mixes),
-            "given": _given(facts.given.get(name, []), start_ms, givens),
+            "given": _given(facts.assignments.get(name, []), start_ms, givens),
             "loaded": _deltas(facts.loaded.get(name, []), start_ms),
             "spent_ms": _spent(by_part.get(name, {})),
             "idle": round(spent[name].idle_share, 4) if name in spent else None,

@@ -58,7 +58,7 @@ class Backlog:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def own(self, partition: Partition, left: Progress) -> None:
+    def add_partition(self, partition: Partition, left: Progress) -> None:
         """Begin with a partition that its earlier owner left with this progress."""
         self._owned[partition] = _Owned(left.ended, left.begun)
         # It may have been here before. Tasks that were handed over as ended do not come again.

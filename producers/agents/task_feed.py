@@ -175,7 +175,7 @@ class TaskFeed:
             for partition, (offset, begun) in committed.items():
                 # A group that committed nothing yet has a negative offset and no metadata.
                 left = max(offset, 0)
-                self._backlog.own(partition, Progress(left, int(begun or left)))
+                self._backlog.add_partition(partition, Progress(left, int(begun or left)))
             self._assigned.clear()
         self._backlog.add(received)
 

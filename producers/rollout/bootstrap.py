@@ -85,7 +85,7 @@ def build(
     admission = Admission(mine.worker, roles.incarnation)
     serving = Serving(admission, _writer(producer, counts), inbox.post, undelivered, traces)
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
-    places = HostPlaces(settings.weights, settings.data_dir, senders.of)
+    places = HostPlaces(settings.weights, settings.data_dir, senders.addresses)
     device = RolloutDevice(engines, load_parser, slot.follow, inbox.post, probe, places)
     reporter = Reporter(producer, roles, facts, now_ms())
     updates = UpdateRule(mine.update, settings.run.lag, UpdateLine(mine.policy))

@@ -34,7 +34,7 @@ class ErasedSessions:
     asked: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
-    def of(cls, asked: Iterable[str]) -> Self:
+    def from_names(cls, asked: Iterable[str]) -> Self:
         """Return the sessions with these ids or names."""
         return cls(frozenset(asked))
 

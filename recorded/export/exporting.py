@@ -51,7 +51,7 @@ class ExportOutcome:
     partitions_kept: int
     """Partitions that an earlier call finished."""
     skipped: Skipped
-    found: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
     """Names of the selection that a session which was read has."""
 
     @property
@@ -94,7 +94,7 @@ def export(
     for number, bounds in left.items():
         part = _PartitionExport(kafka, job, cluster, weights, number, outcome.skipped)
         counts = part.run(bounds, lambda count: show(count, total), stopping)
-        outcome.found |= part.found
+        outcome.matched |= part.matched
         manifest.finish(number, dict(counts))
     for finished in manifest.finished.values():
         outcome.counts.update(finished)
@@ -126,9 +126,9 @@ class _PartitionExport:
         self._counts: Counter[str] = Counter(events=0, sessions=0, tokens=0)
 
     @property
-    def found(self) -> set[str]:
+    def matched(self) -> set[str]:
         """Names of the selection that a session of the partition has."""
-        return self._fold.found
+        return self._fold.matched
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
         """Write the partition's files; return the counts of their contents.

@@ -70,7 +70,7 @@ class ForkOutcome:
 
     chosen: int = 0
     """Sessions that ended and are chosen, forked or not."""
-    found: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
     """Names of the selection that a session has."""
 
     def leave_out(self, reason: str, named: str, count: int = 1) -> None:
@@ -120,7 +120,7 @@ class _RecordedTasks:
         """Take note of a task that was issued."""
         self._payloads[task.group_id] = self._known.setdefault(task.payload, task.payload)
 
-    def of(self, session: Session) -> Mapping[str, Any] | None:
+    def payload(self, session: Session) -> Mapping[str, Any] | None:
         """Return the object of the session's task, or None if it is nowhere."""
         opened = session.opened
         payload = self._payloads.get(opened.group_id)
@@ -163,7 +163,7 @@ class _ForkedPartition:
             file.writelines(b"%b\n" % line for line in lines)
             self._outcome.forks += len(lines)
             self._outcome.sessions += bool(lines)
-        self._outcome.found |= self._fold.found
+        self._outcome.matched |= self._fold.matched
         for session_id in self._fold.log.sessions:
             self._outcome.leave_out("not ended", session_id)
         if bounds[0] and self._fold.beginnings_gone:
@@ -178,7 +178,7 @@ class _ForkedPartition:
         if opened.purpose != "train":
             outcome.leave_out(_EVALUATION, session.session_id)
             return []
-        task = self._tasks.of(session)
+        task = self._tasks.payload(session)
         if task is None:
             outcome.leave_out(_NO_TASK if opened.task_id else _NO_TASK_ID, session.session_id)
             return []

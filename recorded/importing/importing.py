@@ -54,7 +54,7 @@ class ImportOutcome:
     tokens: int = 0
     sampled: int = 0
     """Tokens of the written that the files leave in their loss."""
-    there: int = 0
+    already_written: int = 0
     """Rows that an earlier call wrote."""
 
 
@@ -84,7 +84,7 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
                 samples[group] += 1
                 made = replace(made, sample=sample, group_size=len(groups[group]))
                 if made.session_id in existing:
-                    outcome.there += 1
+                    outcome.already_written += 1
                     continue
                 existing.add(made.session_id)
                 producer.send(TRAJECTORIES.name, made, key=made.group_id)

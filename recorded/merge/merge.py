@@ -87,7 +87,7 @@ class Merged:
     """Other partitions, which have events."""
     went_on: bool = False
     """True if an earlier replay had written a part, whose sessions are not read again."""
-    found: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
     """Names of the selection that a session which was read has."""
     skipped: Skipped = field(default_factory=Skipped)
     digests: dict[str, Digest] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class Merged:
         self.partitions_kept += other.partitions_kept
         self.partitions_new += other.partitions_new
         self.went_on |= other.went_on
-        self.found |= other.found
+        self.matched |= other.matched
         self.skipped.garbage.update(other.skipped.garbage)
         self.digests |= other.digests
         self.ended_ms |= other.ended_ms
@@ -169,7 +169,7 @@ class _Merge:
         count(self._merged.events % _COUNTED)
         self._reached(finished=True)
         for number, folds in self._folds.items():
-            self._merged.found |= folds[0].found
+            self._merged.matched |= folds[0].matched
             self._merged.sessions_open += folds[0].open
             if self._job.bounds[number][0] > 0 and not self._begun[number].covered:
                 self._merged.beginnings_gone += folds[0].beginnings_gone

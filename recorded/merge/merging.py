@@ -48,7 +48,7 @@ class MergeOutcome:
     @property
     def missing(self) -> list[str]:
         """Names of the selection that no session has; empty if only the rest was read."""
-        return [] if self.merged.went_on else self.selection.missing(self.merged.found)
+        return [] if self.merged.went_on else self.selection.missing(self.merged.matched)
 
     @property
     def done_before(self) -> bool:

@@ -86,7 +86,9 @@ def run_trial(
             if selection.chooses(assembled(ended, item.partition)[0]):
                 outcome.sessions += 1
                 outcome.counts.add(counts)
-    outcome.missing = selection.missing(set[str]().union(*(fold.found for fold in folds.values())))
+    outcome.missing = selection.missing(
+        set[str]().union(*(fold.matched for fold in folds.values()))
+    )
     return outcome
 
 
@@ -104,6 +106,6 @@ def _trial_renderer(policies: Mapping[str, PolicyWeights], change: Change) -> Tr
             raise RendererError(started.policy, "the policy is not on the topic fleet any more")
         changed = change(RendererSettings.from_json(recorded.renderer))
         settings = changed.with_options(started.template_args)
-        return renderers.of(replace(policy, renderer=settings.to_json()))
+        return renderers.for_policy(replace(policy, renderer=settings.to_json()))
 
     return made

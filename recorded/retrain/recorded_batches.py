@@ -30,7 +30,7 @@ class RecordedBatches:
             name: sessions
             for commit in again.values()
             if commit is not None
-            for name, sessions in commit.own().items()
+            for name, sessions in commit.new_groups().items()
         }
         resume = Resume(Origin(), "replay", 0, again, frozenset(), fixed)
         limits = BatchLimits(first.run.groups_per_step, first.run.lag, 0, first.window)

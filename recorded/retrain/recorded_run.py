@@ -115,7 +115,7 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
         done = completed.get((lineage, number))
         tensors = weights.tensors_hash if weights else ""
         figures = done.metrics if done else {}
-        made = Commit.of(commit)
+        made = Commit.from_record(commit)
         steps.append(RecordedStep(number, made, version, lineage, tensors, figures))
         version = commit.version
     return RecordedRun(of_steps, first.tensors_hash if first else "", steps, state)

@@ -30,7 +30,7 @@ class Refold:
     assembled."""
     beginnings_gone: int = 0
     """Sessions that ended on the log without their beginning, which retention removed."""
-    found: set[str] = field(default_factory=set)
+    matched: set[str] = field(default_factory=set)
     """Names of the selection that a session of the log has, ended and chosen or not."""
     _left_out: set[str] = field(default_factory=set)
     """Open sessions that are not chosen."""
@@ -70,7 +70,7 @@ class Refold:
     def _leaves_out(self, event: Record, session_id: str, offset: int) -> bool:
         """Return True if the event is of a session that is not chosen."""
         if isinstance(event, SessionOpened):
-            self.found.update(self.selection.names_of(event))
+            self.matched.update(self.selection.names_of(event))
         if (
             isinstance(event, SessionOpened)
             and session_id not in self.log.sessions

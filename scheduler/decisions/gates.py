@@ -56,7 +56,7 @@ class TrainingFigures:
         self._snapshot = snapshot
         self._known: dict[int | None, Mapping[str, float]] = {}
 
-    def of(self, worker: WorkerView) -> Mapping[str, float]:
+    def figures(self, worker: WorkerView) -> Mapping[str, float]:
         """Return the figures of a worker that holds training, in milliseconds."""
         # Workers differ only in the time at which they took training.
         if worker.acquired_ms not in self._known:

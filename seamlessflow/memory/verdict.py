@@ -35,7 +35,7 @@ class MemoryVerdict:
     place: str
     parts: Parts
     notes: tuple[str, ...]
-    there: float | None
+    available: float | None
     """Bytes that there are; None if that is unknown."""
     levers: tuple[Lever, ...] = ()
     """Changes that would make it less, the least one last."""
@@ -54,9 +54,9 @@ class MemoryVerdict:
         """True or False; None if it is unknown."""
         if self.lacking:
             return False
-        if self.there is None or (self.partial and self.needed <= self.there):
+        if self.available is None or (self.partial and self.needed <= self.available):
             return None
-        return self.needed <= self.there
+        return self.needed <= self.available
 
 
 def gibibytes(size: float) -> str:

@@ -132,10 +132,10 @@ def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
     unit, _ = Counter(workers.devices.values()).most_common(1)[0]
     return MeasuredStep(
         work=StepWork(
-            rollout=spent.of(DECODING) / steps / 1000,
-            train=spent.of(TRAINING) / steps / 1000,
+            rollout=spent.subtotal(DECODING) / steps / 1000,
+            train=spent.subtotal(TRAINING) / steps / 1000,
             switch=workers.switch_ms / 1000,
-            load=spent.of(LOADING, RECOMPUTING) / steps / devices / 1000,
+            load=spent.subtotal(LOADING, RECOMPUTING) / steps / devices / 1000,
             latency=(history.group_ms(window if warm_up else None) or 0.0) / 1000,
         ),
         steps=steps,

@@ -37,7 +37,7 @@ class NoSuchVersion(SeamlessFlowError):
     def __init__(self, version: int, directory: Path, existing: list[int]) -> None:
         self.version = version
         self.directory = directory
-        self.there = existing
+        self.existing = existing
         text = ", ".join(map(str, existing)) or "none"
         super().__init__(f"version {version} is not in {directory}; there are: {text}")
 

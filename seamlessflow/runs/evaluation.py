@@ -126,7 +126,7 @@ class Evaluation:
         by_task: dict[int, list[float]] = {}
         for (number, _), reward in self.rewards.items():
             by_task.setdefault(number, []).append(reward)
-        evaluated = figures([EvaluatedGroup.of(rewards) for rewards in by_task.values()])
+        evaluated = figures([EvaluatedGroup.from_returns(rewards) for rewards in by_task.values()])
         return EvaluationResult(
             reward=evaluated.reward,
             error=evaluated.error,

@@ -112,14 +112,14 @@ def same_tokens(trajectory: r.Trajectory, sampled: list[SampledTurn]) -> None:
     """Check that the trajectory holds exactly the engine's turns: tokens, log-probs, prompts."""
     nodes = {node.node_id: node for node in trajectory.nodes}
 
-    def own(node: r.TrajectoryNode, array: bytes, width: int) -> bytes:
+    def node_part(node: r.TrajectoryNode, array: bytes, width: int) -> bytes:
         return array[width * node.start : width * (node.start + node.length)]
 
     def before(node: r.TrajectoryNode) -> bytes:
         if node.parent < 0:
             return b""
         parent = nodes[node.parent]
-        return before(parent) + own(parent, trajectory.tokens, 4)[: 4 * node.parent_end]
+        return before(parent) + node_part(parent, trajectory.tokens, 4)[: 4 * node.parent_end]
 
     recorded = {node.turn_id: node for node in trajectory.nodes if node.origin == "policy"}
     assert sampled
@@ -127,9 +127,9 @@ def same_tokens(trajectory: r.Trajectory, sampled: list[SampledTurn]) -> None:
     for turn in sampled:
         node = recorded[turn.turn_id]
         assert node.delivered, turn.turn_id
-        assert own(node, trajectory.tokens, 4).hex() == turn.tokens
-        assert own(node, trajectory.logprobs, 4).hex() == turn.logprobs
-        assert own(node, trajectory.loss_mask, 1) == b"\1" * node.length, node.masked_reason
+        assert node_part(node, trajectory.tokens, 4).hex() == turn.tokens
+        assert node_part(node, trajectory.logprobs, 4).hex() == turn.logprobs
+        assert node_part(node, trajectory.loss_mask, 1) == b"\1" * node.length, node.masked_reason
         assert before(node).hex() == turn.prompt
 
 

@@ -53,20 +53,20 @@ def assert_sampled_behind_what_stands_before(weights: Path, trajectory: r.Trajec
     """Check the log-probs of each answer against a plain forward pass over prompt and answer."""
     nodes = {node.node_id: node for node in trajectory.nodes}
 
-    def own(node: r.TrajectoryNode, array: bytes) -> bytes:
+    def node_part(node: r.TrajectoryNode, array: bytes) -> bytes:
         return array[4 * node.start : 4 * (node.start + node.length)]
 
     def before(node: r.TrajectoryNode) -> bytes:
         if node.parent < 0:
             return b""
         parent = nodes[node.parent]
-        return before(parent) + own(parent, trajectory.tokens)[: 4 * node.parent_end]
+        return before(parent) + node_part(parent, trajectory.tokens)[: 4 * node.parent_end]
 
     answers = [node for node in trajectory.nodes if node.origin == "policy"]
     assert len(answers) == trajectory.turns
     for node in answers:
-        plain = plain_logprobs(weights, before(node) + own(node, trajectory.tokens))
-        sampled = memoryview(own(node, trajectory.logprobs)).cast("f").tolist()
+        plain = plain_logprobs(weights, before(node) + node_part(node, trajectory.tokens))
+        sampled = memoryview(node_part(node, trajectory.logprobs)).cast("f").tolist()
         assert sampled == pytest.approx(plain[-node.length :].tolist(), abs=PARITY)
 
 

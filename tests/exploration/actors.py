@@ -43,7 +43,7 @@ class Log:
     """The last record, if it starts a step and counts."""
 
     @classmethod
-    def of(cls, state: State, record: Record | None = None) -> Self:
+    def with_form(cls, state: State, record: Record | None = None) -> Self:
         """Return the fold with its form."""
         started = record if isinstance(record, StepStarted) else None
         counts = started is not None and started.epoch == state.epoch
@@ -64,7 +64,7 @@ class Process:
     """True while it has the device's memory, or is taking or freeing it."""
     doubted: bool = False
     """True if it was silent for so long that the scheduler counts it as lost, though it lives."""
-    own: Form = field(init=False)
+    read_form: Form = field(init=False)
     """The form without what it has not read."""
     form: Form = field(init=False)
 
@@ -77,9 +77,9 @@ class Process:
         collector = Collector([self.memory, self.doubted])
         collector.life(self.incarnation)
         self._add_own(collector)
-        object.__setattr__(self, "own", collector.form())
+        object.__setattr__(self, "read_form", collector.form())
         collector = Collector()
-        collector.join(self.own)
+        collector.join(self.read_form)
         for unread in (self.control, self.fleet):
             collector.add(len(unread))
             collector.join(*(letter.form for letter in unread))

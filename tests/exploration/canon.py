@@ -66,22 +66,22 @@ class Form:
 class Collector:
     """The parts of a form under way."""
 
-    found: list[Any] = field(default_factory=list)
+    parts: list[Any] = field(default_factory=list)
     marks: list[int] = field(default_factory=list)
 
     def add(self, *values: Any) -> None:
         """Add plain values."""
-        self.found += values
+        self.parts += values
 
     def join(self, *forms: Form) -> None:
         """Add forms."""
         for form in forms:
-            self.found.append(form.fixed)
+            self.parts.append(form.fixed)
             self.marks += form.marks
 
     def mark(self, kind: int, value: int | None) -> None:
         """Add a number that is to be renumbered, or None."""
-        self.found.append(value is None)
+        self.parts.append(value is None)
         if value is not None:
             self.marks.append(kind + _MIDDLE + value)
 
@@ -94,7 +94,7 @@ class Collector:
         of lives before it is an accident.
         """
         process, place = _life(incarnation)
-        self.found.append(process)
+        self.parts.append(process)
         if place:
             self.marks.append(_LIFE + _MIDDLE + place)
 
@@ -110,28 +110,28 @@ class Collector:
         elif name == "incarnation":
             self.life(value)
         elif kind in _PLAIN:
-            self.found.append(value)
+            self.parts.append(value)
         elif kind in _SHARED or isinstance(value, Record):
             self.join(of_shared(value))
         elif is_dataclass(kind):
-            self.found.append(kind.__name__)
+            self.parts.append(kind.__name__)
             self.fields(value)
         elif isinstance(value, Mapping):
-            self.found.append(len(value))
+            self.parts.append(len(value))
             for key in sorted(value):
-                self.found.append(key)
+                self.parts.append(key)
                 of_member = "incarnation" if isinstance(value[key], str) else "number"
                 self.value(value[key], of_member if name == "members" else "")
         elif kind is tuple:
-            self.found.append(len(value))
+            self.parts.append(len(value))
             for member in value:
                 self.value(member)
         else:
-            self.found.append(value)
+            self.parts.append(value)
 
     def form(self) -> Form:
         """Return the form."""
-        return Form(hash(tuple(self.found)), tuple(self.marks))
+        return Form(hash(tuple(self.parts)), tuple(self.marks))
 
     def fields(self, value: Any) -> None:
         for name in _names(type(value)):
@@ -192,7 +192,7 @@ def canonical(now_ms: int, forms: Iterable[Form]) -> int:
         # A process counts as silent after a while.
         rank += 1000 if kind >= _ORDER and mark - before >= PAUSE_MS else 1
         ranks[mark], before = rank, mark
-    return hash((tuple(collector.found), tuple([ranks[mark] for mark in collector.marks])))
+    return hash((tuple(collector.parts), tuple([ranks[mark] for mark in collector.marks])))
 
 
 @cache

@@ -52,7 +52,7 @@ class World:
     newcomers: dict[str, RolloutRoles] = field(default_factory=dict)
     """The roles that a rollout process has after it read `fleet` as compaction left it."""
     schedulers: tuple[SchedulerActor, ...] = ()
-    log: Log = field(default_factory=lambda: Log.of(State()))
+    log: Log = field(default_factory=lambda: Log.with_form(State()))
     compacted: dict[str, Record] = field(default_factory=dict)
     """The newest record of `fleet` for each key."""
     leader: Leader = Leader()
@@ -104,7 +104,7 @@ class World:
     def to_control(self, record: Record, writer: str) -> None:
         """Append to `control`."""
         before = self.log.state
-        self.log = Log.of(fold.apply(before, record), record)
+        self.log = Log.with_form(fold.apply(before, record), record)
         letter = Letter(record, writer, self.log, before.epoch)
         self.schedulers = tuple(
             replace(scheduler, control=(*scheduler.control, letter))

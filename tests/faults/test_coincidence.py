@@ -66,7 +66,7 @@ class Turn:
         read: dict[str, Any] = answer.raise_for_status().json()
         return read
 
-    def of(self, kind: type[r.Record], mark: int = 0) -> list[Any]:
+    def records(self, kind: type[r.Record], mark: int = 0) -> list[Any]:
         """Return the session's records of a kind."""
         return self.run.log.since(
             mark, kind, lambda record: getattr(record, "session_id", "") == self.session
@@ -74,11 +74,13 @@ class Turn:
 
     def samples_on(self, worker: str) -> bool:
         """Return whether the turn is in mid-stream on the worker."""
-        if self.of(r.TurnCompleted) or len(self.of(r.TurnDispatched)) == 0:
+        if self.records(r.TurnCompleted) or len(self.records(r.TurnDispatched)) == 0:
             return False
-        dispatch = self.of(r.TurnDispatched)[-1].dispatch
-        given_back = any(record.dispatch == dispatch for record in self.of(r.TurnInterrupted))
-        samples = [record for record in self.of(r.TurnProgressed) if record.dispatch == dispatch]
+        dispatch = self.records(r.TurnDispatched)[-1].dispatch
+        given_back = any(record.dispatch == dispatch for record in self.records(r.TurnInterrupted))
+        samples = [
+            record for record in self.records(r.TurnProgressed) if record.dispatch == dispatch
+        ]
         return not given_back and any(sample.worker == worker for sample in samples)
 
     def _ask(self) -> str:
@@ -193,11 +195,11 @@ def name_of(run: FaultyRun, pid: int) -> str:
 
 def end(turn: Turn) -> None:
     """Compare the answer with the log; close the session through the second gateway."""
-    completed = turn.of(r.TurnCompleted)
+    completed = turn.records(r.TurnCompleted)
     assert turn.text.result() == orjson.loads(completed[0].message)["content"]
     turn.call(f"/{turn.session}/reward", turn.run.urls[1], value=1.0)
     turn.call(f"/{turn.session}/close", turn.run.urls[1])
-    turn.run.until(lambda: bool(turn.of(r.Trajectory)), "its trajectory", LIMIT_S)
+    turn.run.until(lambda: bool(turn.records(r.Trajectory)), "its trajectory", LIMIT_S)
 
 
 def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_scheduler(
@@ -233,8 +235,8 @@ def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_
         run.until(
             lambda: happened(r.PartitionClaimed, partition=turn.partition), "a new owner", LIMIT_S
         )
-        run.until(lambda: bool(turn.of(r.TurnJoined)), "the retry, perhaps before", LIMIT_S)
-        run.until(lambda: bool(turn.of(r.TurnDispatched, mark)), "another worker", LIMIT_S)
+        run.until(lambda: bool(turn.records(r.TurnJoined)), "the retry, perhaps before", LIMIT_S)
+        run.until(lambda: bool(turn.records(r.TurnDispatched, mark)), "another worker", LIMIT_S)
         run.until(
             lambda: happened(r.RoleAssigned, worker=WORKER, role="train"), "preemption", LIMIT_S
         )
@@ -248,6 +250,6 @@ def test_a_turn_outlives_its_frozen_manager_its_lost_worker_its_gateway_and_the_
         )
         assert turn.asked[0] != turn.asked[-1]
         end(turn)
-        assert turn.of(r.SessionClosed)[0].epoch > owner.epoch
+        assert turn.records(r.SessionClosed)[0].epoch > owner.epoch
         driver.await_well()
         driver.audit()

@@ -89,7 +89,7 @@ def links(text: str) -> Iterator[tuple[str, str]]:
             yield label, target.partition("#")[0]
 
 
-def known(path: str, page: Path) -> bool:
+def names_a_place(path: str, page: Path) -> bool:
     """Return True if a page names a file or folder, from the root, from its own folder, or by the
     end of its path.
     """
@@ -133,7 +133,7 @@ def test_every_linked_name_is_defined_where_the_link_leads(page: Path) -> None:
 @page
 def test_every_module_and_folder_named_exists(page: Path) -> None:
     named = {code for code in CODE.findall(page.read_text()) if PATH.fullmatch(code)} - ELSEWHERE
-    assert [path for path in named if not known(path, page)] == []
+    assert [path for path in named if not names_a_place(path, page)] == []
 
 
 @page

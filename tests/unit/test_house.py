@@ -147,30 +147,25 @@ def test_docstrings_begin_with_a_noun_or_a_verb(room: str) -> None:
     assert riddles == []
 
 
-def variables(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and name of each variable and parameter; fields of classes are none."""
-    tree = parsed(path)
-    fields = {
-        id(statement.target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for statement in node.body
-        if isinstance(statement, ast.AnnAssign)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.arg):
-            yield node.lineno, node.arg
-        if not isinstance(node, ast.Name) or id(node) in fields:
-            continue
-        if isinstance(node.ctx, ast.Store):
-            yield node.lineno, node.id
+def given_names(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each variable, parameter, function and attribute that is set."""
+    for node in ast.walk(parsed(path)):
+        match node:
+            case ast.arg(arg=word):
+                yield node.lineno, word
+            case ast.Name(id=word, ctx=ast.Store()) | ast.Attribute(attr=word, ctx=ast.Store()):
+                yield node.lineno, word
+            case ast.FunctionDef(name=word) | ast.AsyncFunctionDef(name=word):
+                yield node.lineno, word
+            case ast.MatchAs(name=str(word)) | ast.MatchStar(name=str(word)):
+                yield node.lineno, word
 
 
-def test_a_variable_is_named_by_what_it_is() -> None:
+def test_a_thing_is_named_by_what_it_is() -> None:
     without_names = [
         f"{name(path)}:{line} {word}"
-        for path in modules(*PRODUCT, "scripts")
-        for line, word in variables(path)
+        for path in modules(*PRODUCT, "benchmarks", "examples", "scripts", "tests")
+        for line, word in given_names(path)
         if word in NO_NAMES
     ]
     assert without_names == []

@@ -30,7 +30,7 @@ class DividedVocabulary(Protocol):
         """Return the logits of all ranks (R, V) from those of this one."""
         ...
 
-    def own(self, all_RV: Tensor) -> Tensor:
+    def own_part(self, all_RV: Tensor) -> Tensor:
         """Return this rank's part of a tensor of all."""
         ...
 
@@ -136,7 +136,7 @@ class _LinearScores(torch.autograd.Function):
                 by_logprob_N[part],
                 by_entropy_N[part] if entropy_gradient else None,
             ).to(compute)
-            slopes_RV = slopes_RV if divided is None else divided.own(slopes_RV)
+            slopes_RV = slopes_RV if divided is None else divided.own_part(slopes_RV)
             of_hidden_NH[part] = slopes_RV @ typed_VH
             if of_weight_VH is not None and compute == torch.float32:
                 of_weight_VH.addmm_(slopes_RV.T, hidden_RH)

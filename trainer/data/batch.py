@@ -152,7 +152,7 @@ class Batch:
     groups: tuple[Prepared, ...]
 
     @property
-    def own(self) -> tuple[Prepared, ...]:
+    def new_groups(self) -> tuple[Prepared, ...]:
         """Its new groups, without those that earlier steps trained."""
         return tuple(group for group in self.groups if not group.reused)
 

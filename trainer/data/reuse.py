@@ -54,7 +54,7 @@ class ReuseStore:
     """Sessions still to be read again, by session id, with their group."""
 
     @classmethod
-    def of(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
+    def from_checkpoint(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
         """Return the store of a checkpoint."""
         used = {group.group_id: group for group in begun}
         awaited = {

@@ -90,7 +90,7 @@ class RankLoop:
         match record:
             case r.StepStarted() if self.process.gang.counts(record):
                 self.started = record
-            case r.RunFinished() if self.process.gang.own(record.policy):
+            case r.RunFinished() if self.process.gang.concerns(record.policy):
                 self.finished |= record.steps >= self.process.settings.run.steps
 
     def _advance(self) -> None:

@@ -50,7 +50,7 @@ class Commit:
     """Groups among them that earlier steps trained, in the same order."""
 
     @classmethod
-    def of(cls, record: StepCommitted) -> "Commit":
+    def from_record(cls, record: StepCommitted) -> "Commit":
         """Return the step of a record."""
         groups = {group.group_id: group.sessions for group in record.groups}
         reused = tuple(group.group_id for group in record.groups if group.reused)
@@ -67,7 +67,7 @@ class Commit:
         """Return the step as plain values, without its methods."""
         return [self.step, self.version, self.lineage, dict(self.groups), list(self.reused)]
 
-    def own(self) -> dict[str, Sessions]:
+    def new_groups(self) -> dict[str, Sessions]:
         """Return the groups that no earlier step trained."""
         return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}
 
@@ -203,7 +203,7 @@ class ControlState:
     def _apply_step(self, record: Record) -> None:
         match record:
             case r.StepCommitted():
-                self.commits[record.step] = Commit.of(record)
+                self.commits[record.step] = Commit.from_record(record)
                 self.skipped.discard(record.step)
                 self.dropped.clear()
                 self.steps_of[record.version] = record.step + 1
@@ -218,7 +218,7 @@ class ControlState:
                     self.steps_of[self.highest_version] = record.step + 1
             case r.WeightsPublished():
                 self.steps_of.setdefault(record.version, record.step)
-                self.published = PublishedWeights.of(record)
+                self.published = PublishedWeights.from_record(record)
             case r.RunFinished():
                 self.finished = record.steps
 

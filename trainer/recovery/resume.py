@@ -119,7 +119,7 @@ def resume_from(
         name: sessions for name, sessions in control_state.ready.items() if name not in settled
     }
     for commit in again.values():
-        fixed.update(commit.own() if commit else {})
+        fixed.update(commit.new_groups() if commit else {})
     next_version = max(control_state.highest_version, origin.version) + 1
     return Resume(origin, lineage, next_version, again, frozenset(settled), fixed, reusable)
 

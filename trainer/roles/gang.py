@@ -34,14 +34,14 @@ class GangWatch:
             case r.SchedulerClaimed():
                 self.epoch = max(self.epoch, record.epoch)
             case r.RoleAssigned() if record.role == "train" and record.epoch >= self.epoch:
-                if not self.own(record.policy):
+                if not self.concerns(record.policy):
                     return
                 if record.gang_epoch > self.gang_epoch:
                     self.members = {}
                     self.gang_epoch = record.gang_epoch
                 if record.gang_epoch == self.gang_epoch:
                     self.members = {**self.members, record.worker: record.incarnation}
-            case r.RunFinished() if self.own(record.policy):
+            case r.RunFinished() if self.concerns(record.policy):
                 self.members = self.met = {}  # each ends in order from now on
             case r.WorkerLost() if record.process == "train" and record.epoch >= self.epoch:
                 # The loss of an earlier life of that process broke an earlier gang.
@@ -52,13 +52,13 @@ class GangWatch:
                 if self.met.get(record.worker, record.incarnation) != record.incarnation:
                     self.broken_by = record.worker
 
-    def own(self, policy: str) -> bool:
+    def concerns(self, policy: str) -> bool:
         """Return whether a record's policy is the gang's; earlier releases named none."""
         return not self.policy or policy in ("", self.policy)
 
     def counts(self, started: r.StepStarted) -> bool:
         """Return whether a start that is read now counts; a later claim leaves it valid."""
-        return started.epoch >= self.epoch and self.own(started.policy)
+        return started.epoch >= self.epoch and self.concerns(started.policy)
 
     def may_start(self, started: r.StepStarted, step: int) -> bool:
         """Return whether a start that counted is for `step` and the newest gang."""
@@ -120,7 +120,7 @@ class AnotherTrainer(SeamlessFlowError):
 
     def __init__(self, lineage: str, mine: str) -> None:
         self.lineage = lineage
-        self.own = mine
+        self.mine = mine
         super().__init__(
             f"a step of lineage {lineage} was committed, this process's is {mine}: only one "
             "trainer trains a policy on a topic_prefix"

@@ -48,7 +48,7 @@ def estimated(settings: TrainerSection, batch: Batch) -> Batch:
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
         with method("advantage estimator", settings.advantage):
-            batch = with_advantages(batch, lambda episodes: estimator.of(episodes, rules))
+            batch = with_advantages(batch, lambda episodes: estimator.estimate(episodes, rules))
     if scale := settings.returns.entropy_scale:
         batch = entropy_scaled(batch, scale)
     return with_only(batch, _of_loss(settings))

@@ -87,7 +87,7 @@ class Dataloader:
         resume = self._resume
         limits = self._limits
         self._grouping = Grouping(resume.settled, resume.fixed, limits.attempts, limits.redundancy)
-        self.store = ReuseStore.of(resume.reusable, resume.reused_until())
+        self.store = ReuseStore.from_checkpoint(resume.reusable, resume.reused_until())
         """Groups that later steps may train again."""
         self._expiring = dict.fromkeys(self._control_state.expired, self._added_ms)
         # The scheduler counts them too: it may admit no other group before the next step.
@@ -209,7 +209,7 @@ class Dataloader:
 
     def consumed(self, batch: Batch) -> None:
         """End the groups of `batch`: its step is committed."""
-        for group in batch.own:
+        for group in batch.new_groups:
             self._grouping.settle(group.group.group_id)
         self.store.trained(batch.step, batch.groups, self.rules)
 
@@ -240,7 +240,7 @@ class Dataloader:
         commit = self._resume.again[step]
         if commit is None:
             return SkippedStep(step)
-        groups = {name: self._grouping.ready.get(name) for name in commit.own()}
+        groups = {name: self._grouping.ready.get(name) for name in commit.new_groups()}
         missing = [name for name, group in groups.items() if group is None]
         if gone := [*self.store.missing(commit.reused), *(missing if self.ended else ())]:
             raise GroupsGone(step, gone)

@@ -260,7 +260,7 @@ class StepRunner:
         step = order.batch.step
         policy = self._settings.run.policy
         at_ms = self._now_ms()
-        for group in order.batch.own:
+        for group in order.batch.new_groups:
             if (name := group.group.group_id) not in order.consumed:
                 consumed = GroupConsumed(at_ms=at_ms, group_id=name, step=step, policy=policy)
                 self._send(consumed, trace)

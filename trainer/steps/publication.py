@@ -77,7 +77,7 @@ class Publication:
         """The model that published adapters belong to; None if whole models are published."""
         trainer = self._settings.trainer
         computed = trainer.adapter.used and trainer.backend != "clock"
-        return BaseModel.of(self._settings.policy.model) if computed else None
+        return BaseModel.from_directory(self._settings.policy.model) if computed else None
 
     @property
     def tokenizer_hash(self) -> str:

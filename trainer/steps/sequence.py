@@ -94,7 +94,7 @@ class StepSequence:
         match record:
             case r.StepStarted() if gang.counts(record):
                 self._started = record
-            case r.StepCommitted() if record.lineage != lineage and gang.own(record.policy):
+            case r.StepCommitted() if record.lineage != lineage and gang.concerns(record.policy):
                 self._runner.fence()
                 raise AnotherTrainer(record.lineage, lineage)
 
@@ -160,7 +160,7 @@ class StepSequence:
             metrics = facts(batch, loader.clock(step), loader.rules.rewards)
             read = self._control_state.offset
             self._announced = Announced(batch, metrics, now_ms, read)
-            names = tuple(group.group.group_id for group in batch.own)
+            names = tuple(group.group.group_id for group in batch.new_groups)
             process.send(
                 r.BatchReady(
                     at_ms=now_ms,
@@ -175,7 +175,7 @@ class StepSequence:
     def _check_trainable(self, batch: Batch | SkippedStep, now_ms: int) -> None:
         """Report a step without a token to train; raise `NothingToTrain` after too many."""
         loader = self._dataloader
-        tokens = loader.given_up.with_groups(batch.own if isinstance(batch, Batch) else ())
+        tokens = loader.given_up.with_groups(batch.new_groups if isinstance(batch, Batch) else ())
         begins = self._barren.add(tokens, self.origin.trained)
         reason = why_barren(tokens, loader.dropped, loader.newest_drop)
         if begins:

@@ -79,7 +79,9 @@ class Ownership:
             # At once: the claim ends the former owner's epoch while this manager still rebuilds.
             self._claim(partition)
             begun.append(takeover)
-        self._read_sessions([takeover for takeover in begun if takeover.partition.progress.known])
+        self._read_sessions(
+            [takeover for takeover in begun if takeover.partition.progress.committed]
+        )
         self._readers.read_ended(
             list(partitions),
             lambda ends: self._inbox.post(partial(self._ended_read, begun, ends)),
@@ -139,7 +141,7 @@ class Ownership:
     def _read_sessions(self, takeovers: list[Takeover]) -> None:
         starts = {
             takeover.partition.number: takeover.partition.progress.rebuild
-            if takeover.partition.progress.known
+            if takeover.partition.progress.committed
             else BEGINNING
             for takeover in takeovers
         }
@@ -159,7 +161,7 @@ class Ownership:
             takeover.partition.ended.load(ends.get(takeover.partition.number, EndedRead()))
             self._actor.resume(takeover.partition)
         # Without a progress only these ends show which trajectories are there already.
-        lost = [takeover for takeover in current if not takeover.partition.progress.known]
+        lost = [takeover for takeover in current if not takeover.partition.progress.committed]
         if lost:
             self._read_sessions(lost)
 

@@ -45,14 +45,14 @@ class Takeover:
         covered = received.offset < partition.progress.covered
         name: str = getattr(received.record, "session_id", "")
         # A first start commits trajectories on its way, before it may answer anything.
-        if answered(folded) and not (covered and partition.progress.known):
+        if answered(folded) and not (covered and partition.progress.committed):
             self.unanswered.setdefault(name, []).append((received, folded))
             partition.sessions.pin(name)
         if folded.error is not None:
             self.failed.append((received, folded))
             partition.sessions.pin(name)
         if session is not None and session.finalized_at_ms is not None and folded.accepted:
-            if not partition.progress.known and partition.has_ended(session.session_id):
+            if not partition.progress.committed and partition.has_ended(session.session_id):
                 covered = True  # by a progress that the consumer group has lost
                 self.unanswered.pop(session.session_id, None)
             if not covered:

@@ -38,17 +38,17 @@ class RoutableWorker:
     """Policy that it serves; empty for any."""
     load: int = 0
     """Running turns that this manager dispatched to it."""
-    known: Description = UNKNOWN
+    description: Description = UNKNOWN
 
     @property
     def tags(self) -> frozenset[str]:
         """Its tags, as far as they are known."""
-        return self.known.tags
+        return self.description.tags
 
     @property
     def free(self) -> bool:
         """True if it has a place for a further turn."""
-        return self.known.capacity == 0 or self.load < self.known.capacity
+        return self.description.capacity == 0 or self.load < self.description.capacity
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ class RolloutFleet:
             slot,
             record.version,
             record.policy,
-            known=self.described.get(record.worker, UNKNOWN),
+            description=self.described.get(record.worker, UNKNOWN),
         )
 
     def _describe(self, record: r.WorkerHeartbeat) -> None:
@@ -239,7 +239,7 @@ class RolloutFleet:
         now = Description(tags, record.capacity, record.at_ms, incarnation)
         self.described[record.worker] = now
         if record.worker in self.workers:
-            self.workers[record.worker].known = now
+            self.workers[record.worker].description = now
         self.arrivals += now.tags != before.tags
 
     def _apply_heartbeat(self, record: r.WorkerHeartbeat, now_ms: int) -> Departure | None:

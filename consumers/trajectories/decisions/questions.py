@@ -45,7 +45,7 @@ def describe(
         return _described(question, _present(session))
     if context.used(session_id):
         ended = {"session_id": session_id, "status": "finalized"}
-        return _described(question, {**ended, **context.fates.of(session_id)})
+        return _described(question, {**ended, **context.fates.describe(session_id)})
     return unanswered(question, 404, "unknown_session", f"no session {session_id}")
 
 

@@ -81,7 +81,7 @@ class SessionFates:
                 place = (record.group_id, record.sample, record.attempt)
                 _keep(self._failed, place, f"{record.cause}: {record.detail}")
 
-    def of(self, session_id: str) -> Mapping[str, Any]:
+    def describe(self, session_id: str) -> Mapping[str, Any]:
         """Return members for the description of a finalized session; none if it is not known."""
         ended = self._finalized.get(session_id)
         if ended is None:

@@ -21,7 +21,7 @@ class MatchSettings:
     tokenizer_hash: str
 
     @classmethod
-    def of(cls, policy: PolicyWeights) -> "MatchSettings":
+    def from_policy(cls, policy: PolicyWeights) -> "MatchSettings":
         """Return those of a policy."""
         return cls(policy.renderer, policy.strictness, policy.tokenizer_hash)
 
@@ -44,7 +44,7 @@ class MatchSettings:
 
 def newly_recorded(session: Session, policy: PolicyWeights) -> bytes:
     """Return the policy's settings as JSON; empty if its turn before had the same ones."""
-    now = MatchSettings.of(policy).to_json()
+    now = MatchSettings.from_policy(policy).to_json()
     return b"" if now == _latest(session, policy.policy) else now
 
 

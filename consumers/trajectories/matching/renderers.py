@@ -39,13 +39,13 @@ class Renderers:
         """
         self._forget_errors(policy.tokenizer_hash)
         try:
-            self.of(policy).check(policy.tokenizer_hash, policy.tokenizer_directory)
+            self.for_policy(policy).check(policy.tokenizer_hash, policy.tokenizer_directory)
         except RendererError as error:
             _log.error("policy %s cannot be rendered: %s", policy.policy, error)
             self._made.pop((policy.tokenizer_hash, policy.renderer))
             self._tokenizers[policy.tokenizer_hash] = error
 
-    def of(self, policy: PolicyWeights) -> Renderer:
+    def for_policy(self, policy: PolicyWeights) -> Renderer:
         """Return the renderer of a policy. Raises `RendererError`."""
         key = policy.tokenizer_hash, policy.renderer
         made = self._made.get(key)

@@ -43,7 +43,7 @@ class PartitionProgress:
     """Epoch in force at `rebuild`; its claim may be before that offset."""
 
     @property
-    def known(self) -> bool:
+    def committed(self) -> bool:
         """Return False if no owner committed a progress, or the consumer group has lost it."""
         return self.rebuild >= 0
 
@@ -264,7 +264,7 @@ class Partition(LoggedPartition):
         A reader's trajectories are those of any owner. Kafka takes them only from the member that
         the partition is assigned to. The next owner knows by `covered` which are there.
         """
-        return self.owned or not (self.progress.known or self.fenced)
+        return self.owned or not (self.progress.committed or self.fenced)
 
     @property
     def uncommitted(self) -> bool:

@@ -24,7 +24,7 @@ class TooFewSlots(SeamlessFlowError):
     def __init__(self, topic: str, workers: int, present: int, wanted: int) -> None:
         self.topic = topic
         self.workers = workers
-        self.found = present
+        self.present = present
         self.wanted = wanted
         super().__init__(
             f"topic {topic} has {present} partitions, and {workers} workers that roll out need one "

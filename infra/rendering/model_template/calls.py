@@ -37,7 +37,7 @@ class CallFormat:
     """Name of the member that holds the arguments."""
 
     @classmethod
-    def of(cls, spelt: str) -> "CallFormat | None":
+    def from_call(cls, spelt: str) -> "CallFormat | None":
         """Return the format of a spelt call, or None if it is no JSON with name and arguments."""
         for start, letter in enumerate(spelt):
             if letter in "[{":

@@ -125,7 +125,7 @@ def _tools(template: JinjaTemplate, close: str, short_ids: bool) -> tuple[CallFo
     if str(probes.NEW_MESSAGES[0][0]["content"]) not in whole:
         return None, "it does not write results of tools"
     spelt = answer_text(template, [asked, rest[0]], probes.TOOLS, close)
-    calls = CallFormat.of(spelt or "")
+    calls = CallFormat.from_call(spelt or "")
     if calls is None:
         return None, "it does not write calls as JSON with name and arguments"
     read = [

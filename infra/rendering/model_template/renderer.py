@@ -176,7 +176,7 @@ class TemplateRenderer:
         """Return the sample histories that the template does not refuse."""
         rendered: list[Sequence[Message]] = []
         keeps = self.effective_thinking_retention == "all"
-        for history in probes.answered(answer, thinking=self._thinking.known and not keeps):
+        for history in probes.answered(answer, thinking=self._thinking.has_marks and not keeps):
             with suppress(TemplateRefusal):
                 self._text(history, probes.TOOLS if answer is probes.CALL else None, True)
                 rendered.append(history)
@@ -246,7 +246,7 @@ class _Thinking:
         self._blank = frozenset(tokenizer.encode("\n") + tokenizer.encode("\n\n"))
 
     @property
-    def known(self) -> bool:
+    def has_marks(self) -> bool:
         """True if the tokenizer has both marks."""
         return None not in (self._begin, self._end)
 
@@ -258,12 +258,12 @@ class _Thinking:
         marks = [token for token in generation_prompt if token in (self._begin, self._end)]
         opened = bool(marks) and marks[-1] == self._begin
         begin = 0
-        if self.known and not opened:
+        if self.has_marks and not opened:
             while begin < len(completion) and completion[begin] in self._blank:
                 begin += 1
             opened = begin < len(completion) and completion[begin] == self._begin
             begin += opened
-        if not self.known or not opened:
+        if not self.has_marks or not opened:
             return _Split(None, completion)
         if self._end not in completion:
             return _Split(completion[begin:], [], closed=False)

@@ -79,7 +79,7 @@ class WeightsFetcher:
                 facts = read_delta(here, version, manifest_sha256)
                 base_version = facts.base_version or 0
                 base_sha256 = facts.base_manifest_sha256 or ""
-                base = self._cache.known(base_version, base_sha256) if cached else None
+                base = self._cache.find(base_version, base_sha256) if cached else None
                 if base is not None:
                     return base, [here, *deltas]
             if anchor is not None:

@@ -31,7 +31,7 @@ class AnswerLengths:
         self._section = section
         self._seed = seed
 
-    def of(self, request: Request) -> int:
+    def completion_tokens(self, request: Request) -> int:
         """Return the tokens of a request's whole completion, its stop token included."""
         sampling = request.sampling
         # A request of no session is named by its seed, as in a benchmark.
@@ -73,7 +73,7 @@ class Answers:
         first = xxhash.xxh3_64_intdigest(prompt) % (len(self._text) // TOKEN_BYTES)
         room = min(request.sampling.max_tokens, limit - request.prompt_length)
         if request.stops:
-            end = max(self._lengths.of(request), request.completed + 1)
+            end = max(self._lengths.completion_tokens(request), request.completed + 1)
             within = self._stop(first, request, min(room, end - 1))
             if within is not None:
                 return Answer(first, within, "stop")
@@ -114,7 +114,7 @@ class ClockTurn(ModelledTurn):
     """Blocks of the prefix cache that it uses."""
 
     @classmethod
-    def of(cls, request: Request, answers: Answers, limit: int) -> "ClockTurn":
+    def from_request(cls, request: Request, answers: Answers, limit: int) -> "ClockTurn":
         """Return the turn of a request that is not finished before its start."""
         answer = answers.to(request, limit)
         return cls(

@@ -79,7 +79,7 @@ class ClockBatch:
         if reason is not None:
             return [(request, last_chunk(request.completed, reason))]
         emissions = self._run(now_s)
-        turn = ClockTurn.of(request, self._answers, self._limit)
+        turn = ClockTurn.from_request(request, self._answers, self._limit)
         self._live[request.request_id] = turn
         self._batch.add(turn)
         return self._planned(emissions)

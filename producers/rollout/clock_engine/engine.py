@@ -70,7 +70,9 @@ class ClockEngine(ThreadedEngine):
     ) -> None:
         self.state.require_working("submit")
         seed = sampling.seed or 0
-        request = Request.of(request_id, prompt, completion, sampling, seed, on_chunk, computed)
+        request = Request.from_bytes(
+            request_id, prompt, completion, sampling, seed, on_chunk, computed
+        )
         request.check(_TOKENS, self._settings.max_length)
         self._thread.post("submit", lambda: self._accept(request))
 

@@ -51,7 +51,7 @@ class Request:
         self.seed &= _SEED_MASK
 
     @classmethod
-    def of(
+    def from_bytes(
         cls,
         request_id: str,
         prompt: bytes,

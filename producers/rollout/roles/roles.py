@@ -67,7 +67,7 @@ class RolloutRoles(WorkerRoles):
             case r.WorkerLost() if record.worker == self.worker:
                 self._lose(record)
             case r.WeightsPublished() if record.policy == self.policy:
-                self.published = PublishedWeights.of(record)
+                self.published = PublishedWeights.from_record(record)
             case PolicyWeights() if record.policy == self.policy:
                 self._apply_policy(record)
             case r.WeightsPublished() | PolicyWeights() if self.shared:
@@ -115,7 +115,7 @@ class RolloutRoles(WorkerRoles):
         if isinstance(record, PolicyWeights):
             weights = record
         if published is None or record.version > published.version:
-            published = PublishedWeights.of(record)
+            published = PublishedWeights.from_record(record)
         self.others[record.policy] = published, weights
 
     def begin(self, move: Move) -> None:
@@ -211,7 +211,7 @@ class RolloutRoles(WorkerRoles):
     def _apply_policy(self, record: PolicyWeights) -> None:
         self.policy_weights = record
         if self.published is None or record.version > self.published.version:
-            self.published = PublishedWeights.of(record)
+            self.published = PublishedWeights.from_record(record)
 
     def _apply_process(self, record: Record) -> None:
         match record:

@@ -134,7 +134,9 @@ class TorchEngine(ThreadedEngine):
     ) -> None:
         self.state.require_working("submit")
         seed = secrets.randbits(64) if sampling.seed is None else sampling.seed
-        request = Request.of(request_id, prompt, completion, sampling, seed, on_chunk, computed)
+        request = Request.from_bytes(
+            request_id, prompt, completion, sampling, seed, on_chunk, computed
+        )
         request.check(self._vocabulary, self._kv.max_length)
         self._thread.post("submit", lambda: self._accept(request))
 

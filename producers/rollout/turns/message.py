@@ -96,7 +96,7 @@ class TurnMessage:
     @property
     def stop_sequence(self) -> str | None:
         """The stop string that ended the message, or None."""
-        return None if self._stops is None else self._stops.found
+        return None if self._stops is None else self._stops.stop_string
 
     def take_delta(self) -> bytes | None:
         """Return the addition since the last call, as JSON, or None if there is none."""

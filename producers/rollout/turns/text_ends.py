@@ -33,7 +33,7 @@ class StopText:
     """
 
     def __init__(self, inner: MessageStream, stops: Sequence[str], *, trimmed: bool = True) -> None:
-        self.found: str | None = None
+        self.stop_string: str | None = None
         """The stop string that ended the content: the first one in it. None until there is one."""
         self.found_after: int | None = None
         """The number of tokens up to and with the one that completed it."""
@@ -81,9 +81,9 @@ class StopText:
         places = {stop: text.find(stop, searched) for stop in self._stops}
         stops = [stop for stop in self._stops if places[stop] >= 0]
         if stops:
-            self.found = min(stops, key=places.__getitem__)
+            self.stop_string = min(stops, key=places.__getitem__)
             self.found_after = self._fed
-            self._content = text[: places[self.found]]
+            self._content = text[: places[self.stop_string]]
             return joined(replace(delta, content=""), self._give(len(self._shown())))
         return joined(replace(delta, content=""), self._give(self._settled()))
 

@@ -104,8 +104,10 @@ class VllmEngine:
     ) -> None:
         self._loop.state.require_working("submit")
         seed = sampling.seed or 0
-        plain = Request.of(request_id, prompt, completion, sampling, seed, on_chunk, computed)
-        request = VllmRequest.of(plain)
+        plain = Request.from_bytes(
+            request_id, prompt, completion, sampling, seed, on_chunk, computed
+        )
+        request = VllmRequest.from_request(plain)
         request.check(self._model.vocabulary, self._loop.limit, self._settings.gpu)
         self._thread.post("submit", lambda: self._loop.accept(request))
 

@@ -30,7 +30,7 @@ class VllmRequest:
     held: list[TokenEvent] = field(default_factory=list)
 
     @classmethod
-    def of(cls, request: Request) -> "VllmRequest":
+    def from_request(cls, request: Request) -> "VllmRequest":
         """Return a request that was not sent yet."""
         return cls(request, request.tokens.tolist())
 

@@ -74,7 +74,7 @@ def roll_out(
                 role="rollout",
                 reason=reason,
                 optional=optional,
-                figures=training.of(worker) if optional else figures,
+                figures=training.figures(worker) if optional else figures,
             )
         )
     return wanted

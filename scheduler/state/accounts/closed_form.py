@@ -160,7 +160,7 @@ def ideal_step(
 
     `devices` is G. `group_ms`: the time from a group's admission until it is ready.
     """
-    needed = spent.total - spent.of(UNDER_FILLED, WAITING)
+    needed = spent.total - spent.subtotal(UNDER_FILLED, WAITING)
     return IdealStep(needed / steps / devices, _latency_limit(group_ms, lag))
 
 

@@ -67,21 +67,21 @@ class DeviceTime:
     @property
     def useful(self) -> float:
         """Return the time of tokens at the full batch's cost, and of training."""
-        return self.of(DECODING, TRAINING)
+        return self.subtotal(DECODING, TRAINING)
 
     @property
     def idle_share(self) -> float:
         """Return 1 - useful share; 0 without any time."""
         return 1 - self.useful / self.total if self.total else 0.0
 
-    def of(self, *categories: str) -> float:
+    def subtotal(self, *categories: str) -> float:
         """Return the time of these categories."""
         return sum(self.ms.get(category, 0.0) for category in categories)
 
     def shares(self) -> dict[str, float]:
         """Return the part of each category in the whole; empty without any time."""
         total = self.total
-        return {name: self.of(name) / total for name in CATEGORIES} if total else {}
+        return {name: self.subtotal(name) / total for name in CATEGORIES} if total else {}
 
 
 def device_time(intervals: Iterable[Interval], window: Window) -> dict[str, DeviceTime]:
@@ -100,7 +100,7 @@ def device_time(intervals: Iterable[Interval], window: Window) -> dict[str, Devi
 def together(times: Iterable[DeviceTime]) -> DeviceTime:
     """Return the sum of the device times of several workers."""
     summands = list(times)
-    return DeviceTime({name: sum(time.of(name) for time in summands) for name in CATEGORIES})
+    return DeviceTime({name: sum(time.subtotal(name) for time in summands) for name in CATEGORIES})
 
 
 def divided(

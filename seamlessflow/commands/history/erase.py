@@ -66,7 +66,7 @@ def erase(
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
     from seamlessflow.recorded.erase.report import advice, other_prefixes, report
 
-    asked = ErasedSessions.of(sessions)
+    asked = ErasedSessions.from_names(sessions)
     folders = [*(exports or ()), *_trained(trained, out)]
     with kafka_to_inspect(out) as kafka:
         source = kafka if from_ is None else kafka.model_copy(update={"topic_prefix": from_})

@@ -58,7 +58,7 @@ def import_files(
         f"wrote {outcome.written:,} trajectories with {outcome.tokens:,} tokens to "
         f"{to}trajectories, {outcome.sampled:,} of them sampled elsewhere and {what}"
     )
-    if not outcome.written + outcome.there:
+    if not outcome.written + outcome.already_written:
         typer.echo("no rows: the files are empty")
-    if outcome.there:
-        typer.echo(f"{outcome.there:,} rows were there")
+    if outcome.already_written:
+        typer.echo(f"{outcome.already_written:,} rows were there")

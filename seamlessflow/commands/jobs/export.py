@@ -37,7 +37,7 @@ def run_export(out: Path | None, job: ExportJob) -> None:
         sys.exit(Interrupted.status)
     for line in _sentences(outcome, job):
         console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if not outcome.rows and job.selection.missing(outcome.found):
+    if not outcome.rows and job.selection.missing(outcome.matched):
         raise typer.Exit(ExitStatus.LASTING)
 
 
@@ -50,7 +50,7 @@ def _sentences(outcome: ExportOutcome, job: ExportJob) -> Iterator[str]:
         f"from {counts['events']:,} events"
     )
     if not outcome.partitions_kept:  # else names may be those of sessions that were not read now
-        missing = job.selection.missing(outcome.found)
+        missing = job.selection.missing(outcome.matched)
         yield from unmatched_lines(job.selection, missing, counts["sessions"])
     if outcome.partitions_kept:
         yield f"{outcome.partitions_kept} partitions were written by an earlier call"

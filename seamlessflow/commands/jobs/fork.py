@@ -57,7 +57,7 @@ def run_fork(options: ForkOptions) -> None:
     else:
         for line in fork_lines(job, outcome):
             console.print(line, soft_wrap=True, markup=False, highlight=False)
-    if not outcome.forks or job.selection.missing(outcome.found):
+    if not outcome.forks or job.selection.missing(outcome.matched):
         raise typer.Exit(ExitStatus.LASTING)
 
 
@@ -69,7 +69,7 @@ def fork_json(job: ForkJob, outcome: ForkOutcome) -> dict[str, object]:
         "tokens": outcome.tokens,
         "answers_played_back": outcome.played,
         "left_out": dict(outcome.left_out),
-        "not_found": job.selection.missing(outcome.found),
+        "not_found": job.selection.missing(outcome.matched),
         "unreadable": dict(outcome.skipped.garbage),
     }
 
@@ -83,7 +83,7 @@ def fork_lines(job: ForkJob, outcome: ForkOutcome) -> Iterator[str]:
         )
     else:
         yield f"nothing to fork; {job.to} was not written"
-    missing = job.selection.missing(outcome.found)
+    missing = job.selection.missing(outcome.matched)
     yield from unmatched_lines(job.selection, missing, outcome.chosen)
     for reason, count in outcome.left_out.most_common():
         yield f"left out: {count:,} {reason} ({outcome.examples[reason]})"

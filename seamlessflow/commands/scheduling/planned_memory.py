@@ -210,7 +210,7 @@ def _record(verdict: "MemoryVerdict") -> dict[str, Any]:
         "place": verdict.place,
         "parts": {part.name: round(part.bytes) for part in verdict.parts},
         "needed": round(verdict.needed),
-        "there": None if verdict.there is None else round(verdict.there),
+        "there": None if verdict.available is None else round(verdict.available),
         "fits": verdict.fits,
         "notes": list(verdict.notes),
         "levers": {lever.change: round(lever.bytes) for lever in verdict.levers},
@@ -224,15 +224,15 @@ def _print(verdict: "MemoryVerdict") -> None:
     for part in verdict.parts:
         typer.echo(f"{gibibytes(part.bytes):>12}  {part.name}")
     unknown = (
-        "what there is, is unknown" if verdict.there is None else "fits but for what is unknown"
+        "what there is, is unknown" if verdict.available is None else "fits but for what is unknown"
     )
     answer = {True: "fits", False: "DOES NOT FIT", None: unknown}[verdict.fits]
-    memory = "" if verdict.there is None else f" of {gibibytes(verdict.there)}"
+    memory = "" if verdict.available is None else f" of {gibibytes(verdict.available)}"
     typer.echo(f"{gibibytes(verdict.needed):>12}  in all{memory}: {answer}")
     for note in verdict.notes:
         typer.echo(f"              {note}")
     for lever in verdict.levers:
-        fits = verdict.there is not None and lever.bytes <= verdict.there
+        fits = verdict.available is not None and lever.bytes <= verdict.available
         typer.echo(
             f"{gibibytes(lever.bytes):>12}  with {lever.change}{', which fits' if fits else ''}"
         )

@@ -77,7 +77,7 @@ class LagGrowth:
                 key = group.name, place.number
                 self._readings.setdefault(key, deque(maxlen=READINGS)).append(place.lag)
 
-    def of(self, group: str, number: int) -> int:
+    def increase(self, group: str, number: int) -> int:
         """Return by how much the lag of a partition has grown, 0 unless it is growing."""
         readings = tuple(self._readings.get((group, number), ()))
         return readings[-1] - readings[0] if is_growing(readings) else 0

@@ -135,7 +135,7 @@ def _group_table(group: GroupState, growth: LagGrowth) -> RenderableType:
     table.add_column("lag", justify="right")
     table.add_column("")
     for numbers, place in joined(group.partitions):
-        grown = growth.of(group.name, place.number) if place.lag else 0
+        grown = growth.increase(group.name, place.number) if place.lag else 0
         owner = Text(place.owner) if place.owner else Text("no owner", "bold red")
         table.add_row(ranges(numbers), owner, place.host, f"{place.lag:,}", _note(place, grown))
     return table

@@ -106,7 +106,7 @@ def _make_users(plain: str, kafka: KafkaSettings, users: Mapping[str, str]) -> N
     for future in admin.alter_user_scram_credentials(wanted).values():
         future.result()
 
-    def known(user: str) -> bool:
+    def is_accepted(user: str) -> bool:
         try:
             find_cluster(as_user(kafka, user, users[user]))
         except KafkaRefused:  # the broker learns of a user after it was made
@@ -114,4 +114,4 @@ def _make_users(plain: str, kafka: KafkaSettings, users: Mapping[str, str]) -> N
         return True
 
     for user in users:
-        until(lambda user=user: known(user), f"the user {user}")  # type: ignore[misc]
+        until(lambda user=user: is_accepted(user), f"the user {user}")  # type: ignore[misc]

@@ -27,7 +27,7 @@ def adapter(
     LoraConfig(
         r=rank, lora_alpha=2 * rank, target_modules=targets, task_type="CAUSAL_LM"
     ).save_pretrained(str(directory))
-    base_model = BaseModel.of(base)
+    base_model = BaseModel.from_directory(base)
     manifest = Manifest(
         policy="tiny",
         version=version,

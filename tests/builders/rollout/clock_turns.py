@@ -34,7 +34,7 @@ def request(
     """Return a request whose chunks are not called back."""
     sampling = SamplingParams(max_tokens, stop_token_ids=stops)
     arguments = name, pack(tuple(prompt)), pack(tuple(completion)), sampling
-    return Request.of(*arguments, seed, _ignore, computed)
+    return Request.from_bytes(*arguments, seed, _ignore, computed)
 
 
 class ClockedTurns:

@@ -193,7 +193,7 @@ class RolloutSystem:
         """Return the first record of this kind that is wanted; wait for it."""
         records: list[R] = []
 
-        def there() -> bool:
+        def is_read() -> bool:
             records.extend(
                 item.record
                 for item in self.log
@@ -202,7 +202,7 @@ class RolloutSystem:
             return bool(records or self._errors)
 
         with self._news:
-            assert self._news.wait_for(there, self.deadline_s), f"no such {kind.__name__}"
+            assert self._news.wait_for(is_read, self.deadline_s), f"no such {kind.__name__}"
         assert not self._errors, self._errors
         return records[0]
 

@@ -64,7 +64,7 @@ class ScriptedScheduler:
                 )
             )
 
-    def of(self, kind: type[R]) -> list[R]:
+    def records(self, kind: type[R]) -> list[R]:
         return [record for record in self.read if isinstance(record, kind)]
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
@@ -76,7 +76,7 @@ class ScriptedScheduler:
             self._stop.wait(0.02)
 
     def wait_for_count(self, kind: type[Record], count: int) -> None:
-        self.wait_for(lambda: len(self.of(kind)) >= count)
+        self.wait_for(lambda: len(self.records(kind)) >= count)
 
     def close(self) -> None:
         self._stop.set()

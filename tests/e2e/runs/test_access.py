@@ -108,17 +108,17 @@ def specs(secured: Secured, directory: Path) -> list[ChildSpec]:
     config, port = parse(values), free_port()
     environment = os.environ | {"PYTHONPATH": str(directory)}
 
-    def of(kind: str) -> ProcessSpecs:
+    def specs_as(kind: str) -> ProcessSpecs:
         return ProcessSpecs(config, LaunchContext(secured.users[kind], port, environment))
 
     return [
-        of(GATEWAY).gateway(),
-        of(MANAGER).manager(),
-        *of(ROLLOUT).rollouts(),
-        of(AGENTS).agents(),
-        of(SCHEDULER).scheduler(),
-        of(TRAINER).trainer(),
-        *of(TRAINING).trainers()[1:],
+        specs_as(GATEWAY).gateway(),
+        specs_as(MANAGER).manager(),
+        *specs_as(ROLLOUT).rollouts(),
+        specs_as(AGENTS).agents(),
+        specs_as(SCHEDULER).scheduler(),
+        specs_as(TRAINER).trainer(),
+        *specs_as(TRAINING).trainers()[1:],
     ]
 
 

@@ -128,13 +128,13 @@ def test_each_process_that_is_frozen_is_reported_and_another_does_its_work(run: 
         assert pid is not None, name
         os.kill(pid, signal.SIGSTOP)
 
-        def told(name: str = name) -> bool:
+        def is_reported(name: str = name) -> bool:
             return any(stall.what == f"{name} stands still" for stall in run.stalls)
 
         def works(name: str = name, pid: int = pid) -> bool:
             return run.pid(name) not in (None, pid)
 
-        run.until(told, f"the report about {name}")
+        run.until(is_reported, f"the report about {name}")
         run.until(works, f"another {name}")
         assert any(line.startswith(f"{name} gave no sign of life") for line in run.notices)
     gateways = [stall for stall in run.stalls if stall.process.startswith("gateway ")]

@@ -64,7 +64,9 @@ def without_inert(actor: Of, read: Callable[[Of, str], Of]) -> Of:
 
 def _is_inert(before: Of, after: Of, topic: str) -> bool:
     """Return True for a record older than what is known: it changes nothing, at no time."""
-    return after.own == before.own and not isinstance(getattr(before, topic)[0].record, _SPECIAL)
+    return after.read_form == before.read_form and not isinstance(
+        getattr(before, topic)[0].record, _SPECIAL
+    )
 
 
 def words(before: Process, after: Process) -> str:

@@ -136,7 +136,7 @@ def test_what_another_process_buried_meanwhile_is_known_when_the_partition_comes
     owners = [DeadLetters(kafka, producer), DeadLetters(kafka, producer)]
     garbage: list[int] = []
 
-    def own(owner: DeadLetters) -> None:
+    def bury_as(owner: DeadLetters) -> None:
         garbage.extend(litter(kafka, TOPIC, 0, control.lost()))
         owner.look_anew([(TOPIC.name, 0)])
         with reading(kafka, TOPIC.name, owner) as reader:
@@ -144,7 +144,7 @@ def test_what_another_process_buried_meanwhile_is_known_when_the_partition_comes
         producer.flush(DEADLINE_S)
 
     for owner in (*owners, owners[0]):
-        own(owner)
+        bury_as(owner)
     assert buried(kafka, TOPIC, 0) == garbage
 
 

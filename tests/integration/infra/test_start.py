@@ -43,11 +43,11 @@ class Starting:
         return (self.directory / f"{name}.log").read_text()
 
     def await_words(self, name: str, words: str) -> None:
-        def there() -> bool:
+        def is_written() -> bool:
             assert self.processes[name].poll() is None, self.log(name)
             return re.search(words, self.log(name)) is not None
 
-        until(there, f"{words} of {name}")
+        until(is_written, f"{words} of {name}")
 
 
 @contextmanager

@@ -50,7 +50,7 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["replay", "merge", *arguments])
 
 
-def own(kafka: KafkaSettings) -> set[str]:
+def topics_here(kafka: KafkaSettings) -> set[str]:
     """Return the topics of this test."""
     return {name for name in partition_counts(kafka) if name.startswith(kafka.topic_prefix)}
 
@@ -63,14 +63,14 @@ def written(kafka: KafkaSettings, prefix: str) -> list[Trajectory]:
 
 
 def test_a_log_is_verified_on_any_number_of_processes(log: KafkaSettings) -> None:
-    before = own(log)
+    before = topics_here(log)
     for processes in ("1", "2"):
         answer = run("--verify", "--json", "--processes", processes)
         assert answer.exit_code == 0, answer.output
         report = orjson.loads(answer.stdout)
         assert report["events"] == len(LOG[SESSIONS.name])
         assert report["sessions"] == report["verification"]["equal"] == len(recorded())
-    assert own(log) == before
+    assert topics_here(log) == before
 
     producer = Producer(log, "flaw")
     flawed = replace(next(iter(recorded().values())), reason="flaw")

@@ -66,7 +66,7 @@ def train_twice(kafka: KafkaSettings, model: Path, variables: pytest.MonkeyPatch
         variables.setenv("SEAMLESSFLOW_TRAINER__OPTIMIZER__LR", "0.01")
         RunningTrainer(TrainerSettings()).join()
         scheduler.wait_for_count(r.RunFinished, 2)
-        assert len(scheduler.of(r.LineageStarted)) == 2
+        assert len(scheduler.records(r.LineageStarted)) == 2
     finally:
         scheduler.close()
 

@@ -72,20 +72,20 @@ def test_a_gang_of_clocks_resumes_after_a_kill_and_trains_each_group_once(
     with TrainerProcesses(env, workers) as processes:
         assert processes.wait() == [0, 0, 0]
     scheduler.wait_for_count(r.RunFinished, 1)
-    final = surviving(scheduler.of(r.StepCommitted))
+    final = surviving(scheduler.records(r.StepCommitted))
     assert [commit.step for commit in final] == [0, 1]
     assert sorted(group.group_id for commit in final for group in commit.groups) == [*GROUPS]
-    weights = {record.version: record for record in scheduler.of(r.WeightsPublished)}
+    weights = {record.version: record for record in scheduler.records(r.WeightsPublished)}
     versions = (0, *(commit.version for commit in final))
     assert len({weights[version].tensors_hash for version in versions}) == 3
     for commit in final:
         published = weights[commit.version]
         manifest = verify(Path(published.directory), published.manifest_sha256)
         assert (manifest.version, manifest.optimizer_step) == (commit.version, commit.step + 1)
-    completed = scheduler.of(r.StepCompleted)[-1]
+    completed = scheduler.records(r.StepCompleted)[-1]
     assert completed.metrics["modelled_s"] > 10
     assert completed.metrics.keys().isdisjoint({"loss", "grad_norm"})
-    assert scheduler.of(r.WorkerHeartbeat)[-1].hardware["peak_flops"] == 989e12
+    assert scheduler.records(r.WorkerHeartbeat)[-1].hardware["peak_flops"] == 989e12
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_a_worker_that_started_again_before_the_gang_met_breaks_nothing(
 ) -> None:
     with TrainerProcesses(two_steps(kafka, tmp_path), [FIRST]) as processes:
         scheduler.wait_for(
-            lambda: any(heartbeat.rendezvous for heartbeat in scheduler.of(r.WorkerHeartbeat))
+            lambda: any(heartbeat.rendezvous for heartbeat in scheduler.records(r.WorkerHeartbeat))
         )
         scheduler.send(control.joined("w1", process="train", incarnation="refused"))
         scheduler.send(control.lost("w1", "train", incarnation="refused", epoch=1))

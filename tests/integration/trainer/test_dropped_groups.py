@@ -65,10 +65,10 @@ def test_a_run_whose_every_token_is_masked_ends_with_the_reason(
     record_sessions(kafka, [masked_whole(session, "inexact") for session in sessions])
     with pytest.raises(NothingToTrain, match=r"masked as inexact .*policy\.top_p"):
         start().join()
-    scheduler.wait_for(lambda: bool(scheduler.of(r.ProgressStalled)))
-    (stall,) = scheduler.of(r.ProgressStalled)
+    scheduler.wait_for(lambda: bool(scheduler.records(r.ProgressStalled)))
+    (stall,) = scheduler.records(r.ProgressStalled)
     assert stall.detail.startswith("step 1 has nothing to train: ")
-    assert not scheduler.of(r.RunFinished)
+    assert not scheduler.records(r.RunFinished)
 
 
 def test_a_run_goes_on_after_a_step_whose_groups_were_all_filtered(
@@ -84,7 +84,7 @@ def test_a_run_goes_on_after_a_step_whose_groups_were_all_filtered(
     record_sessions(kafka, sessions[LOST * GROUP_SIZE :])
     running.join()
     scheduler.wait_for_count(r.RunFinished, 1)
-    assert len(scheduler.of(r.StepCompleted)) == 1
+    assert len(scheduler.records(r.StepCompleted)) == 1
 
 
 def test_a_step_reports_the_masked_tokens_of_groups_that_were_dropped_for_it(
@@ -98,7 +98,7 @@ def test_a_step_reports_the_masked_tokens_of_groups_that_were_dropped_for_it(
     record_sessions(kafka, last)
     running.join()
     scheduler.wait_for_count(r.StepCompleted, 1)
-    metrics = scheduler.of(r.StepCompleted)[0].metrics
+    metrics = scheduler.records(r.StepCompleted)[0].metrics
     masked = sum(session.masked_tokens["abandoned"] for session in [*lost, *partly])
     assert metrics["masked/abandoned"] == metrics["tokens_masked"] == masked
     assert metrics["dropped/filtered"] == 1

@@ -46,7 +46,7 @@ def test_a_run_ends_when_its_last_version_is_evaluated(
     scheduler.wait_for_count(r.RunFinished, 1)
     kinds = [type(record) for record in scheduler.read]
     assert kinds.index(r.EvaluationCompleted) < kinds.index(r.RunFinished)
-    (result,) = scheduler.of(r.EvaluationCompleted)
+    (result,) = scheduler.records(r.EvaluationCompleted)
     assert (result.version, result.step, result.sessions, result.reward_mean) == (1, 1, 2, 0.5)
     with (tmp_path / "data" / "metrics.csv").open() as rows:
         assert [row["eval_reward_mean"] for row in csv.DictReader(rows)] == ["", "0.5"]

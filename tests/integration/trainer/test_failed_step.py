@@ -30,8 +30,8 @@ def test_a_step_whose_gradient_is_not_finite_ends_both_processes_for_good(
         with TrainerProcesses(far) as processes:
             assert processes.wait() == [ExitStatus.LASTING] * 2
             said = processes.said()
-        scheduler.wait_for(lambda: bool(scheduler.of(r.StepCompleted)))
-        committed = [commit.step for commit in scheduler.of(r.StepCommitted)]
+        scheduler.wait_for(lambda: bool(scheduler.records(r.StepCompleted)))
+        committed = [commit.step for commit in scheduler.records(r.StepCommitted)]
     assert "ended: step 2 is not committed: the gradient of loss ppo_clip is not finite" in said
     assert "lower trainer.optimizer.lr" in said
     assert committed == [0]

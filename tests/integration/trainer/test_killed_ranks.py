@@ -92,19 +92,21 @@ def stop_publishing(processes: TrainerProcesses, data: Path) -> int:
 def assert_nothing_lost(scheduler: ScriptedScheduler, data: Path) -> None:
     """Check a run that has reached its end: its steps, its groups, its versions."""
     scheduler.wait_for_count(r.RunFinished, 1)
-    final = surviving(scheduler.of(r.StepCommitted))
+    final = surviving(scheduler.records(r.StepCommitted))
     assert [commit.step for commit in final] == list(range(STEPS))
     groups = [group.group_id for commit in final for group in commit.groups]
     assert sorted(groups) == sorted(f"run-{number}" for number in range(4 * STEPS))
     made: dict[int, set[str]] = {}
-    for weights in scheduler.of(r.WeightsPublished):
+    for weights in scheduler.records(r.WeightsPublished):
         made.setdefault(weights.step, set()).add(weights.tensors_hash)
     # Steps that were executed again made the same weights.
     assert {step: len(hashes) for step, hashes in made.items()} == dict.fromkeys(
         range(STEPS + 1), 1
     )
     directories = versions(data / "weights")
-    assert directories.keys() <= {record.version for record in scheduler.of(r.WeightsPublished)}
+    assert directories.keys() <= {
+        record.version for record in scheduler.records(r.WeightsPublished)
+    }
     for version, directory in directories.items():
         assert verify(directory).version == version
     assert not list((data / "weights").glob(".version-*"))
@@ -124,7 +126,7 @@ def test_a_rank_killed_while_it_loads_the_model_ends_all_and_the_run_begins_agai
         assert "rank 1 of" in processes.said(1)
         assert "worker w was lost; all ranks start again" in processes.said(0)
         assert processes.wait() == PASSING
-    assert not scheduler.of(r.WeightsPublished)
+    assert not scheduler.records(r.WeightsPublished)
     go_on(env)
     assert_nothing_lost(scheduler, tmp_path)
 
@@ -148,14 +150,14 @@ def test_ranks_killed_while_they_publish_and_load_the_checkpoint_lose_nothing(
 ) -> None:
     with TrainerProcesses(env) as processes:
         process = stop_publishing(processes, tmp_path)
-        announced = len(scheduler.of(r.WeightsPublished))
+        announced = len(scheduler.records(r.WeightsPublished))
         os.kill(process, signal.SIGKILL)
         # The trainer is told of the rank, or finds its worker gone, which looks after it too.
         assert "all ranks start again" in processes.said(0)
         assert "rank 1 of" in processes.said(1)
         assert processes.wait() == PASSING
     assert not list((tmp_path / "weights").glob(".version-*")), "the trainer deletes its draft"
-    assert len(scheduler.of(r.WeightsPublished)) == announced
+    assert len(scheduler.records(r.WeightsPublished)) == announced
     with TrainerProcesses(env) as processes:
         reading = reads(saved(tmp_path)[-1] / "weights.safetensors")
         os.kill(stopped_in(reading, second(processes), TIMEOUT_S), signal.SIGKILL)

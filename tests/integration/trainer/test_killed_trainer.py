@@ -49,11 +49,11 @@ def test_a_killed_trainer_trains_every_group_in_exactly_one_surviving_step(
         killed_twice(env, scheduler)
     finally:
         scheduler.close()
-    commits = scheduler.of(r.StepCommitted)
+    commits = scheduler.records(r.StepCommitted)
     assert_each_group_once(commits)
-    assert_equal_weights(scheduler.of(r.WeightsPublished))
-    assert scheduler.of(r.RunFinished)[0].steps == 6
-    consumed = {record.group_id for record in scheduler.of(r.GroupConsumed)}
+    assert_equal_weights(scheduler.records(r.WeightsPublished))
+    assert scheduler.records(r.RunFinished)[0].steps == 6
+    consumed = {record.group_id for record in scheduler.records(r.GroupConsumed)}
     assert consumed == {f"run-{number}" for number in range(24)}
     for commit in surviving(commits):
         name = f"step-{commit.step:08d}-version-{commit.version:08d}.jsonl.gz"
@@ -75,11 +75,13 @@ def killed_twice(env: Mapping[str, str], scheduler: ScriptedScheduler) -> None:
         assert processes.kill(0) == [ExitStatus.PASSING]
     # The process that has the weights, within a step: the trainer ends too.
     with TrainerProcesses(env) as processes:
-        scheduler.wait_for(lambda: any(record.step == 5 for record in scheduler.of(r.StepStarted)))
+        scheduler.wait_for(
+            lambda: any(record.step == 5 for record in scheduler.records(r.StepStarted))
+        )
         assert processes.kill(1) == [ExitStatus.PASSING]
     with TrainerProcesses(env) as processes:
         assert processes.wait() == [0, 0]
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RunFinished)))
 
 
 def assert_each_group_once(commits: Sequence[r.StepCommitted]) -> None:

@@ -67,21 +67,20 @@ def test_all_recorded_groups_are_trained_and_a_stopped_training_goes_on(
         monkeypatch.setenv("SEAMLESSFLOW_RUN__STEPS", "9")
         RunningTrainer(TrainerSettings()).join()
         scheduler.wait_for_count(r.RunFinished, 2)
-        assert [record.steps for record in scheduler.of(r.RunFinished)] == [1, 3]
-        assert [len(commit.groups) for commit in scheduler.of(r.StepCommitted)] == [4, 4, 2]
-        trained = [
-            group.group_id for commit in scheduler.of(r.StepCommitted) for group in commit.groups
-        ]
+        assert [record.steps for record in scheduler.records(r.RunFinished)] == [1, 3]
+        commits = scheduler.records(r.StepCommitted)
+        assert [len(commit.groups) for commit in commits] == [4, 4, 2]
+        trained = [group.group_id for commit in commits for group in commit.groups]
         # In the same order in every training, whatever partition was read first.
         assert trained == sorted({session.group_id for session in sessions})
-        last = scheduler.of(r.WeightsPublished)[-1]
+        last = scheduler.records(r.WeightsPublished)[-1]
         assert bandit_return(Path(last.directory)) > bandit_return(model)
         assert all(
-            "mismatch_mean" not in record.metrics for record in scheduler.of(r.StepCompleted)
+            "mismatch_mean" not in record.metrics for record in scheduler.records(r.StepCompleted)
         )
         # All is read: another start has nothing to do.
         RunningTrainer(TrainerSettings()).join()
-        assert len(scheduler.of(r.StepCommitted)) == 3
+        assert len(scheduler.records(r.StepCommitted)) == 3
         again = CliRunner().invoke(app, ["replay", "train"])
         assert (again.exit_code, "executed 3 steps: 3 equal" in again.output) == (0, True)
         audited(len(sessions), len(trained), TrainerSettings().trained_dir)

@@ -62,17 +62,17 @@ def test_workers_with_several_devices_train_as_a_gang(
         scheduler.wait_for_count(r.RunFinished, 1)
     finally:
         scheduler.close()
-    completed = scheduler.of(r.StepCompleted)
+    completed = scheduler.records(r.StepCompleted)
     assert [record.version for record in completed] == [1, 2, 3]
     assert completed[0].metrics["mismatch_max"] < 1e-4
-    assert {record.worker for record in scheduler.of(r.RoleReleased)} == {"w0", "w1"}
+    assert {record.worker for record in scheduler.records(r.RoleReleased)} == {"w0", "w1"}
     for worker in ("w0", "w1"):
-        usage = [record for record in scheduler.of(r.WorkerUsage) if record.worker == worker]
+        usage = [record for record in scheduler.records(r.WorkerUsage) if record.worker == worker]
         own_ms = [record.computing_ms or 0 for record in usage]
         assert 0 < sum(own_ms) < sum(record.training_ms for record in usage), (
             "tokens, commits, others"
         )
-    last = Path(scheduler.of(r.WeightsPublished)[-1].directory)
+    last = Path(scheduler.records(r.WeightsPublished)[-1].directory)
     assert bandit_return(last) > bandit_return(model)
     assert len(list((tmp_path / "checkpoints").iterdir())) == 1
 
@@ -105,6 +105,6 @@ def test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on(
         scheduler.wait_for_count(r.RunFinished, 1)
     finally:
         scheduler.close()
-    lives = {record.incarnation for record in scheduler.of(r.RoleAcquired)}
+    lives = {record.incarnation for record in scheduler.records(r.RoleAcquired)}
     assert len(lives) == 2
-    assert max(record.step for record in scheduler.of(r.StepCompleted)) == 2
+    assert max(record.step for record in scheduler.records(r.StepCompleted)) == 2

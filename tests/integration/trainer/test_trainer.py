@@ -74,16 +74,18 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
     record_sessions(log, sessions)
     running = started(monkeypatch, log, model, tmp_path)
     running.join()
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
-    completed = scheduler.of(r.StepCompleted)
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RunFinished)))
+    completed = scheduler.records(r.StepCompleted)
     assert [record.step for record in completed] == list(range(6))
     assert [record.version for record in completed] == list(range(1, 7))
     trained = [
-        group.group_id for commit in scheduler.of(r.StepCommitted) for group in commit.groups
+        group.group_id for commit in scheduler.records(r.StepCommitted) for group in commit.groups
     ]
     assert sorted(trained) == sorted(f"run-{number}" for number in range(24))
-    assert sorted(record.group_id for record in scheduler.of(r.GroupConsumed)) == sorted(trained)
-    weights = scheduler.of(r.WeightsPublished)
+    assert sorted(record.group_id for record in scheduler.records(r.GroupConsumed)) == sorted(
+        trained
+    )
+    weights = scheduler.records(r.WeightsPublished)
     assert [record.version for record in weights] == list(range(7))
     last = verify(Path(weights[-1].directory), weights[-1].manifest_sha256)
     assert (last.version, last.optimizer_step, last.policy) == (6, 6, "tiny")
@@ -121,11 +123,11 @@ def test_advantages_of_a_whole_batch_are_learned_from(
         "TRAINER__KL_PENALTY": 0.01,
     }
     started(monkeypatch, log, model, tmp_path, **more, TRAINER__CRITIC__LR=0.01).join()
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
-    weights = scheduler.of(r.WeightsPublished)
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RunFinished)))
+    weights = scheduler.records(r.WeightsPublished)
     assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
     expected = {"value_loss", "value_mean", "explained_variance"}
-    reported = expected & scheduler.of(r.StepCompleted)[-1].metrics.keys()
+    reported = expected & scheduler.records(r.StepCompleted)[-1].metrics.keys()
     assert reported == (expected if advantage.endswith("gae") else set())
 
 
@@ -141,10 +143,12 @@ def test_trees_with_advantages_scaled_by_entropy_are_learned_from(
     record_sessions(log, sessions)
     more = {"TRAINER__LAYOUT": "tree", "TRAINER__RETURNS__ENTROPY_SCALE": 0.5}
     started(monkeypatch, log, model, tmp_path, **more).join()
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RunFinished)))
-    weights = scheduler.of(r.WeightsPublished)
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RunFinished)))
+    weights = scheduler.records(r.WeightsPublished)
     assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
-    assert all(record.metrics["tokens_saved"] > 0.2 for record in scheduler.of(r.StepCompleted))
+    assert all(
+        record.metrics["tokens_saved"] > 0.2 for record in scheduler.records(r.StepCompleted)
+    )
 
 
 def test_each_step_is_reported_in_the_order_that_survives_a_kill(
@@ -157,7 +161,7 @@ def test_each_step_is_reported_in_the_order_that_survives_a_kill(
 ) -> None:
     record_sessions(log, sessions)
     started(monkeypatch, log, model, tmp_path, RUN__STEPS=1).join()
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RoleReleased)))
     names = [
         type(record).__name__
         for record in scheduler.read
@@ -167,7 +171,7 @@ def test_each_step_is_reported_in_the_order_that_survives_a_kill(
     order += ["GroupConsumed"] * 3 + ["StepCompleted", "RunFinished", "RoleReleased"]
     begun = names[names.index("BatchReady") :]
     assert [name for name in begun if name in order] == order
-    weights = scheduler.of(r.PolicyWeights)
+    weights = scheduler.records(r.PolicyWeights)
     assert [record.version for record in weights] == [0, 1]
     assert weights[1].overrides.temperature == 1
     assert len(weights[1].tokenizer_hash) == 64
@@ -192,21 +196,21 @@ def test_the_device_goes_to_rollout_and_comes_back(
 ) -> None:
     caplog.set_level(logging.INFO)
     running = started(monkeypatch, log, model, tmp_path)
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RoleAcquired)))
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RoleAcquired)))
     assert "trainer of tiny is ready at step 0, version 0" in caplog.text
     assert "training process w is ready, version 0" in caplog.text
     assert "role train acquired" in caplog.text
     scheduler.assign("rollout")
-    scheduler.wait_for(lambda: bool(scheduler.of(r.RoleReleased)))
+    scheduler.wait_for(lambda: bool(scheduler.records(r.RoleReleased)))
     scheduler.send(control.acquired(incarnation="x", assignment=2, at_ms=now_ms()))
     scheduler.assign()
-    scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].assignment == 3)
-    assert len(scheduler.of(r.RoleAcquired)) == 2
+    scheduler.wait_for(lambda: scheduler.records(r.WorkerHeartbeat)[-1].assignment == 3)
+    assert len(scheduler.records(r.RoleAcquired)) == 2
     scheduler.send(control.released(incarnation="x", assignment=3, at_ms=now_ms()))
-    scheduler.wait_for(lambda: len(scheduler.of(r.RoleAcquired)) == 3)
+    scheduler.wait_for(lambda: len(scheduler.records(r.RoleAcquired)) == 3)
     running.stop()
-    scheduler.wait_for(lambda: len(scheduler.of(r.RoleReleased)) == 3)
-    scheduler.wait_for(lambda: scheduler.of(r.WorkerHeartbeat)[-1].state == ENDED)
+    scheduler.wait_for(lambda: len(scheduler.records(r.RoleReleased)) == 3)
+    scheduler.wait_for(lambda: scheduler.records(r.WorkerHeartbeat)[-1].state == ENDED)
 
 
 def test_a_second_leader_on_the_same_log_ends_with_an_error(
@@ -221,7 +225,7 @@ def test_a_second_leader_on_the_same_log_ends_with_an_error(
     scheduler.send(control.committed(lineage="another"))
     with pytest.raises(AnotherTrainer, match="another"):
         running.join()
-    assert scheduler.of(r.WorkerHeartbeat)[-1].worker == "w"
+    assert scheduler.records(r.WorkerHeartbeat)[-1].worker == "w"
 
 
 def test_a_gang_larger_than_the_back_end_is_a_typed_error(

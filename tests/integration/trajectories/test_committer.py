@@ -105,14 +105,14 @@ def read_to(kafka: KafkaSettings, last: str) -> list[str]:
     )
     session_ids: list[str] = []
 
-    def there() -> bool:
+    def is_read() -> bool:
         records = [item.record for item in reader.poll(0.1)]
         session_ids.extend(
             record.session_id for record in records if isinstance(record, Trajectory)
         )
         return last in session_ids
 
-    until(there, f"the trajectory of {last}")
+    until(is_read, f"the trajectory of {last}")
     reader.close()
     return session_ids
 

@@ -38,7 +38,7 @@ class Record:
         assert logprob in self._found, f"I3: no engine sampled the token of {logprob}"
         generation, place = self._found[logprob]
         sample = generation.sampled[place]
-        seen = [*generation.prompt, *generation.given]
+        seen = [*generation.prompt, *generation.prefix]
         seen += [each.token for each in generation.sampled[: place + 1]]
         assert generation.request_id.rpartition("/")[0] == turn_id, "I3: of another turn"
         assert sample.version == version, f"I3: sampled by {sample.version}, recorded {version}"

@@ -41,24 +41,24 @@ class Generation:
 
     request_id: str
     prompt: list[int]
-    given: list[int]
+    prefix: list[int]
     """Completion tokens that it was to go on from."""
     sampling: SamplingParams
     on_chunk: ChunkCallback
     to_come: list[int] = field(default_factory=list)
     sampled: list[Sampled] = field(default_factory=list)
-    told: int = 0
+    delivered: int = 0
     """Number of tokens of `sampled` that were delivered."""
 
     @property
     def length(self) -> int:
         """Return the length of the completion."""
-        return len(self.given) + len(self.sampled)
+        return len(self.prefix) + len(self.sampled)
 
     @property
     def finish(self) -> FinishReason | None:
         """Return the finish reason, or None if there is more to sample."""
-        last = [*self.given[-1:], *(sample.token for sample in self.sampled[-1:])][-1:]
+        last = [*self.prefix[-1:], *(sample.token for sample in self.sampled[-1:])][-1:]
         if last and last[0] in self.sampling.stop_token_ids:
             return "stop"
         return "length" if self.length >= self.sampling.max_tokens else None
@@ -116,8 +116,8 @@ class RecordedEngine:
             asked.on_chunk(TokenChunk(asked.length, b"", b"", (), "abort"))
 
     def _tell(self, asked: Generation, reason: FinishReason | None) -> None:
-        new, start = asked.sampled[asked.told :], len(asked.given) + asked.told
-        asked.told = len(asked.sampled)
+        new, start = asked.sampled[asked.delivered :], len(asked.prefix) + asked.delivered
+        asked.delivered = len(asked.sampled)
         spans: list[ChunkSpan] = []
         for place, token in enumerate(new, start):
             if not spans or spans[-1].version != token.version:

@@ -109,7 +109,7 @@ class SteppedRenderers:
     def prepare(self, policy: PolicyWeights) -> None:
         """Do nothing: the renderer exists already."""
 
-    def of(self, policy: PolicyWeights) -> PromptRenderer:
+    def for_policy(self, policy: PolicyWeights) -> PromptRenderer:
         """Return the renderer of a policy."""
         return self._renderer
 

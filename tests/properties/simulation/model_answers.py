@@ -41,6 +41,6 @@ def author(renderer: Renderer, choices: Choices) -> Author:
         if choices.one_in(16):
             tokens = tokens + [choices.below(250) for _ in range(3)]
         whole = [*tokens, stop] if not choices.one_in(8) else tokens * 3
-        return whole[len(asked.given) :]
+        return whole[len(asked.prefix) :]
 
     return written

@@ -108,14 +108,18 @@ def gdpo(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
     clearest = 0.0
     for group in groups:
         for name in settings.rewards:
-            given = [member.given(name) for member in group]
-            if max(given) - min(given) > EQUAL:
-                apart = deviation(given, settings)
+            rewards = [member.last_reward(name) for member in group]
+            if max(rewards) - min(rewards) > EQUAL:
+                apart = deviation(rewards, settings)
                 clearest = max(clearest, apart / (apart + settings.returns.epsilon))
         for session in group:
             sums[session.made.name] = sum(
                 weight
-                * normal(session.given(name), [other.given(name) for other in group], settings)
+                * normal(
+                    session.last_reward(name),
+                    [other.last_reward(name) for other in group],
+                    settings,
+                )
                 for name, weight in settings.rewards.items()
             )
     advantages: Of = {}

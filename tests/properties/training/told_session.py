@@ -40,7 +40,7 @@ class Told:
     @cached_property
     def r(self) -> float:
         """The session's last reward, or 0; less the punishment for its length."""
-        reward, length = self.given("reward"), self.settings.overlong.length
+        reward, length = self.last_reward("reward"), self.settings.overlong.length
         cache, weight = self.settings.overlong.cache, self.settings.overlong.weight
         if length is None or cache is None:
             return reward
@@ -51,7 +51,7 @@ class Told:
             weight if sampled >= length else weight * (sampled - length + cache) / cache
         )
 
-    def given(self, name: str) -> float:
+    def last_reward(self, name: str) -> float:
         """Return the session's last reward of a name, or 0."""
         rewards = [
             reward

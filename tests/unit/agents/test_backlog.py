@@ -12,8 +12,8 @@ def received(partition: int, offset: int) -> Received:
 
 def owning(ended: int = 5, begun: int = 5) -> Backlog:
     backlog = Backlog()
-    backlog.own(ONE, Progress(ended, begun))
-    backlog.own(TWO, Progress(9, 9))
+    backlog.add_partition(ONE, Progress(ended, begun))
+    backlog.add_partition(TWO, Progress(9, 9))
     return backlog
 
 
@@ -87,7 +87,7 @@ def test_a_partition_that_comes_back_does_not_bring_the_tasks_that_run_here() ->
     backlog.pop(2)
     backlog.drop([ONE])
     backlog.end([Place(ONE, 6)])
-    backlog.own(ONE, Progress(5, 7))
+    backlog.add_partition(ONE, Progress(5, 7))
     backlog.add([received(0, 5), received(0, 6), received(0, 7)])
     popped, progress = backlog.pop(2)
     assert [(item.offset, backlog.was_begun(item)) for item in popped] == [(6, True), (7, False)]

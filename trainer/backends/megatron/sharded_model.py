@@ -238,7 +238,7 @@ class _DividedVocabulary:
         of_ranks[self._groups.place] = own_RV
         return torch.cat(of_ranks, -1)[..., : self.size]
 
-    def own(self, all_RV: Tensor) -> Tensor:
+    def own_part(self, all_RV: Tensor) -> Tensor:
         width = self._dimensions.padded // self._groups.size
         own_RV = all_RV[..., self._groups.place * width :][..., :width]
         return nn.functional.pad(own_RV, (0, width - own_RV.shape[-1]))

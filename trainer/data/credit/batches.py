@@ -208,7 +208,7 @@ def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credi
 class BatchEstimation:
     """An estimator with the columns that it needs."""
 
-    of: BatchEstimator
+    estimate: BatchEstimator
     columns: frozenset[Column] = frozenset()
 
 

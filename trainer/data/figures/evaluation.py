@@ -25,7 +25,7 @@ class EvaluatedGroup(NamedTuple):
     """Sessions with a return of 1 or more."""
 
     @classmethod
-    def of(cls, returns: Sequence[float]) -> "EvaluatedGroup":
+    def from_returns(cls, returns: Sequence[float]) -> "EvaluatedGroup":
         """Return the group of sessions with these returns, at least one."""
         return cls(len(returns), fmean(returns), passed(returns))
 

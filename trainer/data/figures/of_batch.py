@@ -30,7 +30,7 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
     `weights`: the weights of the named rewards in a return.
     """
     # Those that earlier steps trained were told of then.
-    groups = batch.own
+    groups = batch.new_groups
     returns = np.array([value for group in groups for value in group.group.returns()])
     spread = [float(np.std(group.group.returns())) for group in groups]
     masked = sum((group.masked() for group in groups), Counter[str]())
@@ -109,7 +109,7 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
 
 
 def _passing(batch: Batch) -> dict[int, float]:
-    returns = [group.group.returns() for group in batch.own]
+    returns = [group.group.returns() for group in batch.new_groups]
     return pass_at_k([(len(values), passed(values)) for values in returns])
 
 
@@ -117,7 +117,7 @@ def _by_source(batch: Batch) -> dict[str, float]:
     """Return groups and mean reward of each task set in the batch."""
     metrics = dict[str, float]()
     rewards = dict[str, list[float]]()
-    for group in batch.own:
+    for group in batch.new_groups:
         split = group.group.sessions[0].source.split
         if split:
             rewards.setdefault(split, []).extend(group.group.returns())

@@ -137,7 +137,7 @@ def test_tools_without_a_schema_are_left_to_the_model(path: str) -> None:
     assert with_bound_schema(request) is request
 
 
-def told(
+def blamed(
     parse: Parse, body: dict[str, Any], detail: str, reason: str = "unsupported_value"
 ) -> ApiError:
     error = refused(400, reason, detail)
@@ -162,20 +162,20 @@ def told(
 def test_what_a_worker_refuses_names_the_parameter(
     asked: dict[str, Any], detail: str, param: str | None
 ) -> None:
-    assert told(chat_request.parse, {**HELLO, **asked}, detail).param == param
+    assert blamed(chat_request.parse, {**HELLO, **asked}, detail).param == param
 
 
 def test_a_schema_has_the_name_that_the_vendor_gives_it() -> None:
     response = {"model": "m", "input": "hi", "text": {"format": FORMAT}}
-    assert told(responses_request.parse, response, NO_SCHEMA).param == "text.format"
+    assert blamed(responses_request.parse, response, NO_SCHEMA).param == "text.format"
     message = {**HELLO, "output_config": {"format": FORMAT}}
-    assert told(messages_request.parse, message, NO_SCHEMA).param == "output_config.format"
+    assert blamed(messages_request.parse, message, NO_SCHEMA).param == "output_config.format"
 
 
 def test_an_unknown_response_is_called_what_the_client_called_it() -> None:
     body = {"model": "m", "input": "hi", "previous_response_id": "resp_nope"}
     detail = "the session has no response 'nope' to go on from"
-    error = told(responses_request.parse, body, detail, "previous_response_not_found")
+    error = blamed(responses_request.parse, body, detail, "previous_response_not_found")
     assert error.param == "previous_response_id"
     assert "'resp_nope'" in error.message
 
@@ -183,7 +183,7 @@ def test_an_unknown_response_is_called_what_the_client_called_it() -> None:
 def test_a_token_that_is_none_was_in_the_prompt() -> None:
     body = {"model": "m", "prompt": [7, 9999]}
     detail = "token 9999 is outside the vocabulary of 300"
-    assert told(openai_completions.parse, body, detail, "bad_request").param == "prompt"
+    assert blamed(openai_completions.parse, body, detail, "bad_request").param == "prompt"
 
 
 def test_what_the_call_is_not_to_blame_for_names_nothing() -> None:
@@ -199,7 +199,9 @@ def test_google_s_members_are_named_as_google_does() -> None:
     def asked(**config: Any) -> dict[str, Any]:
         return {"contents": [{"parts": [{"text": "hi"}]}], "generationConfig": config}
 
-    penalty = told(parse, asked(presencePenalty=1), "sampling by presence_penalty is not supported")
+    penalty = blamed(
+        parse, asked(presencePenalty=1), "sampling by presence_penalty is not supported"
+    )
     assert penalty.param == "generationConfig.presencePenalty"
-    schema = told(parse, asked(responseMimeType="application/json"), NO_SCHEMA)
+    schema = blamed(parse, asked(responseMimeType="application/json"), NO_SCHEMA)
     assert schema.param == "generationConfig.responseSchema"

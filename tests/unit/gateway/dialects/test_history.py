@@ -220,7 +220,7 @@ def said(*calls: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {"role": "assistant", **more, "tool_calls": list(calls)}
 
 
-def told(number: int, turn: str = "t") -> dict[str, Any]:
+def tool_result(number: int, turn: str = "t") -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": f"call_{turn}_{number}", "content": str(number)}
 
 
@@ -235,28 +235,34 @@ def read_chat(*messages: dict[str, Any]) -> list[Any]:
 @pytest.mark.parametrize(
     "sent",
     [
-        [said(call(0), call(1)), told(0), told(1)],
-        [said(call(0)), told(0), said(call(1)), told(1)],
-        [said(call(0)), said(call(1)), told(1), told(0)],
-        [said(call(0)), told(0), said(call(0), call(1)), told(1)],
+        [said(call(0), call(1)), tool_result(0), tool_result(1)],
+        [said(call(0)), tool_result(0), said(call(1)), tool_result(1)],
+        [said(call(0)), said(call(1)), tool_result(1), tool_result(0)],
+        [said(call(0)), tool_result(0), said(call(0), call(1)), tool_result(1)],
     ],
 )
 def test_calls_of_one_turn_are_one_message_of_the_chat(sent: list[dict[str, Any]]) -> None:
-    assert read_chat(USER, *sent, END) == [USER, said(call(0), call(1)), told(0), told(1), END]
+    assert read_chat(USER, *sent, END) == [
+        USER,
+        said(call(0), call(1)),
+        tool_result(0),
+        tool_result(1),
+        END,
+    ]
 
 
 def test_what_stands_beside_the_calls_is_kept() -> None:
     first = said(call(0), content="look", reasoning_content="hm")
-    read = read_chat(USER, first, told(0), said(call(1), content=None), told(1))
+    read = read_chat(USER, first, tool_result(0), said(call(1), content=None), tool_result(1))
     assert read[1] == said(call(0), call(1), content="look", reasoning_content="hm")
 
 
 @pytest.mark.parametrize(
     "sent",
     [
-        [said(call(0)), told(0), said(call(0, "u")), told(0, "u")],
-        [said(call(0)), told(0), END, said(call(1)), told(1)],
-        [said(call(0)), told(0), {"role": "assistant", "content": "x"}, END],
+        [said(call(0)), tool_result(0), said(call(0, "u")), tool_result(0, "u")],
+        [said(call(0)), tool_result(0), END, said(call(1)), tool_result(1)],
+        [said(call(0)), tool_result(0), {"role": "assistant", "content": "x"}, END],
     ],
 )
 def test_messages_of_other_turns_stay_apart(sent: list[dict[str, Any]]) -> None:

@@ -112,7 +112,7 @@ def test_a_pause_of_the_run_is_a_mark_among_the_others() -> None:
 def test_a_decision_of_a_deposed_scheduler_is_no_fact() -> None:
     records = [control.claimed(2), control.assigned("w", epoch=1), control.lost("w", epoch=1)]
 
-    assert not facts(records).given and not facts(records).marks
+    assert not facts(records).assignments and not facts(records).marks
 
 
 def test_the_page_holds_its_data_and_names_no_address() -> None:

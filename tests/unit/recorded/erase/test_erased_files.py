@@ -12,7 +12,7 @@ from tests.builders.line_forms import LINE_FORMS, Written
 
 GONE, STAYS = {"session_id": "gone~1", "text": "t"}, {"session_id": "stays", "text": "t"}
 UNKNOWN = b'no json\n{"input_ids": [1]}\n'
-ERASED = ErasedSessions.of(["gone"])
+ERASED = ErasedSessions.from_names(["gone"])
 
 
 def lines(*contents: object) -> bytes:

@@ -29,7 +29,7 @@ def kept(
     value: bytes, *asked: str, topic: str = "sessions", key: bytes = b"other", drop: bool = False
 ) -> tuple[Raw | None, TopicErasure]:
     counts = TopicErasure()
-    sieve = Sieve(ErasedSessions.of(asked), drop)
+    sieve = Sieve(ErasedSessions.from_names(asked), drop)
     return sieve.kept(topic, item(value, key), counts), counts
 
 
@@ -49,7 +49,7 @@ def kept(
 def test_a_record_is_about_the_session_that_it_names(
     asked: str, record: Record, theirs: bool
 ) -> None:
-    assert ErasedSessions.of([asked]).concern(record) is theirs
+    assert ErasedSessions.from_names([asked]).concern(record) is theirs
 
 
 def test_a_failure_loses_its_text_and_keeps_its_place() -> None:
@@ -86,14 +86,14 @@ def test_a_blob_is_searched_and_listed_if_its_record_is_erased(tmp_path: Path) -
 
     for asked, stored in (("session-1", {made.sha256}), ("session-2", set[str]())):
         counts = TopicErasure()
-        raw = Sieve(ErasedSessions.of([asked]), whole=whole).kept(
+        raw = Sieve(ErasedSessions.from_names([asked]), whole=whole).kept(
             "sessions", item(encode(made)), counts
         )
         assert (raw is None, counts.stored) == (bool(stored), stored)
 
     store.remove(made.sha256)
     counts = TopicErasure()
-    sieve = Sieve(ErasedSessions.of(["session-1"]), whole=whole)
+    sieve = Sieve(ErasedSessions.from_names(["session-1"]), whole=whole)
     assert sieve.kept("sessions", item(encode(made), b"session-1"), counts) is None
     assert sieve.kept("sessions", item(encode(made)), counts) is not None
     assert (counts.erased, counts.undecodable) == (1, 1)

@@ -31,7 +31,7 @@ def merged(events: Sequence[Record], rules: MergeRules = RECORDED) -> list[Sessi
     return [session for session in ended if session is not None]
 
 
-def one(rules: MergeRules, *events: Record) -> Trajectory:
+def rewritten(rules: MergeRules, *events: Record) -> Trajectory:
     """Return the merge of a session with these events, which are rewarded with 1 first."""
     log = (sessions.claimed(), sessions.opened(), sessions.rewarded(), *events, *END)
     (session,) = merged(log, rules)
@@ -71,8 +71,8 @@ def test_threads_by_tokens_change_no_prompt_and_no_sampled_token(steps: list[obj
 def test_threads_by_tokens_share_what_prompts_have_in_common() -> None:
     first = turn("a", ids(1, 2), ids(3, 4))
     second = turn("b", ids(1, 2, 3, 4, 5), ids(6))
-    recorded = one(RECORDED, *first, *second)
-    threaded = one(MergeRules(threads="tokens"), *first, *second)
+    recorded = rewritten(RECORDED, *first, *second)
+    threaded = rewritten(MergeRules(threads="tokens"), *first, *second)
     assert len(recorded.tokens) == 4 * (2 + 2 + 5 + 1)
     assert threaded.tokens == ids(1, 2, 3, 4, 5, 6)
     assert (threaded.nodes[2].parent, threaded.nodes[2].parent_end) == (1, 2)
@@ -82,9 +82,9 @@ def test_threads_by_tokens_share_what_prompts_have_in_common() -> None:
 def test_a_prompt_that_is_not_the_recorded_one_is_masked() -> None:
     sampled = turn("a", ids(1, 2), ids(3, 4), prompt_hash=b"another")
     hashed = [sampled[0], sampled[1], replace(sampled[2], prompt_hash=b"another")]  # type: ignore[type-var]
-    assert one(RECORDED, *hashed).masked_tokens == {}
+    assert rewritten(RECORDED, *hashed).masked_tokens == {}
     for rules in (MergeRules(threads="tokens"), MergeRules(siblings="all")):
-        assert one(rules, *hashed).masked_tokens == {"prompt_mismatch": 2}
+        assert rewritten(rules, *hashed).masked_tokens == {"prompt_mismatch": 2}
 
 
 @pytest.mark.parametrize(
@@ -104,7 +104,7 @@ def test_a_prompt_that_is_not_the_recorded_one_is_masked() -> None:
 def test_rules_of_masks_replace_the_recorded_ones(
     rules: MergeRules, masked: dict[str, int]
 ) -> None:
-    made = one(
+    made = rewritten(
         rules,
         *turn("a", ids(1), ids(2)),
         *turn("b", ids(1), ids(3), parent_node=0, parent_end=1, suffix_ids=b""),
@@ -124,18 +124,20 @@ def test_the_return_is_a_weighted_sum_of_rewards_and_of_new_judgements() -> None
         return_of={"correct": 2.0, "format": 1.0, "style": 10.0, "reward": 0.0},
         judged={"s": Reward(name="style", value=0.1)},
     )
-    values = {reward.name: reward.value for reward in one(rules, *rewards).rewards}
+    values = {reward.name: reward.value for reward in rewritten(rules, *rewards).rewards}
     assert values == {"reward": 3.5, "correct": 1.0, "format": 0.5, "style": 0.1}
 
 
 def test_the_return_counts_a_new_judgement_of_its_own_name_too() -> None:
     judged = {"s": Reward(value=0.25, source="replay")}
-    (reward,) = one(MergeRules(judged=judged, return_of={"reward": 2.0})).rewards
+    (reward,) = rewritten(MergeRules(judged=judged, return_of={"reward": 2.0})).rewards
     assert (reward.name, reward.value) == ("reward", 0.5)
 
 
 def test_a_judgement_replaces_the_recorded_reward_of_its_name() -> None:
-    (reward,) = one(MergeRules(judged={"s": Reward(value=0.25), "t": Reward(value=9)})).rewards
+    (reward,) = rewritten(
+        MergeRules(judged={"s": Reward(value=0.25), "t": Reward(value=9)})
+    ).rewards
     assert (reward.name, reward.value) == ("reward", 0.25)
 
 

@@ -46,10 +46,10 @@ def test_sessions_that_are_not_chosen_leave_nothing_behind() -> None:
 def test_names_of_the_selection_that_a_session_has_are_found() -> None:
     fold = refold(sessions=["chosen", "typo"], groups=["g"], tasks=["other"])
     made(fold, LOG)
-    assert fold.selection.missing(fold.found) == ["session typo", "group g", "task other"]
+    assert fold.selection.missing(fold.matched) == ["session typo", "group g", "task other"]
     fold = refold(groups=["chosen", "typo"])
     made(fold, LOG)
-    assert fold.selection.missing(fold.found) == ["group typo"]
+    assert fold.selection.missing(fold.matched) == ["group typo"]
 
 
 def test_events_of_a_manager_whose_claim_was_over_do_not_count() -> None:

@@ -39,7 +39,7 @@ def observed(session_id: str, log: list[Received]) -> ObservedSession:
     return made
 
 
-def found(made: ObservedSession) -> tuple[str, int, bool] | None:
+def overview(made: ObservedSession) -> tuple[str, int, bool] | None:
     """Return id, number of turns, and whether the session is closed."""
     session = made.session
     if session is None:
@@ -48,16 +48,16 @@ def found(made: ObservedSession) -> tuple[str, int, bool] | None:
 
 
 def test_a_name_means_the_session_that_was_opened_last() -> None:
-    assert found(observed("n", LOG)) == (SECOND, 0, False)
+    assert overview(observed("n", LOG)) == (SECOND, 0, False)
 
 
 def test_an_id_means_that_session_alone() -> None:
-    assert found(observed(FIRST, LOG)) == (FIRST, 1, True)
-    assert found(observed("other", LOG)) == ("other", 0, False)
+    assert overview(observed(FIRST, LOG)) == (FIRST, 1, True)
+    assert overview(observed("other", LOG)) == ("other", 0, False)
 
 
 def test_a_session_that_never_was_is_not_found() -> None:
-    assert found(observed("nobody", LOG)) is None
+    assert overview(observed("nobody", LOG)) is None
 
 
 def test_events_of_a_manager_whose_claim_was_over_do_not_count() -> None:
@@ -68,7 +68,7 @@ def test_events_of_a_manager_whose_claim_was_over_do_not_count() -> None:
         sessions.closed(session_id=FIRST, epoch=1),
         sessions.opened(session_id=SECOND, epoch=1),
     )
-    assert found(observed("n", late)) == (FIRST, 0, False)
+    assert overview(observed("n", late)) == (FIRST, 0, False)
 
 
 def test_the_place_names_first_and_last_event() -> None:
@@ -89,7 +89,7 @@ def test_the_place_names_first_and_last_event() -> None:
 def test_the_past_has_the_event_at_its_offset_and_none_behind_it(
     asked: str, at: int, then: tuple[str, int, bool]
 ) -> None:
-    assert found(observed_at(LOG, observed(asked, LOG), at)) == then
+    assert overview(observed_at(LOG, observed(asked, LOG), at)) == then
 
 
 @pytest.mark.parametrize(("at", "where"), [(0, "before its first"), (5, "behind its last")])

@@ -90,7 +90,7 @@ def turn(session: str, prompt: int = 3, completion: int = 0, choice: int = 0) ->
 def test_lengths_have_the_mean_and_the_limit_that_are_set() -> None:
     lengths = AnswerLengths(LengthsSection(turn_tokens=60, spread=0.5, most_tokens=200))
 
-    ends = [lengths.of(turn(f"group-{number}.0.0")) for number in range(MANY)]
+    ends = [lengths.completion_tokens(turn(f"group-{number}.0.0")) for number in range(MANY)]
 
     assert fmean(ends) == pytest.approx(60, rel=0.03)
     assert min(ends) >= 1
@@ -100,14 +100,18 @@ def test_lengths_have_the_mean_and_the_limit_that_are_set() -> None:
 def test_without_a_spread_all_are_equal() -> None:
     lengths = AnswerLengths(LengthsSection(turn_tokens=60, spread=0))
 
-    assert {lengths.of(turn(f"group-{number}.0.0")) for number in range(50)} == {60}
+    assert {lengths.completion_tokens(turn(f"group-{number}.0.0")) for number in range(50)} == {60}
 
 
 def test_a_turn_that_is_repeated_or_goes_on_elsewhere_is_as_long() -> None:
     section = LengthsSection(turn_tokens=3000, spread=1)
     engines = AnswerLengths(section, seed=7), AnswerLengths(section, seed=7)
 
-    ends = {each.of(turn("g.0.0", completion=held)) for each in engines for held in (0, 1, 9)}
+    ends = {
+        each.completion_tokens(turn("g.0.0", completion=held))
+        for each in engines
+        for held in (0, 1, 9)
+    }
 
     assert len(ends) == 1
 
@@ -117,7 +121,9 @@ def test_each_place_in_a_session_and_each_seed_has_a_draw_of_its_own() -> None:
     lengths, other = AnswerLengths(section, seed=7), AnswerLengths(section, seed=8)
 
     turns = [turn("g.0.0"), turn("g.0.0", prompt=4), turn("g.0.0", choice=1), turn("g.0.1")]
-    ends = {lengths.of(asked) for asked in turns} | {other.of(asked) for asked in turns}
+    ends = {lengths.completion_tokens(asked) for asked in turns} | {
+        other.completion_tokens(asked) for asked in turns
+    }
 
     assert len(ends) == 8
 
@@ -127,6 +133,6 @@ def test_the_sessions_of_a_group_share_the_part_that_is_set() -> None:
     alone = AnswerLengths(LengthsSection(prompt_effect=0))
 
     def spread_of_a_group(lengths: AnswerLengths) -> float:
-        return pstdev(lengths.of(turn(f"g-1.{sample}.0")) for sample in range(50))
+        return pstdev(lengths.completion_tokens(turn(f"g-1.{sample}.0")) for sample in range(50))
 
     assert spread_of_a_group(shared) == 0 < spread_of_a_group(alone)

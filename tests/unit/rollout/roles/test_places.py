@@ -63,7 +63,7 @@ def run(tmp_path: Path) -> Run:
 
 
 def named(record: PolicyWeights) -> PublishedWeights:
-    return PublishedWeights.of(record)
+    return PublishedWeights.from_record(record)
 
 
 def test_a_host_that_sees_the_directory_uses_it(run: Run) -> None:

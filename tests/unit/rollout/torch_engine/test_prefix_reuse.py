@@ -146,7 +146,9 @@ def test_a_turn_that_comes_from_another_worker_is_recomputed(start: StartEngine)
 def test_what_lacks_kv_that_it_had_counts_and_no_other_token() -> None:
     table = RowTable(KvCache(2, 40))
     rows = np.array([0])
-    moved = Request.of("r", as_bytes([1] * 10), as_bytes([2] * 4), SAMPLING, 0, lambda chunk: None)
+    moved = Request.from_bytes(
+        "r", as_bytes([1] * 10), as_bytes([2] * 4), SAMPLING, 0, lambda chunk: None
+    )
     table.admit(moved)
     assert table.computed_before(rows, np.array([14])) == 13
     table.cached[0] = 12

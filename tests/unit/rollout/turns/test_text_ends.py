@@ -72,7 +72,7 @@ def test_the_stop_string_that_ended_the_content_is_told(
     stream.feed(pack(codes(text)))
     stream.finish()
 
-    assert stream.found == expected
+    assert stream.stop_string == expected
 
 
 @pytest.mark.parametrize("behind", ["", "more", "  "])
@@ -83,7 +83,7 @@ def test_a_stop_string_of_white_space_ends_the_turn_at_its_own_token(behind: str
 
     streamed = stream.feed(upto + rest).content + stream.finish().content
 
-    assert (stream.found, stream.found_after) == ("\n\n", len(upto) // TOKEN_BYTES)
+    assert (stream.stop_string, stream.found_after) == ("\n\n", len(upto) // TOKEN_BYTES)
     assert streamed == stream.message.content == "word"
 
 
@@ -94,7 +94,7 @@ def test_of_several_that_come_at_once_the_first_in_the_text_is_told(
     stream = StopText(HeldBack(), stops)
     stream.finish()
 
-    assert (stream.found, stream.message.content) == (expected, "co")
+    assert (stream.stop_string, stream.message.content) == (expected, "co")
 
 
 @settings(deadline=None, max_examples=200)

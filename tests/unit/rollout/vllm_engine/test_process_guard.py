@@ -66,7 +66,7 @@ def guarded(file: Path, kind: str, parent: int | None = None) -> Iterator[subpro
         process.wait()
 
 
-def told(file: Path) -> int:
+def written_pid(file: Path) -> int:
     until(file.exists)
     return int(file.read_text())
 
@@ -75,7 +75,7 @@ def told(file: Path) -> int:
 def test_what_is_asked_to_end_ends_with_all_its_children(tmp_path: Path, kind: str) -> None:
     file = tmp_path / "pid"
     with guarded(file, kind) as guard:
-        grandchild = told(file)
+        grandchild = written_pid(file)
         guard.send_signal(signal.SIGTERM)
         guard.wait(WAIT_S)
         until(lambda: is_gone(grandchild))
@@ -96,7 +96,7 @@ def test_the_end_of_the_program_is_told_and_its_children_end_with_it(tmp_path: P
     file = tmp_path / "pid"
     with guarded(file, "leaves") as guard:
         assert guard.wait(WAIT_S) == 7
-        grandchild = told(file)
+        grandchild = written_pid(file)
         until(lambda: is_gone(grandchild))
 
 
@@ -114,7 +114,7 @@ def test_a_killed_parent_ends_it(tmp_path: Path) -> None:
             *(sys.executable, "-c", FAMILY, str(file), "deaf"),
         ]
     )
-    grandchild = told(file)
+    grandchild = written_pid(file)
     parent.kill()
     parent.wait()
     until(lambda: is_gone(grandchild))

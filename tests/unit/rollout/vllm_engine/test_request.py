@@ -18,7 +18,9 @@ SCHEMA = SamplingParams(50, json_schema="{}")
 
 def request(sampling: SamplingParams = PLAIN, completion: int = 0) -> VllmRequest:
     sampled = pack([9] * completion)
-    return VllmRequest.of(Request.of("r", pack(PROMPT), sampled, sampling, 0, _never))
+    return VllmRequest.from_request(
+        Request.from_bytes("r", pack(PROMPT), sampled, sampling, 0, _never)
+    )
 
 
 def _never(chunk: TokenChunk) -> None:

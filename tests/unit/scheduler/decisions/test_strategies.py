@@ -75,17 +75,17 @@ def test_colocated_workers_all_train_when_a_batch_is_ready_else_all_roll_out() -
 def test_a_worker_that_does_not_train_is_told_why_with_the_figures() -> None:
     all_of_them = worker("a"), worker("b", devices=2), worker("c", ROLLOUT)
 
-    def told(batch: bool, gang_size: int) -> dict[str, tuple[str, dict[str, float]]]:
+    def reasons(batch: bool, gang_size: int) -> dict[str, tuple[str, dict[str, float]]]:
         wanted = multiplexed(see(*all_of_them, batch=batch, gang_size=gang_size))
         return {wish.worker: (wish.reason, dict(wish.figures)) for wish in wanted}
 
-    assert told(batch=False, gang_size=2) == {
+    assert reasons(batch=False, gang_size=2) == {
         "a": ("no batch to train", {"missing_groups": 0}),
         "b": ("no batch to train", {"missing_groups": 0}),
         "c": ("only rolls out", {}),
     }
-    assert told(batch=True, gang_size=1)["b"] == ("is not in the gang", {"gang": 1})
-    assert told(batch=True, gang_size=4)["a"] == (
+    assert reasons(batch=True, gang_size=1)["b"] == ("is not in the gang", {"gang": 1})
+    assert reasons(batch=True, gang_size=4)["a"] == (
         "no gang can be formed",
         {"devices": 3, "needed": 4},
     )

@@ -16,7 +16,7 @@ def source(name: str, count: int = 1) -> TaskSource:
     return listed([TaskRow(f"{name}{n}", b"{}", {}, split=name) for n in range(count)])
 
 
-def of(weights: Weights) -> Draws:
+def mixture_of(weights: Weights) -> Draws:
     return mixed([(source(name), weight) for name, weight in weights.items()])
 
 
@@ -34,7 +34,9 @@ def drawn(draws: Draws, count: int) -> str:
     ],
 )
 def test_draws_are_spread_evenly(weights: dict[str, int], order: str) -> None:
-    assert drawn(of({name: Fraction(weight) for name, weight in weights.items()}), 8) == order
+    assert (
+        drawn(mixture_of({name: Fraction(weight) for name, weight in weights.items()}), 8) == order
+    )
 
 
 @pytest.mark.parametrize(
@@ -49,7 +51,7 @@ def test_draws_are_spread_evenly(weights: dict[str, int], order: str) -> None:
 )
 def test_after_any_number_of_draws_each_source_is_near_its_share(weights: dict[str, str]) -> None:
     exact = {name: Fraction(weight) for name, weight in weights.items()}
-    total, draws, counts = sum(exact.values()), of(exact), Counter[str]()
+    total, draws, counts = sum(exact.values()), mixture_of(exact), Counter[str]()
     for number in range(3_000):
         counts[draws.draw(number).split] += 1
         worst = max(
@@ -60,7 +62,7 @@ def test_after_any_number_of_draws_each_source_is_near_its_share(weights: dict[s
 
 def test_shares_are_exact_after_a_whole_period() -> None:
     exact = {"a": Fraction(3), "b": Fraction(2), "c": Fraction(5)}
-    assert Counter(drawn(of(exact), 10 * 30)) == {"a": 90, "b": 60, "c": 150}
+    assert Counter(drawn(mixture_of(exact), 10 * 30)) == {"a": 90, "b": 60, "c": 150}
 
 
 def test_each_source_goes_through_its_own_tasks_in_its_own_order() -> None:
@@ -75,7 +77,7 @@ def test_each_source_goes_through_its_own_tasks_in_its_own_order() -> None:
 
 
 def test_a_draw_far_away_takes_no_longer_and_is_the_same_again() -> None:
-    draws = of({"a": Fraction(2), "b": Fraction(1)})
+    draws = mixture_of({"a": Fraction(2), "b": Fraction(1)})
     assert drawn(draws, 3) == "".join(draws.draw(3 * 10**30 + n).split for n in range(3))
 
 

@@ -25,7 +25,7 @@ def naming(setting: str, directory: Path) -> Mapping[str, Any]:
     return {first: {rest[0]: directory} if rest else directory}
 
 
-def found(
+def refusals(
     folder: Path,
     setting: str,
     directory: Path,
@@ -40,12 +40,12 @@ def found(
 def test_a_directory_that_is_not_there_is_refused(setting: str, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     line = f"{setting}: there is no directory {nowhere}"
-    assert found(tmp_path, setting, nowhere, **USES[setting]) == (line,)
+    assert refusals(tmp_path, setting, nowhere, **USES[setting]) == (line,)
 
 
 def test_a_training_with_agents_is_checked_too(tmp_path: Path) -> None:
     nowhere, setting = tmp_path / "nowhere", "trainer.teacher"
-    lines = found(tmp_path, setting, nowhere, before_training, **USES[setting])
+    lines = refusals(tmp_path, setting, nowhere, before_training, **USES[setting])
     assert f"{setting}: there is no directory {nowhere}" in lines
 
 
@@ -54,19 +54,19 @@ def test_a_model_with_another_tokenizer_is_refused(setting: str, tmp_path: Path)
     (tmp_path / "other").mkdir()
     other = model_directory(tmp_path / "other")
     (other / "tokenizer.json").write_text("{}")
-    (line,) = found(tmp_path, setting, other, **USES[setting])
+    (line,) = refusals(tmp_path, setting, other, **USES[setting])
     assert line.startswith(f"{setting}: the tokenizer.json of {other} is not that of policy.model")
 
 
 @used
 def test_a_model_with_the_policys_tokenizer_may_start(setting: str, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
-    assert found(tmp_path, setting, model_directory(tmp_path / "other"), **USES[setting]) == ()
+    assert refusals(tmp_path, setting, model_directory(tmp_path / "other"), **USES[setting]) == ()
 
 
 @pytest.mark.parametrize("setting", ["trainer.reference", "trainer.critic.model"])
 def test_a_directory_that_nothing_uses_is_not_looked_at(setting: str, tmp_path: Path) -> None:
-    assert found(tmp_path, setting, tmp_path / "nowhere") == ()
+    assert refusals(tmp_path, setting, tmp_path / "nowhere") == ()
 
 
 def trained(folder: Path, config: Mapping[str, Any], **trainer: Any) -> Sequence[str]:

@@ -25,7 +25,7 @@ def many(folder: Path, **values: Any) -> Mapping[str, Any]:
     }
 
 
-def of(name: str, values: Mapping[str, Any]) -> Sequence[str]:
+def faults_on(name: str, values: Mapping[str, Any]) -> Sequence[str]:
     return faults(values, partial(before_node, name=name))
 
 
@@ -36,8 +36,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_node_checks_the_devices_of_its_own_workers(folder: Path) -> None:
-    assert of("one", many(folder)) == ()
-    [line] = of("two", many(folder))
+    assert faults_on("one", many(folder)) == ()
+    [line] = faults_on("two", many(folder))
     assert line.startswith("workers[1].device")
     assert "'cdua' is no device" in line
 
@@ -50,14 +50,16 @@ def test_commands_for_one_machine_refuse_a_run_of_several(folder: Path) -> None:
 
 def test_only_the_first_node_needs_the_agent(folder: Path) -> None:
     values = many(folder, agents={"callable": "missing_agent:run"})
-    assert any(line.startswith("agents.callable") for line in of("one", values))
-    assert not any(line.startswith("agents.callable") for line in of("two", values))
+    assert any(line.startswith("agents.callable") for line in faults_on("one", values))
+    assert not any(line.startswith("agents.callable") for line in faults_on("two", values))
 
 
 def test_of_workers_with_a_wrong_setting_it_is_not_also_said_that_they_have_no_node(
     folder: Path,
 ) -> None:
-    [line] = of("one", many(folder, workers=[{"id": "a", "node": "one", "tags": ["rollot"]}]))
+    [line] = faults_on(
+        "one", many(folder, workers=[{"id": "a", "node": "one", "tags": ["rollot"]}])
+    )
     assert line.startswith("workers[0].tags: 'rollot' is not a known tag")
-    [line] = of("one", many(folder, workers=[{"id": "a"}]))
+    [line] = faults_on("one", many(folder, workers=[{"id": "a"}]))
     assert line.startswith("workers: no worker is of a node")

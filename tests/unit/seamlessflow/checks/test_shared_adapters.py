@@ -12,7 +12,7 @@ from seamlessflow.each_policy import each_policy
 ADAPTER = {"trainer": {"adapter": {"rank": 16}}}
 
 
-def told(second: dict[str, Any], engine: str = "vllm", first: dict[str, Any] = ADAPTER) -> str:
+def refusal(second: dict[str, Any], engine: str = "vllm", first: dict[str, Any] = ADAPTER) -> str:
     values = {
         "policy": {"model": Path("base")},
         "rollout": {"engine": engine},
@@ -24,9 +24,9 @@ def told(second: dict[str, Any], engine: str = "vllm", first: dict[str, Any] = A
 
 
 def test_adapters_of_one_base_with_like_ranks_are_served_in_turns() -> None:
-    assert told({}) == ""
-    assert told({"trainer": {"adapter": {"rank": 12}}}) == ""
-    assert told({"policy": {"model": Path("other")}}, first={}) == ""
+    assert refusal({}) == ""
+    assert refusal({"trainer": {"adapter": {"rank": 12}}}) == ""
+    assert refusal({"policy": {"model": Path("other")}}, first={}) == ""
 
 
 @pytest.mark.parametrize(
@@ -39,5 +39,5 @@ def test_adapters_of_one_base_with_like_ranks_are_served_in_turns() -> None:
     ],
 )
 def test_what_one_server_cannot_serve_is_told(second: dict[str, Any], reason: str) -> None:
-    assert reason in told(second)
-    assert told(second, engine="torch") == ""
+    assert reason in refusal(second)
+    assert refusal(second, engine="torch") == ""

@@ -14,7 +14,7 @@ TRAINS = [
 ]
 
 
-def told(workers: Sequence[dict[str, Any]]) -> list[str]:
+def worker_faults(workers: Sequence[dict[str, Any]]) -> list[str]:
     """Return the faults of a run with two policies that tell of rollout workers."""
     values = {
         "policy": {"model": Path("base")},
@@ -26,15 +26,15 @@ def told(workers: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def test_one_shared_worker_for_two_policies_is_refused_with_the_number_that_is_needed() -> None:
-    (reason,) = told([SHARED])
+    (reason,) = worker_faults([SHARED])
     assert "policy, coder have no rollout worker of their own" in reason
     assert "share 2, not 1" in reason
 
 
 def test_a_shared_worker_for_each_policy_is_enough() -> None:
-    assert told([SHARED, {**SHARED, "id": "s2"}]) == []
+    assert worker_faults([SHARED, {**SHARED, "id": "s2"}]) == []
 
 
 def test_a_policy_with_a_worker_of_its_own_needs_no_shared_one() -> None:
     worker = {"id": "r1", "tags": ["rollout"], "policy": "coder"}
-    assert told([SHARED, worker]) == []
+    assert worker_faults([SHARED, worker]) == []

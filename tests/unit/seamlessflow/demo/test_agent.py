@@ -53,7 +53,7 @@ def question(text: str) -> dict[str, object]:
     return {"role": "user", "content": text}
 
 
-def told(text: str) -> dict[str, object]:
+def tool_result(text: str) -> dict[str, object]:
     return {"role": "tool", "tool_call_id": "call-1", "content": text}
 
 
@@ -101,7 +101,7 @@ def test_an_error_of_the_endpoint_is_not_the_models_fault() -> None:
 
 def test_it_begins_in_the_middle_if_its_session_does() -> None:
     call = called('{"key": 7}')
-    result = told("code 3")
+    result = tool_result("code 3")
     asked = question("key 7")
     endpoint = ScriptedEndpoint([said("code 3")], messages=[asked, call, result])
 
@@ -114,7 +114,7 @@ def test_it_answers_a_further_question_and_is_paid_for_the_last_answer(
     answer: str, reward: float
 ) -> None:
     call = called('{"key": 7}')
-    result = told("code 3")
+    result = tool_result("code 3")
     asked, check = question("key 7"), question("check your work")
     endpoint = ScriptedEndpoint(
         [said(answer)], messages=[asked, call, result, said("code 9"), check]

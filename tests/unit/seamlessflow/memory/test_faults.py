@@ -22,7 +22,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return model_headers(tmp_path_factory.mktemp("model"))
 
 
-def found(model: Path, machine: Capacity, **sections: Any) -> Sequence[str]:
+def fault_lines(model: Path, machine: Capacity, **sections: Any) -> Sequence[str]:
     workers = [{"id": "a", "tags": ["rollout", "train"], "devices": list(range(8))}]
     engine = {"engine": "vllm", "vllm": {"gpu": True, "kv_bytes": 8 * 2**30}}
     values: Mapping[str, Any] = {
@@ -39,14 +39,14 @@ def found(model: Path, machine: Capacity, **sections: Any) -> Sequence[str]:
 
 
 def test_a_model_that_fits_on_its_gang_is_accepted(model: Path) -> None:
-    assert found(model, H100S, trainer=FITTING) == []
+    assert fault_lines(model, H100S, trainer=FITTING) == []
 
 
 def test_a_model_too_large_for_a_device_is_refused_with_its_parts_and_a_remedy(
     model: Path,
 ) -> None:
     alone = [{"id": "a", "tags": ["rollout", "train"], "device": "cuda"}]
-    [line] = found(model, H100S, workers=alone, trainer={"dtype": "bfloat16"})
+    [line] = fault_lines(model, H100S, workers=alone, trainer={"dtype": "bfloat16"})
     assert line.startswith("policy.model: needs at least 122.6 GiB of each device of a to train")
     assert "(weights (float32) 30.5 GiB, gradients (float32) 30.5 GiB, moments (float32)" in line
     assert ", which has 74.5 GiB: " in line
@@ -57,7 +57,7 @@ def test_a_remedy_is_named_that_is_enough(tmp_path: Path) -> None:
     small = model_headers(tmp_path, num_hidden_layers=20)
     alone = [{"id": "a", "tags": ["train"], "device": "cuda"}]
     trainer = {"gradient_checkpointing": True, "dtype": "bfloat16"}
-    [line] = found(
+    [line] = fault_lines(
         small,
         H100S,
         workers=alone,
@@ -71,30 +71,30 @@ def test_an_engine_whose_devices_cannot_hold_the_weights_is_refused(model: Path)
     small = Capacity(device_bytes=8e9, host_bytes=2e12, gpus=8)
     rolling = [{"id": "a", "tags": ["rollout"]}]
     published = {"dtype": "bfloat16"}
-    [line] = found(model, small, workers=rolling, trainer=published)
+    [line] = fault_lines(model, small, workers=rolling, trainer=published)
     assert "needs at least 15.3 GiB of each device of a, which has 7.5 GiB" in line
     spread = [{"id": "a", "tags": ["rollout"], "devices": [0, 1, 2, 3]}]
-    assert found(model, small, workers=spread, trainer=published) == []
+    assert fault_lines(model, small, workers=spread, trainer=published) == []
 
 
 def test_a_host_must_hold_what_leaves_the_devices(model: Path) -> None:
     small = Capacity(device_bytes=80e9, host_bytes=100e9, gpus=8)
-    [line] = found(model, small, trainer=FITTING)
+    [line] = fault_lines(model, small, trainer=FITTING)
     # Weights and moments, the copy for a checkpoint, and the weights of the sleeping engine.
     assert "needs at least 198.3 GiB of this host, which has 93.1 GiB" in line
 
 
 def test_an_allowance_for_weights_without_their_role_counts(model: Path) -> None:
-    [line] = found(model, H100S, trainer={**FITTING, "offload_mb": 1024})
+    [line] = fault_lines(model, H100S, trainer={**FITTING, "offload_mb": 1024})
     assert line.startswith("trainer.offload_mb: a moves 91.5 GiB of weights and optimizer to its")
     assert "1024 MiB are allowed" in line
-    assert found(model, H100S, trainer={**FITTING, "offload_mb": 93_750}) == []
+    assert fault_lines(model, H100S, trainer={**FITTING, "offload_mb": 93_750}) == []
     apart = [
         {"id": "a", "tags": ["train"], "devices": list(range(8))},
         {"id": "b", "tags": ["rollout"]},
     ]
     trainer = {**FITTING, "offload_mb": 0}
-    assert found(model, H100S, workers=apart, trainer=trainer) == []
+    assert fault_lines(model, H100S, workers=apart, trainer=trainer) == []
 
 
 def test_a_cpu_run_needs_the_memory_of_its_host(model: Path, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_a_cpu_run_needs_the_memory_of_its_host(model: Path, tmp_path: Path) -> 
 
 
 def test_unknown_memory_refuses_nothing(model: Path) -> None:
-    assert found(model, Capacity(None, None, None), trainer=FITTING) == []
+    assert fault_lines(model, Capacity(None, None, None), trainer=FITTING) == []
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def torch_engine(model: Path, max_context: int, **torch: Any) -> Sequence[str]:
     sections = {"policy": {"model": model, "max_context": max_context}}
     rolling = [{"id": "a", "tags": ["rollout"]}]
     machine = Capacity(device_bytes=None, host_bytes=2e12, gpus=0)
-    return found(
+    return fault_lines(
         model, machine, workers=rolling, rollout={"engine": "torch", "torch": torch}, **sections
     )
 
@@ -172,7 +172,7 @@ def vllm_engine(model: Path, max_context: int, **vllm: Any) -> Sequence[str]:
     sections = {"policy": {"model": model, "max_context": max_context}}
     rolling = [{"id": "a", "tags": ["rollout"], "devices": [0, 1]}]
     rollout = {"engine": "vllm", "vllm": {"gpu": True, "dtype": "bfloat16", **vllm}}
-    return found(model, H100S, workers=rolling, rollout=rollout, **sections)
+    return fault_lines(model, H100S, workers=rolling, rollout=rollout, **sections)
 
 
 def test_vllm_must_hold_one_turn_of_the_policys_length_on_its_devices(model: Path) -> None:

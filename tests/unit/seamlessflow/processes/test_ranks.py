@@ -67,18 +67,18 @@ def test_a_strategy_with_gangs_of_several_sizes_needs_the_one_that_trains(policy
         for number, pair in enumerate(devices)
     ]
 
-    def found(**scheduler: object) -> list[str]:
+    def fault_lines(**scheduler: object) -> list[str]:
         section = {"policy": policy, **scheduler}
         config = parse({"workers": workers, "trainer": ranks(4), "scheduler": section})
         return [fault.line(as_written) for fault in gang_faults(config)]
 
-    [line] = found()
+    [line] = fault_lines()
     assert line == (
         f"scheduler.policy: {policy} forms gangs of 2 to 4 devices, and a run trains on 4 alone "
         "(trainer.ranks): set scheduler.gang_size to 4, or compare strategies with seamlessflow "
         "simulate"
     )
-    assert found(gang_size=4) == []
+    assert fault_lines(gang_size=4) == []
     assert faults(1, scheduler={"policy": policy}) == [], "one worker is always the gang"
 
 

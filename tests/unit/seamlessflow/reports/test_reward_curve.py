@@ -23,15 +23,15 @@ def test_each_policy_has_returns_by_its_own_weights() -> None:
 
 
 def test_named_rewards_are_told_where_there_are_several() -> None:
-    def told(*steps: dict[str, float]) -> object:
+    def summarized(*steps: dict[str, float]) -> object:
         log: list[r.Record] = []
         for number, metrics in enumerate(steps):
             log += [control.committed(number, []), control.completed(number, metrics=metrics)]
         return summary(log, {}, LauncherFacts(), None)["rewards"]
 
     rewards = {"reward/test": 0.25, "reward/test/p50": 9.0, "reward_of/agent": 1.0}
-    assert told(rewards) == {}
-    assert told(*[{**rewards, "reward/format": float(step)} for step in range(12)]) == {
+    assert summarized(rewards) == {}
+    assert summarized(*[{**rewards, "reward/format": float(step)} for step in range(12)]) == {
         "test": {"first10": 0.25, "last10": 0.25},
         "format": {"first10": 2.5, "last10": 8.5},
     }

@@ -57,27 +57,27 @@ def steps(*metrics: dict[str, float]) -> list[Record]:
     return records
 
 
-def of(source: str, groups: int, reward: float) -> dict[str, float]:
+def metrics_from(source: str, groups: int, reward: float) -> dict[str, float]:
     return {f"groups_from/{source}": groups, f"reward_from/{source}": reward}
 
 
 def test_the_summary_has_the_rewards_of_each_source_by_its_groups() -> None:
     log = steps(
-        of("math", 3, 0.0) | of("code", 1, 1.0),
-        *[of("math", 4, 0.5)] * 10,
-        of("math", 1, 1.0) | of("code", 3, 0.0),
+        metrics_from("math", 3, 0.0) | metrics_from("code", 1, 1.0),
+        *[metrics_from("math", 4, 0.5)] * 10,
+        metrics_from("math", 1, 1.0) | metrics_from("code", 3, 0.0),
     )
     report = summary(log, {}, LauncherFacts(), None)
     assert report["sources"] == {
         "code": {"groups": 4, "reward_first10": 1.0, "reward_last10": 0.0},
         "math": {"groups": 44, "reward_first10": 0.434783, "reward_last10": 0.52381},
     }
-    assert summary(steps(of("train", 3, 0.5)), {}, LauncherFacts(), None)["sources"] == {}
+    assert summary(steps(metrics_from("train", 3, 0.5)), {}, LauncherFacts(), None)["sources"] == {}
 
 
 def test_the_report_has_a_line_for_each_set_and_source(tmp_path: Path) -> None:
     log = [
-        *steps(of("math", 3, 0.25) | of("code", 1, 1.0)),
+        *steps(metrics_from("math", 3, 0.25) | metrics_from("code", 1, 1.0)),
         evaluated(0, "hard", 0.25),
         evaluated(4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 0.75}),
         evaluated(0, "easy", 1.0),

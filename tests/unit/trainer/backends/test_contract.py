@@ -26,7 +26,7 @@ from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from tests.builders.trainer.chains import some_chains, with_advantages, with_returns
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
-from tests.builders.trainer.metric_names import known
+from tests.builders.trainer.metric_names import is_listed
 from tests.builders.trainer.models import write_tiny
 
 Make = Callable[..., LocalBackend]
@@ -110,10 +110,10 @@ def test_a_step_changes_the_weights_and_one_without_a_token_leaves_them(
     make: Make, model: Path, tmp_path: Path
 ) -> None:
     backend = make(model)
-    assert all(known(name) for name in backend.train(StepInput([], [], 0, 0.05)))
+    assert all(is_listed(name) for name in backend.train(StepInput([], [], 0, 0.05)))
     untrained = written(backend, tmp_path / "untrained", model)
     assert untrained == tensor_hashes(model)
-    assert all(known(name) for name in backend.train(step()))
+    assert all(is_listed(name) for name in backend.train(step()))
     trained = written(backend, tmp_path / "trained", model)
     assert trained.keys() == untrained.keys()
     assert trained != untrained

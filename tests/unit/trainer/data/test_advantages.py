@@ -74,14 +74,16 @@ FORKED = Episode(
 """A turn of two tokens that two turns of one token follow."""
 
 
-def of(name: str, *episodes: Episode, epsilon: float = 0.0, **settings: Any) -> list[list[float]]:
+def advantages_of(
+    name: str, *episodes: Episode, epsilon: float = 0.0, **settings: Any
+) -> list[list[float]]:
     advantages = estimator(name, ReturnRules(epsilon=epsilon, **settings))(episodes)
     return [advantages_N.tolist() for advantages_N in advantages]
 
 
 @pytest.mark.parametrize("name", ["grpo", "grpo_unscaled", "rloo"])
 def test_all_tokens_of_a_session_get_its_advantage(name: str) -> None:
-    first, second = of(name, episode(1.0, 0, 0), episode(0.0, 5))
+    first, second = advantages_of(name, episode(1.0, 0, 0), episode(0.0, 5))
     assert first == [first[0]] * 4
     assert second == [second[0]] * 2
     assert first[0] > 0 > second[0]
@@ -98,9 +100,9 @@ def test_a_turns_return_is_the_mean_over_the_turns_that_follow_it() -> None:
 
 def test_turns_are_compared_with_those_of_the_same_depth() -> None:
     # Returns at depth 0: 3, 1; at depth 1: 2; the only turn there has no advantage.
-    assert of("turn", episode(1.0, 1, 1), episode(0.0, 1)) == [[1, 1, 0, 0], [-1, -1]]
+    assert advantages_of("turn", episode(1.0, 1, 1), episode(0.0, 1)) == [[1, 1, 0, 0], [-1, -1]]
     # Depth 0: 7/3 of the fork's mean is 4, and 3; depth 1: 3, 5, 1.
-    fork, other = of("turn", FORKED, episode(1.0, 2, 0, tokens=1))
+    fork, other = advantages_of("turn", FORKED, episode(1.0, 2, 0, tokens=1))
     assert fork[:2] == [1, 1]
     assert fork[2:] == pytest.approx([0, np.sqrt(1.5)])
     assert other == pytest.approx([-1, -np.sqrt(1.5)])
@@ -109,23 +111,25 @@ def test_turns_are_compared_with_those_of_the_same_depth() -> None:
 def test_session_and_turn_adds_both_with_their_weights() -> None:
     group = episode(1.0, 0, 1), episode(0.0, 2, 1)
     # Turn rewards alone: 1 and 3 at depth 0, equal at depth 1.
-    assert of("session_and_turn", *group) == [[0, 0, 1, 1], [0, 0, -1, -1]]
-    weighted = of("session_and_turn", *group, session_weight=0.5, turn_weight=2)
+    assert advantages_of("session_and_turn", *group) == [[0, 0, 1, 1], [0, 0, -1, -1]]
+    weighted = advantages_of("session_and_turn", *group, session_weight=0.5, turn_weight=2)
     assert weighted == [[-1.5, -1.5, 0.5, 0.5], [1.5, 1.5, -0.5, -0.5]]
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_sessions_without_a_trained_token_count_for_the_others(name: str) -> None:
     silent = Episode(0.0, np.zeros(0), np.zeros(0, np.int32), lambda: np.zeros(0, np.int64))
-    _, advantages_N = of(name, silent, episode(1.0, 0.0))
-    expected = 0 if name == "turn" else of(name, episode(0.0, 0.0), episode(1.0, 0.0))[1][0]
+    _, advantages_N = advantages_of(name, silent, episode(1.0, 0.0))
+    expected = (
+        0 if name == "turn" else advantages_of(name, episode(0.0, 0.0), episode(1.0, 0.0))[1][0]
+    )
     assert advantages_N == [expected] * 2
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 @pytest.mark.parametrize("returns", [[0.3], [0.1 + 0.2, 0.3], [1.0, 1.0, 1.0]])
 def test_equal_returns_have_no_advantage(name: str, returns: list[float]) -> None:
-    advantages = of(name, *(episode(value, 1.0) for value in returns))
+    advantages = advantages_of(name, *(episode(value, 1.0) for value in returns))
     # Exactly: the filter `zero_variance` takes anything else for an advantage.
     assert np.array_equal(advantages, np.zeros((len(returns), 2)))
     assert not varied(np.array(returns))
@@ -136,7 +140,7 @@ def test_equal_returns_have_no_advantage(name: str, returns: list[float]) -> Non
 def test_the_noise_of_a_judge_makes_no_signal_of_full_size(name: str, noise: float) -> None:
     """Float32 leaves differences of about 6e-8 near a half."""
     returns = (0.5, 0.5 + noise, 0.5, 0.5)
-    advantages = of(
+    advantages = advantages_of(
         name, *(episode(value, 0.0) for value in returns), epsilon=ReturnRules().epsilon
     )
     assert np.abs(advantages).max() < 0.08
@@ -145,8 +149,8 @@ def test_the_noise_of_a_judge_makes_no_signal_of_full_size(name: str, noise: flo
 @pytest.mark.parametrize("name", ["grpo", "turn", "session_and_turn"])
 def test_a_true_difference_keeps_its_advantage_beside_the_epsilon(name: str) -> None:
     group = episode(1.0, 1.0), episode(0.0, 0.0), episode(0.0, 0.5)
-    by_default = of(name, *group, epsilon=ReturnRules().epsilon)
-    assert np.array(by_default) == pytest.approx(np.array(of(name, *group)), rel=1e-5)
+    by_default = advantages_of(name, *group, epsilon=ReturnRules().epsilon)
+    assert np.array(by_default) == pytest.approx(np.array(advantages_of(name, *group)), rel=1e-5)
 
 
 def test_an_estimator_that_gives_a_lone_session_nothing_is_listed_as_comparing_sessions() -> None:

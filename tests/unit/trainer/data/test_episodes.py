@@ -67,13 +67,13 @@ def test_each_token_follows_its_predecessor_in_every_chain() -> None:
             runs.append(Run(ids, turn=f"t{number}", parent=parent, parent_end=end, trained=trained))
         session = made(runs)
         expected = sorted(walked(runs))
-        assert sorted(zip(*told(runs, session), strict=True)) == expected
+        assert sorted(zip(*trained_places(runs, session), strict=True)) == expected
 
 
 Place = tuple[int, int]
 
 
-def told(runs: Sequence[Run], session: Episode) -> tuple[list[Place], list[Place]]:
+def trained_places(runs: Sequence[Run], session: Episode) -> tuple[list[Place], list[Place]]:
     """Return (node, offset) of each trained token and of the one before it."""
     turns = chains(trajectory(runs), "tiny").chains
     names = turns[0].turns if turns else ()

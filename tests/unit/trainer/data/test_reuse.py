@@ -31,7 +31,7 @@ def fed_for(steps: int, feed: FedDataloader) -> list[Batch]:
 def test_a_later_step_trains_a_group_again_beside_its_new_ones_and_marks_it() -> None:
     first, second = fed_for(2, FedDataloader(rules=ONE_AGAIN))
     assert marks(first) == {"g0a": 0, "g0b": 0}
-    new, again = second.own, second.reused
+    new, again = second.new_groups, second.reused
     assert [prepared.group.group_id for prepared in new] == ["g1a", "g1b"]
     assert [prepared.group.group_id in ("g0a", "g0b") for prepared in again] == [True]
     assert marks(second)[again[0].group.group_id] == 1

@@ -25,7 +25,7 @@ from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from seamlessflow.trainer.steps.one_step import StepFailed, StepFenced, StepOrder, StepRunner
 from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.trainer.groups import NOW, RULES, group
-from tests.builders.trainer.metric_names import known
+from tests.builders.trainer.metric_names import is_listed
 from tests.builders.trainer.stub_backend import StubBackend
 
 
@@ -183,7 +183,7 @@ def test_a_step_tells_the_seconds_of_its_phases_and_the_copy_before_it(
     measured = {"annotate_s", "advantages_s", "update_s", "commit_s", "publish_s", "train_s"}
     assert measured <= first.keys()
     assert "checkpoint_s" in second and "checkpoint_s" not in first
-    assert all(known(name) for name in second)
+    assert all(is_listed(name) for name in second)
 
 
 def test_a_step_records_its_methods_and_what_was_read_for_its_batch(

@@ -20,7 +20,7 @@ from seamlessflow.trainer.steps.inputs import learning_rate
 from seamlessflow.trainer.steps.one_step import StepDone, StepOrder
 from seamlessflow.trainer.steps.reports import ENGINE, LEARNING, Reports
 from tests.builders.trainer.groups import session, two_groups
-from tests.builders.trainer.metric_names import known
+from tests.builders.trainer.metric_names import is_listed
 
 
 def spelt(ids: Sequence[int]) -> str:
@@ -166,7 +166,7 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
     ]
     names = [entry.partition("=")[0] for entry in hard["more"].split()]
     assert {"eval_reward_error/hard", "eval_pass_at/2/hard"} <= {*names}
-    assert all(known(name) for name in names)
+    assert all(is_listed(name) for name in names)
     shown = metrics.text().decode()
     assert 'metric="eval_reward_mean/easy"} 0.5' in shown
     assert 'metric="eval_reward_mean/hard"} 0.75' in shown
@@ -192,8 +192,8 @@ def test_a_sink_without_its_library_names_what_to_install(
 
 @pytest.mark.parametrize("name", ["loss", "masked/stale", "filtered/zero_variance"])
 def test_metric_names_are_on_the_list(name: str) -> None:
-    assert known(name)
-    assert not known(f"no-such-{name}")
+    assert is_listed(name)
+    assert not is_listed(f"no-such-{name}")
 
 
 @pytest.mark.parametrize(

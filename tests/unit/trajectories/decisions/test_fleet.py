@@ -21,7 +21,7 @@ def beat(at_ms: int, **changes: Any) -> WorkerHeartbeat:
     return heartbeat(at_ms=at_ms, **fields, **changes)
 
 
-def found() -> RolloutFleet:
+def fleet_of_one() -> RolloutFleet:
     """Return a fleet that knows one worker, by a heartbeat of five seconds ago."""
     fleet = RolloutFleet()
     fleet.apply(beat(STARTED - 5_000), STARTED)
@@ -30,7 +30,7 @@ def found() -> RolloutFleet:
 
 
 def test_a_worker_that_is_not_heard_again_counts_no_longer() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
 
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS - 1) == []
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS) == [Departure("w", True, "i")]
@@ -38,7 +38,7 @@ def test_a_worker_that_is_not_heard_again_counts_no_longer() -> None:
 
 
 def test_a_worker_that_is_heard_again_stays() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
     fleet.apply(beat(STARTED + 500), STARTED + 501)
 
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS) == []
@@ -46,14 +46,14 @@ def test_a_worker_that_is_heard_again_stays() -> None:
 
 
 def test_an_older_heartbeat_of_the_same_time_shows_nothing() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
     fleet.apply(beat(STARTED - 4_000), STARTED + 1)
 
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS) == [Departure("w", True, "i")]
 
 
 def test_a_worker_that_takes_its_role_stays_until_it_is_told_to_leave() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
     fleet.apply(acquired("w", 3), STARTED + 1)
 
     assert fleet.expire(STARTED + HEARTBEAT_VALID_MS) == []
@@ -61,7 +61,7 @@ def test_a_worker_that_takes_its_role_stays_until_it_is_told_to_leave() -> None:
 
 
 def test_a_worker_that_fell_silent_is_learnt_of_again_when_it_is_heard() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
     fleet.expire(STARTED + HEARTBEAT_VALID_MS)
 
     fleet.apply(beat(STARTED + 20_000), STARTED + 20_001)
@@ -70,7 +70,7 @@ def test_a_worker_that_fell_silent_is_learnt_of_again_when_it_is_heard() -> None
 
 
 def test_a_later_incarnation_takes_the_place_of_one_that_may_be_gone() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
 
     left = fleet.apply(beat(STARTED - 1_000, incarnation="j"), STARTED)
 
@@ -79,7 +79,7 @@ def test_a_later_incarnation_takes_the_place_of_one_that_may_be_gone() -> None:
 
 
 def test_a_heartbeat_moves_no_worker_that_took_its_role_meanwhile() -> None:
-    fleet = found()
+    fleet = fleet_of_one()
     fleet.apply(acquired("w", 3), STARTED + 1)
 
     fleet.apply(beat(STARTED - 1_000, incarnation="h"), STARTED + 2)

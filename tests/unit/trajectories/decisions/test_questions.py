@@ -149,4 +149,4 @@ def test_the_oldest_fates_are_forgotten() -> None:
     for number in range(10_001):
         fates.note_finalized(opened(session_id=f"s{number}"), None)
 
-    assert (fates.of("s0"), fates.of("s1")["group_id"]) == ({}, "s1")
+    assert (fates.describe("s0"), fates.describe("s1")["group_id"]) == ({}, "s1")

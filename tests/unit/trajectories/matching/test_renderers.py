@@ -29,11 +29,11 @@ def test_a_policy_that_could_not_be_rendered_is_tried_with_its_next_weights(tmp_
     renderers.prepare(weights)
     make_tokenizer(tmp_path / "tokenizer")
     with pytest.raises(RendererError):
-        renderers.of(weights)
+        renderers.for_policy(weights)
 
     renderers.prepare(weights)
 
-    assert renderers.of(weights).encode("x")
+    assert renderers.for_policy(weights).encode("x")
 
 
 def test_another_tokenizer_than_the_trainers_is_refused_with_any_template_arguments(
@@ -46,9 +46,9 @@ def test_another_tokenizer_than_the_trainers_is_refused_with_any_template_argume
     renderers.prepare(other)
     for weights in (other, replace(other, renderer=thinking)):
         with pytest.raises(RendererError, match=f"{tmp_path} has the hash {digest}, the trainer's"):
-            renderers.of(weights)
+            renderers.for_policy(weights)
     renderers.prepare(policy(tmp_path, digest))
-    assert renderers.of(replace(policy(tmp_path, digest), renderer=thinking)).encode("x")
+    assert renderers.for_policy(replace(policy(tmp_path, digest), renderer=thinking)).encode("x")
 
 
 def test_who_asks_for_what_cannot_be_rendered_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -56,7 +56,7 @@ def test_who_asks_for_what_cannot_be_rendered_leaves_nothing_behind(tmp_path: Pa
     frames = []
     for _ in range(3):
         with pytest.raises(RendererError) as refused:
-            renderers.of(weights)
+            renderers.for_policy(weights)
         frames.append(len(traceback.extract_tb(refused.value.__traceback__)))
 
     assert frames[1] == frames[2]

@@ -23,11 +23,11 @@ class PastWorker:
     """`free`, `paused` or `training`."""
     reported_ms: int = 0
     since_ms: int = 0
-    there: list[tuple[int, int]] = field(default_factory=list)
+    presences: list[tuple[int, int]] = field(default_factory=list)
 
     def device_ms(self, start_ms: int, end_ms: int) -> int:
         """Return the device time in the window, whatever the worker did."""
-        spans = [*self.there, *([(self.since_ms, end_ms)] if self.processes else [])]
+        spans = [*self.presences, *([(self.since_ms, end_ms)] if self.processes else [])]
         return self.devices * sum(
             max(0, min(end_ms, till_ms) - max(start_ms, from_ms)) for from_ms, till_ms in spans
         )
@@ -70,7 +70,7 @@ class History:
         if worker.role == process or not worker.processes:
             worker.role, worker.pending, worker.state = "", False, "free"
         if not worker.processes:
-            worker.there.append((worker.since_ms, self.now_ms))
+            worker.presences.append((worker.since_ms, self.now_ms))
         self._add(control.lost(worker.name, process, at_ms=self.now_ms))
 
     def _assign(self, worker: PastWorker) -> None:

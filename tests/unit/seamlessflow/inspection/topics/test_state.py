@@ -86,5 +86,5 @@ def test_only_the_last_readings_count() -> None:
     growth = LagGrowth()
     for lag in (99, *range(READINGS)):
         growth.apply([GroupState("g", "tasks", partitions=[PartitionLag(3, lag)])])
-    assert growth.of("g", 3) == READINGS - 1
-    assert growth.of("g", 4) == 0
+    assert growth.increase("g", 3) == READINGS - 1
+    assert growth.increase("g", 4) == 0

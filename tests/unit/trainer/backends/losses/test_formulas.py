@@ -85,7 +85,7 @@ class Given:
 
 
 @cache
-def given() -> Given:
+def example() -> Given:
     random = np.random.default_rng(5)
     logits_NV = torch.from_numpy(random.normal(0, 1, (TOKENS, VOCABULARY))).requires_grad_()
     targets_N = torch.from_numpy(random.integers(0, VOCABULARY, TOKENS))
@@ -132,7 +132,7 @@ def test_every_setting_of_a_loss_is_varied() -> None:
 
 @pytest.mark.parametrize("loss", combinations(), ids=named)
 def test_values_and_gradients_are_those_of_the_formula(loss: LossSection) -> None:
-    inputs = given()
+    inputs = example()
     for settings, several in with_regularisers(loss):
         logprobs_N, entropies_N = scored(inputs)
         tokens = loss_tokens(
@@ -169,7 +169,7 @@ def test_values_and_gradients_are_those_of_the_formula(loss: LossSection) -> Non
 )
 @pytest.mark.parametrize("several", [False, True])
 def test_three_ways_to_the_slopes_of_the_formula_agree(loss: LossSection, several: bool) -> None:
-    inputs = given()
+    inputs = example()
     settings = loss.model_copy(update={"kl": 0.3, "kl_estimator": "k2" if several else "k3"})
     frozen = Frozen(inputs.formula_tokens(several), inputs.logprobs_N.tolist(), settings)
     entropies = scored(inputs)[1].tolist()
@@ -187,7 +187,7 @@ def reached(ratios: Sequence[float], low: float, high: float) -> set[tuple[str, 
 
 
 def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
-    inputs, everything = given(), set(product(("below", "within", "above"), (False, True)))
+    inputs, everything = example(), set(product(("below", "within", "above"), (False, True)))
     to_engine_N = inputs.logprobs_N - inputs.engine_N
     before_to_engine_N = inputs.proximal_N - inputs.engine_N
     settings = combinations()[0]
@@ -213,12 +213,12 @@ def test_the_tokens_are_on_both_sides_of_every_bound_with_both_signs() -> None:
 
 
 def signs() -> list[bool]:
-    return [value > 0 for value in given().advantages_N.tolist()]
+    return [value > 0 for value in example().advantages_N.tolist()]
 
 
 @pytest.mark.parametrize("masks", MASKED[1:], ids=str)
 def test_each_mask_takes_some_tokens_and_leaves_some(masks: dict[str, object]) -> None:
-    inputs, settings = given(), LossSection.model_validate({"masks": masks})
+    inputs, settings = example(), LossSection.model_validate({"masks": masks})
     tokens = loss_tokens(
         inputs.logprobs_N, inputs.engine_N, inputs.advantages_N, settings, TURNS, SESSIONS
     )
@@ -228,7 +228,7 @@ def test_each_mask_takes_some_tokens_and_leaves_some(masks: dict[str, object]) -
 
 def gradient(**loss: object) -> Tensor:
     """Return the gradient of a loss by logits at one update a batch."""
-    inputs, settings = given(), LossSection.model_validate({**BOUNDS, **loss})
+    inputs, settings = example(), LossSection.model_validate({**BOUNDS, **loss})
     logprobs_N, _ = scored(inputs)
     tokens = loss_tokens(
         logprobs_N, inputs.engine_N, inputs.advantages_N, settings, TURNS, SESSIONS

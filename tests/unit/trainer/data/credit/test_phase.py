@@ -17,7 +17,7 @@ from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.groups import NOW, RULES, group
 
 
-def told(chain: Chain) -> list[float]:
+def trained_logprobs(chain: Chain) -> list[float]:
     """Return the log-probs of the trained tokens of a chain."""
     return [float(value) for value in chain.tokens.logprobs_T[chain.tokens.trained_T]]
 
@@ -33,14 +33,14 @@ def test_a_column_comes_back_to_the_tokens_it_was_computed_for(
     answer = {Column.VALUE: [batch.logprobs_N for batch in packed]}
     columns = by_chain(chains, packed, answer)
     assert [chain_columns[Column.VALUE].tolist() for chain_columns in columns] == [
-        told(chain) for chain in chains
+        trained_logprobs(chain) for chain in chains
     ]
 
 
 def test_columns_travel_with_the_tokens_into_micro_batches() -> None:
     chains = some_chains(1, 12)
     chains = [
-        replace(chain, columns={Column.VALUE: np.array(told(chain), np.float32)})
+        replace(chain, columns={Column.VALUE: np.array(trained_logprobs(chain), np.float32)})
         for chain in chains
     ]
     for batch in pack(chains, 16, "packed"):

@@ -10,7 +10,7 @@ from seamlessflow.trainer.data.figures.of_batch import MOST_SHOWN, facts, reward
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from tests.builders.trainer.groups import NOW, group, session, two_groups
-from tests.builders.trainer.metric_names import known
+from tests.builders.trainer.metric_names import is_listed
 from tests.builders.trainer.trajectories import one_turn
 
 
@@ -41,7 +41,7 @@ def test_rewards_and_groups_are_counted_by_the_set_of_the_task() -> None:
         "groups_from/code": 1,
         "reward_from/code": 0.25,
     }
-    assert all(known(name) for name in figures)
+    assert all(is_listed(name) for name in figures)
 
 
 def test_sessions_that_were_opened_without_a_set_have_none() -> None:
@@ -74,7 +74,7 @@ def test_each_named_reward_has_mean_and_quantiles_over_the_sessions_that_have_it
     )
     assert (figures["reward/style"], figures["reward/style/p10"]) == (4, 4)
     assert figures["reward/seen"] == 7
-    assert all(known(name) for name in figures)
+    assert all(is_listed(name) for name in figures)
 
 
 def test_the_parts_of_sources_add_up_to_the_mean_return() -> None:
