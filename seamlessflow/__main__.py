@@ -12,10 +12,10 @@ import typer
 from seamlessflow.commands import dead_letters, render, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.doctor import doctor
-from seamlessflow.commands.history import replay
-from seamlessflow.commands.history.erase import erase
-from seamlessflow.commands.history.export import export
-from seamlessflow.commands.history.import_files import import_files
+from seamlessflow.commands.recorded import replay
+from seamlessflow.commands.recorded.erase import erase
+from seamlessflow.commands.recorded.export import export
+from seamlessflow.commands.recorded.import_files import import_files
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate

@@ -22,7 +22,7 @@ from seamlessflow.infra.kafka.client import BEGINNING, client, client_options
 from seamlessflow.infra.kafka.outage import REFUSALS
 from seamlessflow.infra.kafka.transactions import wire
 from seamlessflow.infra.kafka.transactions.connection import Connection
-from seamlessflow.infra.kafka.transactions.history import (
+from seamlessflow.infra.kafka.transactions.verdicts import (
     TOPIC,
     StateRecord,
     Verdict,

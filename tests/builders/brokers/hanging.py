@@ -10,7 +10,7 @@ from confluent_kafka import Producer as PlainProducer
 
 from seamlessflow.infra.kafka.client import client_options
 from seamlessflow.infra.kafka.transactions.hanging import read_states, transactional_id
-from seamlessflow.infra.kafka.transactions.history import TOPIC, IdState, StateRecord
+from seamlessflow.infra.kafka.transactions.verdicts import TOPIC, IdState, StateRecord
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import REQUESTS, TRAJECTORIES
 

@@ -17,7 +17,7 @@ from seamlessflow.infra.kafka.transactions.hanging import (
     OpenTransaction,
     TransactionLookup,
 )
-from seamlessflow.infra.kafka.transactions.history import IdState, Verdict
+from seamlessflow.infra.kafka.transactions.verdicts import IdState, Verdict
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES

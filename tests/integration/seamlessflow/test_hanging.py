@@ -10,7 +10,7 @@ from seamlessflow.__main__ import app
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.transactions.hanging import warn_of_hanging
-from seamlessflow.infra.kafka.transactions.history import IdState
+from seamlessflow.infra.kafka.transactions.verdicts import IdState
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import ENDED_SESSIONS, REQUESTS, TRAJECTORIES
 from tests.builders.brokers.hanging import leave_hanging, leave_open

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands.history.fork import fork
 from seamlessflow.commands.options import (
     AsJson,
     Groups,
@@ -18,6 +17,7 @@ from seamlessflow.commands.options import (
     Until,
     Versions,
 )
+from seamlessflow.commands.recorded.fork import fork
 
 app = typer.Typer(help="Recorded sessions as input.", no_args_is_help=True)
 app.command()(fork)

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from seamlessflow.infra.kafka.transactions.history import (
+from seamlessflow.infra.kafka.transactions.verdicts import (
     IdState,
     Judgement,
     StateRecord,
