@@ -4,6 +4,7 @@ Called by `scheduler/__main__.py` and tests.
 """
 
 import uuid
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
@@ -14,8 +15,7 @@ from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
+from seamlessflow.infra.telemetry.instruments import process_metrics
 from seamlessflow.scheduler.controller import Controller
 from seamlessflow.scheduler.decisions.decide import Rules, View
 from seamlessflow.scheduler.decisions.strategies import registry
@@ -41,10 +41,10 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
     cluster = find_cluster(settings.kafka, _TOPICS, stop.is_set)
     rules = replace(rules, slots=cluster.partitions[PROMPTS.name])
     name = f"scheduler-{uuid.uuid4().hex[:8]}"
-    producer = Producer(settings.kafka, name)
-    metrics = Metrics()
-    output = MetricsOutput(settings, metrics, "scheduler", name)
-    try:
+    with (
+        process_metrics(settings, "scheduler", name) as metrics,
+        closing(Producer(settings.kafka, name)) as producer,
+    ):
         stopping = stop.is_set
         letters = DeadLetters(settings.kafka, producer, stopping, held=True)
         reader = Reader(
@@ -69,9 +69,6 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
         finally:
             groups.close()
             reader.close()
-    finally:
-        producer.close()
-        output.close()
 
 
 def rules_of(settings: SchedulerSettings) -> Rules:

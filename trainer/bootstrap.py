@@ -20,9 +20,8 @@ from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
-from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
 from seamlessflow.schemas.records import ProgressStalled, TrainerHeartbeat
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
@@ -66,21 +65,11 @@ _log = logging.getLogger(__name__)
 @contextmanager
 def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop]:
     """Yield a trainer whose traces and metrics go where the settings say."""
-    name = settings.run.policy
-    prefix = settings.kafka.topic_prefix
-    metrics = Metrics()
-    traces = telemetry(settings.telemetry, "trainer", name, prefix)
-    output = MetricsOutput(settings, metrics, "trainer", name)
-    try:
-        yield build(settings, traces, metrics, stopping)
-    finally:
-        traces.close()
-        output.close()
+    with instruments(settings, "trainer", settings.run.policy) as made:
+        yield build(settings, made, stopping)
 
 
-def build(
-    settings: TrainerSettings, traces: Telemetry, metrics: Metrics, stopping: Stopping = never
-) -> Loop:
+def build(settings: TrainerSettings, instruments: Instruments, stopping: Stopping = never) -> Loop:
     """Return a trainer that has read the records and announced the weights of its gang.
 
     Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
@@ -94,7 +83,7 @@ def build(
     left = _left(settings, publication, newest, stopping)
     instance = uuid.uuid4().hex[:12]
     gang = GangBackend(settings.trainer.host, instance)
-    process = _process(settings, newest, gang, instance, (traces, metrics), stopping)
+    process = _process(settings, newest, gang, instance, instruments, stopping)
     control_state = newest.control_state
     resume = resume_from(control_state, newest.origin, uuid.uuid4().hex[:12], newest.reusable)
     _log_resume(resume)
@@ -116,12 +105,12 @@ def build(
         follow=settings.trainer.follow,
         policies=settings.run.policies,
     )
-    runner = StepRunner(settings, gang, publication, process.producer, traces, now_ms)
-    sinks = open_sinks(settings, metrics, recorded_sections(settings))
+    runner = StepRunner(settings, gang, publication, process.producer, instruments.traces, now_ms)
+    sinks = open_sinks(settings, instruments.metrics, recorded_sections(settings))
     reports = Reports(settings.trainer, sinks, _decoder(settings.policy.model))
     return Loop(
         process=process,
-        sessions=_sessions_thread(process, newest.first_offsets, metrics, stopping),
+        sessions=_sessions_thread(process, newest.first_offsets, instruments.metrics, stopping),
         control_state=control_state,
         dataloader=dataloader,
         gang=gang,
@@ -223,15 +212,14 @@ def _process(
     newest: Checkpoint,
     gang: GangBackend,
     instance: str,
-    observers: tuple[Telemetry, Metrics],
+    instruments: Instruments,
     stopping: Stopping,
 ) -> ProcessParts:
     """Start the heartbeat, by which ranks find the gang's address.
 
     Then fold all records of `control` into the state of `newest`.
     """
-    traces, metrics = observers
-    producer = Producer(settings.kafka, _client_id(settings), trace=traces.send)
+    producer = Producer(settings.kafka, _client_id(settings), trace=instruments.traces.send)
     watch = GangWatch(newest.epoch, settings.run.policy)
     status = TrainerStatus()
     heartbeat = Heartbeat(
@@ -244,7 +232,7 @@ def _process(
     heartbeat.start()
     name = f"{_client_id(settings)}-control"
     control = Reader(settings.kafka, name, rules=ReadingRules(folds=True), stopping=stopping)
-    metrics.watch(control)
+    instruments.metrics.watch(control)
     inbox = Inbox[Wake]()
     try:
         read_recorded(settings.kafka, control, newest.control_state, watch, stopping)

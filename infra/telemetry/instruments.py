@@ -1,10 +1,11 @@
 """The instruments of a process: its traces and its metrics, from its start to its end.
 
-Made once a process, by its bootstrap, and given to all parts that are observed.
+Made once a process, by its bootstrap, and given to all parts that are observed. A process that
+begins no spans has its metrics alone.
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.settings import ProcessSettings
@@ -33,10 +34,19 @@ def instruments(
     if the port for metrics is taken.
     """
     prefix = settings.kafka.topic_prefix
-    made = Instruments(telemetry(settings.telemetry, service, name, prefix, groups))
-    output = MetricsOutput(settings, made.metrics, service, name)
+    with (
+        process_metrics(settings, service, name) as metrics,
+        closing(telemetry(settings.telemetry, service, name, prefix, groups)) as traces,
+    ):
+        yield Instruments(traces, metrics)
+
+
+@contextmanager
+def process_metrics(settings: ProcessSettings, service: str, name: str) -> Iterator[Metrics]:
+    """Yield metrics that go where the settings say. Raises as `instruments` does."""
+    metrics = Metrics()
+    output = MetricsOutput(settings, metrics, service, name)
     try:
-        yield made
+        yield metrics
     finally:
-        made.traces.close()
         output.close()

@@ -14,10 +14,7 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready
-from seamlessflow.infra.telemetry.instruments import Instruments
-from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
-from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.producers.agents.backlog import Place
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
 from seamlessflow.producers.agents.episode import Episodes, UserCode
@@ -47,9 +44,13 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     """
     _quiet_libraries()
     name = f"agents-{os.getpid()}"
-    metrics = Metrics()
-    traces = telemetry(settings.telemetry, "agents", name, settings.kafka.topic_prefix)
-    output = MetricsOutput(settings, metrics, "agents", name)
+    with instruments(settings, "agents", name) as made:
+        await _serve(settings, name, made, stop)
+
+
+async def _serve(
+    settings: AgentsSettings, name: str, instruments: Instruments, stop: asyncio.Event
+) -> None:
     capacity = AgentCapacity(settings.agents.concurrency)
     running = _RunningEpisodes(capacity, stop)
     leftovers = Leftovers(
@@ -57,13 +58,11 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         settings.agents.concurrency,
         report=lambda report: feed.report(report),
         give_up=running.give_up,
-        metrics=metrics,
+        metrics=instruments.metrics,
     )
     ended = EndedGroups()
     serving = ServingTime()
-    episodes = _episodes(
-        settings.agents, CallThreads(), Instruments(traces, metrics), leftovers, ended, serving
-    )
+    episodes = _episodes(settings.agents, CallThreads(), instruments, leftovers, ended, serving)
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
@@ -73,7 +72,7 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
         settings.kafka,
         settings.agents.group,
         capacity,
-        metrics,
+        instruments.metrics,
         start=lambda started: loop.call_soon_threadsafe(running.start, episodes, started),
         drain=lambda: asyncio.run_coroutine_threadsafe(
             running.drain(episodes, settings.agents.drain_s), loop
@@ -86,8 +85,6 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     for watch in watches:
         await asyncio.to_thread(watch.close)
     await episodes.close()
-    for exporter in (traces, output):
-        await asyncio.to_thread(exporter.close)
     if running.failure is not None:
         raise running.failure
 

@@ -14,8 +14,8 @@ from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.line import Line
+from seamlessflow.infra.telemetry.instruments import process_metrics
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.infra.telemetry.output import MetricsOutput
 from seamlessflow.infra.weights.from_trainer.chosen import weights_service
 from seamlessflow.infra.worker.activity import ActivityAccount
 from seamlessflow.infra.worker.fleet import of_worker
@@ -43,12 +43,8 @@ _POLL_S = 0.2
 @contextmanager
 def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[RankLoop]:
     """Yield a training process whose metrics go where the settings say."""
-    metrics = Metrics()
-    output = MetricsOutput(settings, metrics, "trainer", settings.trainer.worker)
-    try:
+    with process_metrics(settings, "trainer", settings.trainer.worker) as metrics:
         yield build(settings, metrics, stopping)
-    finally:
-        output.close()
 
 
 def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = never) -> RankLoop:

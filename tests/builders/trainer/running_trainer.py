@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable
 
 from seamlessflow.infra.settings import TelemetrySettings
+from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.trainer import bootstrap
@@ -44,8 +45,8 @@ class RunningTrainer:
         self.join()
 
     def _trainer(self) -> None:
-        traces = telemetry(TelemetrySettings(), "trainer", "w")
-        bootstrap.build(self._settings, traces, Metrics(), self._stop.is_set).run(self._stop)
+        instruments = Instruments(telemetry(TelemetrySettings(), "trainer", "w"))
+        bootstrap.build(self._settings, instruments, self._stop.is_set).run(self._stop)
 
     def _rank(self) -> None:
         ranks.build(self._settings, Metrics(), self._stop.is_set).run(self._stop)
