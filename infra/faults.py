@@ -11,8 +11,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-SettingPath = tuple[int | str, ...]
-"""Place of a setting: its sections and its field by name, places in lists by number."""
+from seamlessflow.infra.variables import SettingPath
 
 _CREDENTIALS = ("secret", "key", "password", "options")
 """Values of settings with one of these words in their names are never shown."""

@@ -11,8 +11,8 @@ from difflib import get_close_matches
 from json import JSONDecodeError
 
 ENV_PREFIX = "SEAMLESSFLOW_"
-Place = tuple[int | str, ...]
-"""Place of a setting, as in `seamlessflow.infra.faults`."""
+SettingPath = tuple[int | str, ...]
+"""Place of a setting: its sections and its field by name, places in lists by number."""
 
 SECTIONS = (
     "AGENTS",
@@ -55,12 +55,12 @@ def misspelt(names: Iterable[str], prefix: str) -> Sequence[str]:
     ]
 
 
-def variable(path: Place) -> str:
+def variable(path: SettingPath) -> str:
     """Return the name of the environment variable of a setting."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in path)
 
 
-def place_in(environment: Mapping[str, str], path: Place) -> Place | None:
+def place_in(environment: Mapping[str, str], path: SettingPath) -> SettingPath | None:
     """Return the variable that sets a setting, then the place in its JSON; None if none does."""
     names = {name.upper(): name for name in environment}
     for length in range(len(path), 0, -1):
@@ -85,7 +85,7 @@ def _nearest(name: str) -> str | None:
     return f"{near[0]}{nested}{field}"
 
 
-def _holds(text: str, path: Place) -> bool:
+def _holds(text: str, path: SettingPath) -> bool:
     """Return whether a variable gives the setting at `path`. Objects are merged, lists are not."""
     try:
         value = json.loads(text)

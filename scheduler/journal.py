@@ -14,12 +14,12 @@ from typing import Protocol
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
-from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.scheduler.decisions.decide import View
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.state import fleet, state, unread
-from seamlessflow.scheduler.state.state import Decision
+from seamlessflow.scheduler.state.state import SchedulerDecision
 from seamlessflow.scheduler.state.unread import GroupLook
 from seamlessflow.schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
 from seamlessflow.schemas.topics import CONTROL, FLEET
@@ -44,12 +44,12 @@ Clock = Callable[[], int]
 class JournalReader(Protocol):
     """The methods of `seamlessflow.infra.kafka.reader.Reader` that the journal uses."""
 
-    def add(self, offsets: Mapping[Partition, int]) -> None:
+    def add(self, offsets: Mapping[LogPartition, int]) -> None:
         """Read these partitions too, from these offsets."""
 
     def ends(
-        self, partitions: Iterable[Partition], limit_s: float | None = None
-    ) -> Mapping[Partition, int]:
+        self, partitions: Iterable[LogPartition], limit_s: float | None = None
+    ) -> Mapping[LogPartition, int]:
         """Return the offset after the last record of each partition.
 
         Raises `KafkaUnavailable`.
@@ -171,10 +171,10 @@ class Journal:
         self.offset = snapshot.control_offset
         return self.offset + 1
 
-    def _end(self, partition: Partition) -> int:
+    def _end(self, partition: LogPartition) -> int:
         return self._reader.ends([partition])[partition]
 
-    def _read_to_end(self, partition: Partition, start: int) -> None:
+    def _read_to_end(self, partition: LogPartition, start: int) -> None:
         end = self._end(partition)
         self._reader.add({partition: start})
         if end in (0, start):
@@ -209,6 +209,6 @@ class Journal:
     def _note_leader(self, record: Record, now_ms: int) -> None:
         if isinstance(record, SchedulerSnapshot):
             self._snapshot = record
-        signs = Decision | SchedulerSnapshot | SchedulerClaimed
+        signs = SchedulerDecision | SchedulerSnapshot | SchedulerClaimed
         if isinstance(record, signs) and record.epoch >= self.view.state.epoch:
             self.leader_seen_ms = max(self.leader_seen_ms, now_ms)

@@ -18,7 +18,7 @@ from seamlessflow.schemas.generate import references
 from seamlessflow.schemas.records import RECORDS, Record
 from seamlessflow.schemas.registry import (
     Schema,
-    Versions,
+    SchemaVersions,
     history,
     parsed,
     raw_schemas,
@@ -73,7 +73,7 @@ def encode(record: Record) -> bytes:
     return header + encode_body(record)
 
 
-def decoder_of(versions: Versions) -> Callable[[bytes], Record]:
+def decoder_of(versions: SchemaVersions) -> Callable[[bytes], Record]:
     """Return a `decode` for the schemas of this release and `versions`, a form of `history`."""
     decoders = _decoders(versions)
 
@@ -128,7 +128,7 @@ def _encoders() -> dict[type[Record], tuple[bytes, Encode]]:
     return {form.record: (form.header, function) for form, function in forms}
 
 
-def _decoders(versions: Versions) -> dict[bytes, Callable[[bytes], Record]]:
+def _decoders(versions: SchemaVersions) -> dict[bytes, Callable[[bytes], Record]]:
     decoders: dict[bytes, Callable[[bytes], Record]] = {
         _FORMATS[name].header: partial(whole, function, HEADER_BYTES)
         for name, function in DECODERS.of_records(_RAW).items()

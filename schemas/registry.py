@@ -16,7 +16,7 @@ NAMESPACE = "seamlessflow"
 _ROOT = files("seamlessflow.schemas")
 
 Schema = dict[str, Any]
-Versions = Mapping[str, Mapping[str, Schema]]
+SchemaVersions = Mapping[str, Mapping[str, Schema]]
 """Schemas by the record's name, then by the hex of the schema's fingerprint."""
 
 
@@ -35,7 +35,7 @@ def self_contained(name: str, raw: Mapping[str, Schema]) -> Schema:
     return resolved
 
 
-def history() -> Versions:
+def history() -> SchemaVersions:
     """Return every released version of each schema."""
     folder = _ROOT / "history"
     return {

@@ -4,7 +4,7 @@ Partition counts are those of new topics: programs read them from the cluster. T
 there, because the partition of a key must stay the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.schemas import records as r
@@ -13,6 +13,9 @@ from seamlessflow.schemas.records import Record
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
+
+Headers = Sequence[tuple[str, bytes]]
+"""Headers of a record on a topic, which name its trace; empty if it has none."""
 
 # Bytes for each token in its largest record (ids, log-probs, mask), with the text of the same
 # length. It and the longest context give the limits of record sizes.

@@ -10,7 +10,7 @@ from seamlessflow.schemas.avro.earlier import NotInRelease, earlier_encoders
 from seamlessflow.schemas.avro.encoding import Encode
 from seamlessflow.schemas.codec import MARKER, encode
 from seamlessflow.schemas.records import RECORDS, Record
-from seamlessflow.schemas.registry import Schema, Versions, history, raw_schemas
+from seamlessflow.schemas.registry import Schema, SchemaVersions, history, raw_schemas
 from seamlessflow.schemas.releases import SchemaRelease, release_named, this_release
 
 EncodeRecord = Callable[[Record], bytes]
@@ -25,7 +25,7 @@ def encoder_of(version: str) -> EncodeRecord:
 
 
 def encoder_as(
-    release: SchemaRelease, this: SchemaRelease, raw: Mapping[str, Schema], versions: Versions
+    release: SchemaRelease, this: SchemaRelease, raw: Mapping[str, Schema], versions: SchemaVersions
 ) -> EncodeRecord:
     """Return `encoder_of(release.version)` of a release that `this` knows.
 

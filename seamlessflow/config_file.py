@@ -20,11 +20,11 @@ from pydantic import BaseModel, ValidationError
 from seamlessflow.config import RunConfig
 from seamlessflow.device_defaults import by_this_machine
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.faults import Fault, SettingPath, faults
+from seamlessflow.infra.faults import Fault, faults
 from seamlessflow.infra.json_lines import broken_place
 from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import from_environment, unread
-from seamlessflow.infra.variables import place_in
+from seamlessflow.infra.variables import SettingPath, place_in
 from seamlessflow.read_paths import found_beside, searched
 
 Check = Callable[[RunConfig], Iterable[Fault]]

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.settings import Section
+from seamlessflow.infra.variables import SettingPath
 
 S = TypeVar("S", bound=Section)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.infra.faults import SettingPath
+from seamlessflow.infra.variables import SettingPath
 
 _ANY = "*"
 _OF_POLICY = (

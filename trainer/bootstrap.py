@@ -28,7 +28,7 @@ from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.trainer.data.batch import BatchLimits
 from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
-from seamlessflow.trainer.metrics.sample_texts import Decode
+from seamlessflow.trainer.metrics.sample_texts import DecodeText
 from seamlessflow.trainer.metrics.sinks import open_sinks
 from seamlessflow.trainer.recording import source_kafka, surveyed
 from seamlessflow.trainer.recovery import checkpoint
@@ -272,7 +272,7 @@ def _heartbeat(
     )
 
 
-def _decoder(model: Path) -> Decode:
+def _decoder(model: Path) -> DecodeText:
     """Return a function that decodes token ids. It reads the model's tokenizer at its first use."""
 
     @cache

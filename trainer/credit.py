@@ -8,6 +8,7 @@ from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from seamlessflow.infra.settings import Section
 
+FilterAction = Literal["count", "drop"]
 EstimatorName = Literal[
     "grpo",
     "grpo_unscaled",

@@ -25,15 +25,15 @@ from seamlessflow.trainer.backends.calls import (
     Arrays,
     GangCall,
     GangCallName,
+    GangMessage,
     Hello,
-    Message,
     Reply,
     Welcome,
     encoded,
     received,
 )
 from seamlessflow.trainer.backends.step_message import answered, question, to_arrays
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.roles.gang import GangBroken
 
@@ -81,13 +81,13 @@ class Channel:
                 connection.setsockopt(socket.IPPROTO_TCP, option, value)
         self._sending = threading.Lock()
 
-    def send(self, message: Message, arrays: Arrays = _EMPTY) -> None:
+    def send(self, message: GangMessage, arrays: Arrays = _EMPTY) -> None:
         """Send a message. Raises `OSError` if the other side is gone."""
         data = encoded(message, arrays)
         with self._sending:
             self._connection.sendall(data)
 
-    def receive(self, limit_s: float) -> tuple[Message, Arrays]:
+    def receive(self, limit_s: float) -> tuple[GangMessage, Arrays]:
         """Return the first message, before `start`. Raises `OSError` or `ValueError`."""
         self._connection.settimeout(limit_s)
         try:
@@ -96,7 +96,7 @@ class Channel:
             self._connection.settimeout(None)
 
     def start(
-        self, deliver: Callable[[Message, Arrays], None], lost: Callable[[str], None]
+        self, deliver: Callable[[GangMessage, Arrays], None], lost: Callable[[str], None]
     ) -> None:
         """Begin to deliver; `lost` gets the reason why no more messages come."""
 
@@ -186,7 +186,9 @@ class GangBackend:
         """Return the worker of the first rank."""
         return self._known.worker
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         call = GangCall(name=GangCallName.ANNOTATE)
         _, arrays = self._call(call, question(batches, columns))
         return answered(arrays, columns, len(batches))
@@ -237,7 +239,7 @@ class GangBackend:
             pass  # not a rank of this gang; the right one is still waited for
         channel.close()
 
-    def _deliver(self, message: Message, arrays: Arrays) -> None:
+    def _deliver(self, message: GangMessage, arrays: Arrays) -> None:
         if isinstance(message, Reply) and (waiting := self._waiting.get(message.number)):
             waiting.put((message, arrays))
 

@@ -17,13 +17,12 @@ from seamlessflow.infra.settings import (
 )
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags
-from seamlessflow.trainer.credit import COMPARED, CreditSettings
+from seamlessflow.trainer.credit import COMPARED, CreditSettings, FilterAction
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings
 
-Action = Literal["count", "drop"]
 FilterName = Literal["zero_variance", "untrainable"]
 ChoiceName = Literal["random", "newest"]
 
@@ -100,7 +99,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         0, ge=0, description="Not torch: rank of the worker's first device; the trainer calls 0"
     )
     ranks: int = Field(1, ge=1, description="Not torch: devices of all workers of the gang")
-    filters: dict[FilterName, Action] = Field(
+    filters: dict[FilterName, FilterAction] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
         description="Rules that keep groups out of the loss, with their action; count: the group "
         "still fills its place in the batch; drop: another takes it (see trainer/data/filters.py)",

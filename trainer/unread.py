@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
-from seamlessflow.infra.faults import SettingPath
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.trainer.settings import TrainerSection
 
 

@@ -20,7 +20,6 @@ from seamlessflow.consumers.trajectories.decisions.context import Context, Decis
 from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.sessions import fold
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.task import LOOKUP
@@ -31,6 +30,7 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.codec import decode, encode
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import tool_call_id
 from seamlessflow.schemas.records import Record, Sampling
 from seamlessflow.schemas.tokens import TOKEN_BYTES
@@ -141,14 +141,14 @@ class Recorder:
         assert isinstance(received, r.RequestTurn)
         return received
 
-    def decide(self, command: Command) -> Decision:
+    def decide(self, command: SessionCommand) -> Decision:
         """Return the manager's decision about a command; the session does not change."""
         context = Context(
             self._fleet, lambda _: self.renderer, 0, EPOCH, self.now_ms, no_progress_ms=20_000
         )
         return decide(self.session, command, context)
 
-    def _carry_out(self, command: Command) -> Decision:
+    def _carry_out(self, command: SessionCommand) -> Decision:
         decision = self.decide(command)
         self._append(decision.events)
         return decision

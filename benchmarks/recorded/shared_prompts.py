@@ -16,9 +16,10 @@ import numpy as np
 import torch
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from seamlessflow.schemas.arrays import Int32s
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.chains import Chain, Column, Int32s, Tokens
+from seamlessflow.trainer.data.chains import Chain, Column, Tokens
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.settings import TrainerSection
 

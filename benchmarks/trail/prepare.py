@@ -27,7 +27,7 @@ from benchmarks.trail.game import (
     write_tasks,
 )
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.model import Parts, flat, imitate, make_model
+from seamlessflow.demo.model import TextParts, flat, imitate, make_model
 from seamlessflow.demo.task import LOOKUP, call_text
 from seamlessflow.infra.rendering.renderer import Renderer
 
@@ -78,10 +78,10 @@ class TrailDemonstrator:
         ids, targets = zip(*(flat(parts) for parts in episodes), strict=True)
         return torch.tensor(ids), torch.tensor(targets)
 
-    def episode(self, task: TrailTask) -> Parts:
+    def episode(self, task: TrailTask) -> TextParts:
         """Return prompt and calls with the tool's answers between them."""
         asked = self._digit(task["key"])
-        parts: Parts = [(self._prompt(task["key"]), False), (self._call(asked), True)]
+        parts: TextParts = [(self._prompt(task["key"]), False), (self._call(asked), True)]
         for _ in range(task["turns"] - 1):
             parts.append((self._result(asked, tool_answer(task, asked)), False))
             asked = self._digit(following(task, asked))

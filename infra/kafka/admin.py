@@ -23,7 +23,7 @@ from seamlessflow.infra.settings import KafkaSettings
 _LONGEST_S = 3600.0
 """Largest `request_timeout` of librdkafka."""
 _GIVE_UP_S = 20.0
-Asked = Callable[[AdminClient, float], Mapping[str, Future[Any]]]
+AdminCall = Callable[[AdminClient, float], Mapping[str, Future[Any]]]
 """Sends a request for one group, with this `request_timeout`; the answer is by the group's name."""
 
 
@@ -37,7 +37,7 @@ class CoordinatorRequests:
         """A request without an answer so far: no other one is sent before that comes."""
         self._asked_s = 0.0
 
-    def answer(self, ask: Asked, timeout_s: float) -> Any:
+    def answer(self, ask: AdminCall, timeout_s: float) -> Any:
         """Return the answer. Raises `KafkaException`, with `_TIMED_OUT` after `timeout_s`."""
         deadline_s = time.monotonic() + timeout_s
         try:

@@ -13,7 +13,7 @@ from confluent_kafka import (
 )
 
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.infra.kafka.client import Partition, client, client_options
+from seamlessflow.infra.kafka.client import LogPartition, client, client_options
 from seamlessflow.infra.settings import KafkaSettings
 
 _ASK_S = 2.0
@@ -40,8 +40,8 @@ class BoundsLookup:
         """Partitions of the topics that were asked for."""
 
     def bounds(
-        self, partitions: Sequence[Partition], timeout_s: float
-    ) -> dict[Partition, tuple[int, int]]:
+        self, partitions: Sequence[LogPartition], timeout_s: float
+    ) -> dict[LogPartition, tuple[int, int]]:
         """Return the first offset of each partition, and that behind its last record.
 
         Without partitions for which no leader answers in time.
@@ -50,11 +50,11 @@ class BoundsLookup:
         ends = self._offsets(list(starts), OFFSET_END, timeout_s)
         return {place: (starts[place], end) for place, end in ends.items()}
 
-    def ends(self, partitions: Sequence[Partition], timeout_s: float) -> dict[Partition, int]:
+    def ends(self, partitions: Sequence[LogPartition], timeout_s: float) -> dict[LogPartition, int]:
         """Return the offset behind the last record of each partition, as `bounds` does."""
         return self._offsets(partitions, OFFSET_END, timeout_s)
 
-    def partitions(self, topic: str, timeout_s: float) -> list[Partition]:
+    def partitions(self, topic: str, timeout_s: float) -> list[LogPartition]:
         """Return the partitions of a topic; none if it is not there. They never change, so a topic
         is asked for once. Raises `KafkaUnavailable`.
         """
@@ -80,8 +80,8 @@ class BoundsLookup:
         self._consumer.close()
 
     def _offsets(
-        self, partitions: Sequence[Partition], bound: int, timeout_s: float
-    ) -> dict[Partition, int]:
+        self, partitions: Sequence[LogPartition], bound: int, timeout_s: float
+    ) -> dict[LogPartition, int]:
         asked = [TopicPartition(self._prefix + topic, n, bound) for topic, n in partitions]
         try:
             places = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
@@ -114,7 +114,7 @@ class LagLookup:
         self._closed = False
         self._looking = threading.Lock()
 
-    def behind(self, read: Mapping[Partition, int]) -> dict[Partition, int]:
+    def behind(self, read: Mapping[LogPartition, int]) -> dict[LogPartition, int]:
         """Return how many offsets partitions keep from those in `read` on; empty once closed."""
         with self._looking:
             if self._closed:

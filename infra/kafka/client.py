@@ -5,7 +5,7 @@ configured prefix.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException
@@ -14,10 +14,10 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.settings import KafkaSettings, SecretStr
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Headers
 
 C = TypeVar("C")
-Headers = Sequence[tuple[str, bytes]]
-Partition = tuple[str, int]
+LogPartition = tuple[str, int]
 BEGINNING: int = OFFSET_BEGINNING
 END: int = OFFSET_END
 _IN_FLIGHT = 2

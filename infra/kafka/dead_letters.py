@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import DeliveryFailed, SeamlessFlowError
 from seamlessflow.infra.kafka import log
-from seamlessflow.infra.kafka.client import Partition, Received, dead_letter_headers
+from seamlessflow.infra.kafka.client import LogPartition, Received, dead_letter_headers
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.unreadable import Letter
 from seamlessflow.infra.kafka.whole_topic import read_partitions
@@ -56,9 +56,9 @@ class DeadLetters:
         self._producer = producer
         self._stopping = stopping
         self._held: deque[Letter] | None = deque(maxlen=_MOST_HELD) if held else None
-        self._newest: dict[Partition, int] = {}
+        self._newest: dict[LogPartition, int] = {}
         """Offset of the newest garbage that this process knows to be buried."""
-        self._looked: set[Partition] = set()
+        self._looked: set[LogPartition] = set()
         self._obstacles: dict[str, tuple[str, float]] = {}
         """Why the dead letters of a topic could not be read, and until when they are left alone."""
 
@@ -78,7 +78,7 @@ class DeadLetters:
                 self._newest[place] = letter.offset
                 send_letter(self._producer, letter)
 
-    def look_anew(self, places: Iterable[Partition]) -> None:
+    def look_anew(self, places: Iterable[LogPartition]) -> None:
         """Note that another process may have buried garbage of these partitions meanwhile."""
         self._looked.difference_update(places)
 
@@ -88,7 +88,7 @@ class DeadLetters:
         self._held = None
         self.bury(held or ())
 
-    def _obstacle(self, place: Partition) -> str:
+    def _obstacle(self, place: LogPartition) -> str:
         """Return why nothing of a partition can be buried now; empty once its newest is known."""
         if place in self._looked:
             return ""

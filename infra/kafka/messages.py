@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Message
 
 from seamlessflow.infra.errors import BlobUnavailable, NewerRelease, WrittenReleaseLacks
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.avro.earlier import NotInRelease
@@ -20,7 +20,7 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.written import EncodeRecord, encoder_of
 
-Wanted = Callable[[bytes], bool]
+WantedKeys = Callable[[bytes], bool]
 """Returns True for a key whose record is wanted; a record without a key always is."""
 
 _log = logging.getLogger(__name__)
@@ -28,9 +28,9 @@ _log = logging.getLogger(__name__)
 
 def decoded(
     message: Message,
-    place: Partition,
+    place: LogPartition,
     decode: Callable[[bytes], Record],
-    wanted: Wanted | None = None,
+    wanted: WantedKeys | None = None,
 ) -> Received | None:
     """Return the record of a message from there, or an `Unreadable` for garbage.
 
@@ -78,7 +78,7 @@ def _text(key: str | bytes | None) -> str | None:
     return key.decode() if isinstance(key, bytes) else key
 
 
-def _wanted(key: str | bytes | None, wanted: Wanted) -> bool:
+def _wanted(key: str | bytes | None, wanted: WantedKeys) -> bool:
     return not isinstance(key, bytes) or wanted(key)
 
 

@@ -19,8 +19,7 @@ from seamlessflow.infra.errors import (
 )
 from seamlessflow.infra.kafka.client import (
     STRANDED,
-    Headers,
-    Partition,
+    LogPartition,
     SendSpan,
     TraceSend,
     producer_options,
@@ -30,6 +29,7 @@ from seamlessflow.infra.kafka.messages import encoder
 from seamlessflow.infra.kafka.outage import ASK_S, REFUSALS, WITHOUT_LIMIT, Outage, passes
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Headers
 from seamlessflow.schemas.written import EncodeRecord
 
 _POLL_S = 0.1
@@ -248,7 +248,7 @@ class TransactionalProducer(Producer):
     def commit(
         self,
         send: Callable[[], None],
-        offsets: Mapping[Partition, tuple[int, str]],
+        offsets: Mapping[LogPartition, tuple[int, str]],
         group_metadata: Any,
     ) -> None:
         """Commit what `send` sends and a consumer group's `offsets` (next offset, metadata).

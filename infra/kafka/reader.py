@@ -18,12 +18,12 @@ from seamlessflow.infra.kafka.client import (
     BEGINNING,
     END,
     STRANDED,
-    Partition,
+    LogPartition,
     Received,
     consumer_options,
     watched,
 )
-from seamlessflow.infra.kafka.messages import Wanted, decoded
+from seamlessflow.infra.kafka.messages import WantedKeys, decoded
 from seamlessflow.infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
 from seamlessflow.infra.kafka.start.group import lasting
 from seamlessflow.infra.kafka.transactions.hanging import WARN_EVERY_S, warn_of_hanging
@@ -47,7 +47,7 @@ class ReadingRules:
     folds: bool = False
     """True: a record that counts and cannot be decoded is an error."""
     decode: Callable[[bytes], Record] = decode
-    wanted: Wanted | None = None
+    wanted: WantedKeys | None = None
     """Returns False for the key of a record that is left out undecoded; None: all are wanted."""
 
 
@@ -78,8 +78,8 @@ class Reader:
         self._instance = str(options.get("group.instance.id", ""))
         self._rules = rules
         self._garbage = list[Letter]()
-        self._ends_reached: dict[Partition, int] = {}
-        self._next: dict[Partition, int] = {}
+        self._ends_reached: dict[LogPartition, int] = {}
+        self._next: dict[LogPartition, int] = {}
         """Offset of the next record of each assigned partition, or where reading begins."""
         self._lag = LagLookup(settings)
         self.unreadable: Counter[str] = Counter()
@@ -91,19 +91,19 @@ class Reader:
         self._options = {**consumer_options(settings, client_id, self._group), **options}
         self.watch, self._consumer = watched(Consumer, self._options)
 
-    def assign(self, offsets: Mapping[Partition, int]) -> None:
+    def assign(self, offsets: Mapping[LogPartition, int]) -> None:
         """Read exactly these partitions from these offsets (`BEGINNING` or a number)."""
         self._ends_reached.clear()
         self._next = dict(offsets)
         self._consumer.assign(self._positions(offsets))
 
-    def add(self, offsets: Mapping[Partition, int]) -> None:
+    def add(self, offsets: Mapping[LogPartition, int]) -> None:
         """Also read these partitions; those that it reads already, from their new offsets."""
         self.remove(offsets)
         self._next |= offsets
         self._consumer.incremental_assign(self._positions(offsets))
 
-    def remove(self, partitions: Iterable[Partition]) -> None:
+    def remove(self, partitions: Iterable[LogPartition]) -> None:
         """Stop reading these partitions, as far as it reads them."""
         gone = {
             partition: self._next.pop(partition)
@@ -113,7 +113,7 @@ class Reader:
         if gone:  # the client refuses partitions that it does not have, and all if it has none
             self._consumer.incremental_unassign(self._positions(gone))
 
-    def pause(self, partitions: Iterable[Partition], on: bool) -> None:
+    def pause(self, partitions: Iterable[LogPartition], on: bool) -> None:
         """Read nothing of these assigned partitions until it is called with False."""
         places = self._positions(dict.fromkeys(partitions, END))
         (self._consumer.pause if on else self._consumer.resume)(places)
@@ -121,8 +121,8 @@ class Reader:
     def subscribe(
         self,
         topics: Sequence[str],
-        on_assigned: Callable[[list[Partition]], None] | None = None,
-        on_revoked: Callable[[list[Partition]], None] | None = None,
+        on_assigned: Callable[[list[LogPartition]], None] | None = None,
+        on_revoked: Callable[[list[LogPartition]], None] | None = None,
     ) -> None:
         """Join the consumer group.
 
@@ -175,8 +175,8 @@ class Reader:
         return received
 
     def committed(
-        self, partitions: Sequence[Partition], limit_s: float | None = None
-    ) -> dict[Partition, tuple[int, str]]:
+        self, partitions: Sequence[LogPartition], limit_s: float | None = None
+    ) -> dict[LogPartition, tuple[int, str]]:
         """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
 
         Logs every 30 s which transaction they wait for, if one hangs. Raises what `Outage.endure`
@@ -203,7 +203,7 @@ class Reader:
         return committed
 
     def commit(
-        self, offsets: Mapping[Partition, tuple[int, str]], limit_s: float | None = None
+        self, offsets: Mapping[LogPartition, tuple[int, str]], limit_s: float | None = None
     ) -> None:
         """Commit the next offsets to read, with metadata for the next owner, and wait for it.
 
@@ -224,8 +224,8 @@ class Reader:
             raise KafkaUnavailable(self._settings.bootstrap_servers, 0, reason) from error
 
     def ends(
-        self, partitions: Iterable[Partition], limit_s: float | None = None
-    ) -> dict[Partition, int]:
+        self, partitions: Iterable[LogPartition], limit_s: float | None = None
+    ) -> dict[LogPartition, int]:
         """Return the offset behind the last record of each partition.
 
         Each request waits for a running fetch: ask for all at once. Raises what `Outage.endure`
@@ -242,7 +242,7 @@ class Reader:
                 self._check_there(asked, ASK_S)
             outage.endure(reason)
 
-    def position(self, partition: Partition) -> int:
+    def position(self, partition: LogPartition) -> int:
         """Return the offset of the next record that `poll` returns of an assigned partition.
 
         Some offsets have no record: a transaction ended there, or compaction removed it. They are
@@ -252,7 +252,7 @@ class Reader:
         position = int(self._consumer.position([place])[0].offset)
         return max(position, self._ends_reached.get(partition, position))
 
-    def lags(self) -> Mapping[Partition, int]:
+    def lags(self) -> Mapping[LogPartition, int]:
         """Return the number of records of each partition that are not read yet. Any thread.
 
         Without partitions whose leader does not answer in time, and empty once closed.
@@ -337,8 +337,8 @@ class Reader:
             )
             self._garbage.append(letter)
 
-    def _positions(self, offsets: Mapping[Partition, int]) -> list[TopicPartition]:
+    def _positions(self, offsets: Mapping[LogPartition, int]) -> list[TopicPartition]:
         return [TopicPartition(self._prefix + topic, n, at) for (topic, n), at in offsets.items()]
 
-    def _partitions(self, places: Iterable[TopicPartition]) -> list[Partition]:
+    def _partitions(self, places: Iterable[TopicPartition]) -> list[LogPartition]:
         return [(place.topic.removeprefix(self._prefix), place.partition) for place in places]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TypeVar
 
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.outage import Outage
 from seamlessflow.infra.kafka.reader import Reader
 
@@ -76,7 +76,7 @@ class ReaderThread:
                     reason = f"{self._thread.name} did not answer within {timeout_s:g} s"
                     raise TimeoutError(reason) from error
 
-    def await_position(self, partition: Partition, offset: int, outage: Outage) -> None:
+    def await_position(self, partition: LogPartition, offset: int, outage: Outage) -> None:
         """Wait until all records before `offset` are delivered.
 
         Raises what `ask` and `Outage.endure` raise, or the error that the thread ended with.
@@ -90,7 +90,7 @@ class ReaderThread:
         self._closing.set()
         self._thread.join(_CLOSE_TIMEOUT_S)
 
-    def _read_to(self, partition: Partition) -> int:
+    def _read_to(self, partition: LogPartition) -> int:
         try:
             return max(0, self.ask(lambda reader: reader.position(partition)))
         except TimeoutError:

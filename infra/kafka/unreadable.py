@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Headers
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.partitions import partition_of
@@ -43,10 +43,10 @@ def read_topic(
 
 def read_partitions(
     settings: KafkaSettings,
-    places: Sequence[Partition],
+    places: Sequence[LogPartition],
     *,
-    starts: Mapping[Partition, int] | None = None,
-    ends: Mapping[Partition, int] | None = None,
+    starts: Mapping[LogPartition, int] | None = None,
+    ends: Mapping[LogPartition, int] | None = None,
     limit_s: float | None = None,
     stopping: Stopping = never,
     **options: Any,

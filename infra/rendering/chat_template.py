@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from seamlessflow.infra.rendering import probes
-from seamlessflow.infra.rendering.library import LibraryRenderer, Offered
+from seamlessflow.infra.rendering.library import LibraryRenderer, OfferedTools
 from seamlessflow.infra.rendering.settings import RendererError
 from seamlessflow.schemas.tokens import TOKEN_BYTES, pack, unpack
 
@@ -112,7 +112,7 @@ class ChatTemplate:
             raise RendererError(self._name, f"cannot render: {error}") from error
 
 
-def offered(tools: Tools | None) -> Offered:
+def offered(tools: Tools | None) -> OfferedTools:
     """Return tools as the library takes them."""
     return list(tools) if tools else None
 

@@ -14,7 +14,7 @@ from seamlessflow.infra.rendering.library import (
     LibraryCall,
     LibraryMessage,
     LibraryRenderer,
-    Offered,
+    OfferedTools,
 )
 from seamlessflow.infra.rendering.tagged_stream import Markup, TaggedStream
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
@@ -51,7 +51,7 @@ class CompletionParser:
         """True if streams return text as its tokens arrive, also where tools are offered."""
         return self._markup is not None
 
-    def stream(self, tools: Offered, tail: bytes) -> MessageStream:
+    def stream(self, tools: OfferedTools, tail: bytes) -> MessageStream:
         """Return a stream for one completion of a prompt whose last turn is `tail`.
 
         An empty `tail` stands for the usual one. Without `tools` the markup of tool calls is text.
@@ -63,7 +63,7 @@ class CompletionParser:
         return self._tagged_stream(markup, tools, before)
 
     def _find_markup(
-        self, stops: frozenset[int], samples: Sequence[bytes], tools: Offered
+        self, stops: frozenset[int], samples: Sequence[bytes], tools: OfferedTools
     ) -> Markup | None:
         """Return the markup for the incremental parser, or None if it disagrees on a sample."""
         token_ids = map(self._tokenizer.token_id, MARKS)
@@ -73,14 +73,14 @@ class CompletionParser:
         agrees = (self._agrees_with_library(markup, ids, tools) for ids in samples)
         return markup if all(agrees) else None
 
-    def _agrees_with_library(self, markup: Markup, completion: bytes, tools: Offered) -> bool:
+    def _agrees_with_library(self, markup: Markup, completion: bytes, tools: OfferedTools) -> bool:
         stream = self._tagged_stream(markup, tools, self._usual_tail)
         stream.feed(completion)
         stream.finish()
         theirs = self._parse_whole(unpack(completion), tools, self._usual_tail)
         return probes.same_message(stream.message, theirs)
 
-    def _tagged_stream(self, markup: Markup, tools: Offered, tail: list[int]) -> TaggedStream:
+    def _tagged_stream(self, markup: Markup, tools: OfferedTools, tail: list[int]) -> TaggedStream:
         return TaggedStream(
             markup if tools else markup.without_tools(),
             self._tokenizer,
@@ -88,7 +88,7 @@ class CompletionParser:
             in_reasoning=markup.opens_reasoning(tail),
         )
 
-    def _parse_block(self, block: list[int], tools: Offered) -> tuple[ToolCall, ...]:
+    def _parse_block(self, block: list[int], tools: OfferedTools) -> tuple[ToolCall, ...]:
         try:
             calls = self._library.parse_response(block, tools=tools).tool_calls
         except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
@@ -97,7 +97,7 @@ class CompletionParser:
             raise MalformedCall("malformed_structure")
         return tuple(_tool_call(call) for call in calls)
 
-    def _parse_whole(self, ids: list[int], tools: Offered, tail: list[int]) -> ParsedMessage:
+    def _parse_whole(self, ids: list[int], tools: OfferedTools, tail: list[int]) -> ParsedMessage:
         try:
             parsed = self._library.parse_response(ids, tools=tools, prompt_ids=tail)
         except Exception:  # an error in the library, caused by sampled text, must not end a worker

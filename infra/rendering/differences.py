@@ -9,14 +9,14 @@ sampled tokens only under two conditions. It is the same behind every history, a
 stands before as it is. Both are tried for each call, behind the sample histories of `probes.py`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
 from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.settings import RendererError
 
-Message = Mapping[str, object]
 Rendered = TypeVar("Rendered", str, list[int])
 """Text or token ids."""
 

@@ -8,14 +8,14 @@ Then the opening is shorter, if it still begins a call.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
-Message = Mapping[str, object]
-Render = Callable[[list[Message], bool], list[int]]
+RenderMessages = Callable[[list[Message], bool], list[int]]
 """Return the ids of messages, with a generation prompt or without."""
 
 NAMES = ("probe", "_look", "Act")
@@ -41,7 +41,7 @@ class Opening:
 
 
 def find_opening(
-    render: Render,
+    render: RenderMessages,
     tokenizer: Tokenizer,
     messages: Sequence[Message],
     name: str | None,
@@ -76,7 +76,9 @@ def common_start(sequences: Sequence[list[int]]) -> list[int]:
     return first
 
 
-def _unjoined(start: list[int], render: Render, history: list[Message], tool: Message) -> list[int]:
+def _unjoined(
+    start: list[int], render: RenderMessages, history: list[Message], tool: Message
+) -> list[int]:
     """Return `start` without the tokens at its end that a call of this tool does not have."""
     spelt = render([*history, _call_of(tool)], False)
     shorter = common_start([start, spelt])

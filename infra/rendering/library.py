@@ -24,7 +24,7 @@ OK = str(renderers.ToolCallParseStatus.OK)
 TemplateMessage = dict[str, object]
 """Message in the form that `chat_template.template_messages` gives it."""
 
-Offered = list[Mapping[str, object]] | None
+OfferedTools = list[Mapping[str, object]] | None
 """Tools as the library takes them, or None if there are none."""
 
 
@@ -63,10 +63,10 @@ class LibraryRenderer(Protocol):
 
     def get_stop_token_ids(self) -> list[int]: ...
 
-    def render(self, messages: list[TemplateMessage], *, tools: Offered) -> RenderedTokens: ...
+    def render(self, messages: list[TemplateMessage], *, tools: OfferedTools) -> RenderedTokens: ...
 
     def render_ids(
-        self, messages: list[TemplateMessage], *, tools: Offered, add_generation_prompt: bool
+        self, messages: list[TemplateMessage], *, tools: OfferedTools, add_generation_prompt: bool
     ) -> list[int]: ...
 
     def bridge_to_next_turn(
@@ -75,11 +75,11 @@ class LibraryRenderer(Protocol):
         previous_completion_ids: list[int],
         new_messages: list[TemplateMessage],
         *,
-        tools: Offered,
+        tools: OfferedTools,
     ) -> RenderedTokens | None: ...
 
     def parse_response(
-        self, token_ids: list[int], *, tools: Offered, prompt_ids: list[int] | None = None
+        self, token_ids: list[int], *, tools: OfferedTools, prompt_ids: list[int] | None = None
     ) -> LibraryMessage: ...
 
 

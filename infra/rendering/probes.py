@@ -80,7 +80,7 @@ COMPLETIONS: tuple[str, ...] = (
     "<tool_call>\nnot a call",
 )
 
-Bridge = Callable[[bytes, bytes, Sequence[Message]], object]
+BridgeTokens = Callable[[bytes, bytes, Sequence[Message]], object]
 """Return the result of a bridge from prompt, completion and new messages, to be compared."""
 
 
@@ -95,7 +95,10 @@ def completions(tokenizer: Tokenizer, call: list[int], stop: int) -> Iterator[by
 
 
 def bridge_needs_only_tail(
-    bridge: Bridge, prompts: Sequence[bytes], tail: Callable[[bytes], bytes], samples: list[bytes]
+    bridge: BridgeTokens,
+    prompts: Sequence[bytes],
+    tail: Callable[[bytes], bytes],
+    samples: list[bytes],
 ) -> bool:
     """Return whether `bridge` gives the same for all samples with the whole prompt and its tail."""
     return all(

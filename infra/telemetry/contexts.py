@@ -23,8 +23,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from opentelemetry.util.types import Attributes
 
 from seamlessflow.infra.telemetry.names import ATTRIBUTES
+from seamlessflow.schemas.topics import Headers
 
-Headers = Sequence[tuple[str, bytes]]
 _CONTEXT_HEADERS = ("traceparent", "tracestate")
 _PROPAGATOR = TraceContextTextMapPropagator()
 

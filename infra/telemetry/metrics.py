@@ -26,7 +26,7 @@ from seamlessflow.infra.telemetry.names import CONSUMER_LAG, METRICS, UNREADABLE
 CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 Labels = Mapping[str, str]
 _Instrument = TypeVar("_Instrument", Counter, Gauge, Histogram)
-_Key = tuple[object, ...]
+_InstrumentKey = tuple[object, ...]
 _PROCESS_UNITS = {"seconds": "s", "bytes": "By", "fds": "{descriptor}"}
 
 
@@ -66,9 +66,9 @@ class Metrics:
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
-        self._counters: dict[_Key, Counter] = {}
-        self._gauges: dict[_Key, Gauge] = {}
-        self._histograms: dict[_Key, Histogram] = {}
+        self._counters: dict[_InstrumentKey, Counter] = {}
+        self._gauges: dict[_InstrumentKey, Gauge] = {}
+        self._histograms: dict[_InstrumentKey, Histogram] = {}
         self._readers: list[ReadState] = []
         ProcessCollector(registry=self._registry)
         self._registry.register(_ReaderMetrics(self._readers))
@@ -154,12 +154,12 @@ def unit(family: str) -> str:
 
 
 def _child(
-    made: dict[_Key, _Instrument],
+    made: dict[_InstrumentKey, _Instrument],
     name: str,
     labels: dict[str, str],
     new: Callable[[str], _Instrument],
 ) -> _Instrument:
-    key: _Key = (name, *labels.items())
+    key: _InstrumentKey = (name, *labels.items())
     child = made.get(key)
     if child is None:
         parent = made.get((name,)) or made.setdefault((name,), new(name))

@@ -34,7 +34,7 @@ TARGETS = "metrics"
 """Directory with the addresses of processes, as Prometheus reads them (`file_sd_configs`)."""
 
 _TIMEOUT_MS = 5_000
-_Key = tuple[str, tuple[tuple[str, str], ...]]
+_SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricsOutput:
@@ -131,8 +131,8 @@ class Changes:
     """Counts of counters and histograms between two exports."""
 
     def __init__(self) -> None:
-        self._counted: dict[_Key, float] = {}
-        self._distributed: dict[_Key, Distribution] = {}
+        self._counted: dict[_SeriesKey, float] = {}
+        self._distributed: dict[_SeriesKey, Distribution] = {}
 
     def since_last(self, family: Family) -> Family:
         """Return a family with what was counted since it was last given; a gauge as it is."""

@@ -24,7 +24,6 @@ from opentelemetry.util.types import AttributeValue
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.contexts import (
     BySession,
-    Headers,
     RandomIds,
     context_of,
     headers_of,
@@ -33,6 +32,7 @@ from seamlessflow.infra.telemetry.contexts import (
 )
 from seamlessflow.infra.telemetry.environment import endpoint, forget_empty, resource, sample_ratio
 from seamlessflow.infra.telemetry.names import ATTRIBUTES, SCHEMA_URL, SpanName
+from seamlessflow.schemas.topics import Headers
 
 _KAFKA = "kafka"
 

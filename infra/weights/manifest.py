@@ -38,7 +38,7 @@ from seamlessflow.infra.weights.versions import (
 
 MANIFEST = "manifest.json"
 
-Kind = Literal["full", "delta", "adapter"]
+ManifestKind = Literal["full", "delta", "adapter"]
 
 
 class WeightsInvalid(SeamlessFlowError):
@@ -77,7 +77,7 @@ class Manifest:
     dtype: str
     """Element type of the tensors, such as float32 or bfloat16."""
 
-    kind: Kind = "full"
+    kind: ManifestKind = "full"
     base_version: int | None = None
     """Version to which a delta is applied."""
 
@@ -208,7 +208,7 @@ def read_manifest(directory: Path, file: str = MANIFEST) -> Manifest:
             inside(directory, name)
         except PathOutside as error:
             raise WeightsInvalid(str(directory), MANIFEST, f"names {error}") from error
-    if manifest.kind not in get_args(Kind):
+    if manifest.kind not in get_args(ManifestKind):
         raise ManifestUnknown(str(directory), MANIFEST, f"unknown kind {manifest.kind!r}")
     if (manifest.kind == "adapter") != (manifest.base is not None):
         raise WeightsInvalid(

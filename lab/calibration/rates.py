@@ -15,7 +15,7 @@ import numpy as np
 
 from seamlessflow.lab.calibration.decoding import decoding_times
 from seamlessflow.lab.calibration.recorded_run import RecordedTurn, mean_hop_s
-from seamlessflow.scheduler.state.accounts.device_time import Window
+from seamlessflow.scheduler.state.accounts.device_time import TimeWindow
 from seamlessflow.scheduler.state.workers import device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerUsage
@@ -115,7 +115,7 @@ def measured_rates(
     turns: Sequence[RecordedTurn],
     tokens: Mapping[str, int],
     rows: int,
-    window: Window,
+    window: TimeWindow,
 ) -> dict[str, Any]:
     """Return values of the section.
 

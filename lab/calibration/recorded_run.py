@@ -21,7 +21,7 @@ from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.trainer.credit import ONE_REWARD
-from seamlessflow.trainer.data.credit.returns import Weights, session_return
+from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
 
 _CUT_SHORT = ("aborted", "timeout", "pruned")
 """Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""
@@ -111,7 +111,7 @@ def recorded_turns(
 
 
 def recorded_session(
-    trajectory: Trajectory, weights: Weights = ONE_REWARD
+    trajectory: Trajectory, weights: RewardWeights = ONE_REWARD
 ) -> RecordedSession | None:
     """Return the session of a trajectory; None if not of the training, empty or cut short.
 
@@ -134,11 +134,11 @@ def recorded_session(
     )
 
 
-def recorded_weights(control: Iterable[Record]) -> Weights:
+def recorded_weights(control: Iterable[Record]) -> RewardWeights:
     """Return the newest lineage's weights of rewards, by name; for older logs the defaults."""
     lineages = [record for record in control if isinstance(record, r.LineageStarted)]
     settings = orjson.loads(lineages[-1].settings) if lineages else {}
-    rewards: Weights = settings.get("trainer", {}).get("rewards", ONE_REWARD)
+    rewards: RewardWeights = settings.get("trainer", {}).get("rewards", ONE_REWARD)
     return {name: weight for name, weight in rewards.items() if weight}
 
 

@@ -18,12 +18,12 @@ from seamlessflow.scheduler.state.accounts.device_time import (
     UNDER_FILLED,
     WAITING,
     Interval,
-    Window,
+    TimeWindow,
 )
 
 _SAMPLE = 16
 """Workers by which the number of bars is estimated."""
-Part = str
+BarPart = str
 """A category; waiting is in parts of its own, named `waiting: ` and the reason."""
 
 
@@ -33,15 +33,15 @@ class Bar:
 
     start_ms: int
     end_ms: int
-    shares: Mapping[Part, float]
+    shares: Mapping[BarPart, float]
 
 
-def waiting_for(reason: str) -> Part:
+def waiting_for(reason: str) -> BarPart:
     """Return the name of the part of waiting that has this reason."""
     return f"{WAITING}: {reason}"
 
 
-COLOURS: dict[Part, str] = {
+COLOURS: dict[BarPart, str] = {
     DECODING: "#2f6fce",
     TRAINING: "#f28e2b",
     RECOMPUTING: "#8e6bbf",
@@ -57,7 +57,7 @@ COLOURS: dict[Part, str] = {
     WAITING: "#e8eaed",
 }
 """From the bottom of a bar to its top; waits are pale."""
-LABELS: dict[Part, str] = {
+LABELS: dict[BarPart, str] = {
     DECODING: "decoding",
     TRAINING: "training",
     RECOMPUTING: "recomputing",
@@ -76,7 +76,7 @@ IDLE, SHARES = "all but decoding and training", "a colour is as high as its shar
 """Legends for pictures and page: the meaning of idle, and the heights in a bar."""
 
 
-def parts(interval: Interval) -> dict[Part, float]:
+def parts(interval: Interval) -> dict[BarPart, float]:
     """Return the parts of an interval's time, with the reasons of its waiting."""
     times = dict(interval.by_category())
     waited = times.pop(WAITING, 0.0)
@@ -85,9 +85,11 @@ def parts(interval: Interval) -> dict[Part, float]:
     return times | ({WAITING: waited} if waited else {})
 
 
-def spent_by_part(intervals: Iterable[Interval], window: Window) -> dict[str, dict[Part, float]]:
+def spent_by_part(
+    intervals: Iterable[Interval], window: TimeWindow
+) -> dict[str, dict[BarPart, float]]:
     """Return the device time of each worker in the window by part, in milliseconds."""
-    spent: defaultdict[str, defaultdict[Part, float]] = defaultdict(lambda: defaultdict(float))
+    spent: defaultdict[str, defaultdict[BarPart, float]] = defaultdict(lambda: defaultdict(float))
     for interval in intervals:
         if inside_ms := interval.within(window):
             for name, share in parts(interval).items():
@@ -95,7 +97,7 @@ def spent_by_part(intervals: Iterable[Interval], window: Window) -> dict[str, di
     return {worker: dict(times) for worker, times in spent.items()}
 
 
-def bars(intervals: Iterable[Interval], window: Window, most: int) -> dict[str, list[Bar]]:
+def bars(intervals: Iterable[Interval], window: TimeWindow, most: int) -> dict[str, list[Bar]]:
     """Return the bars of each worker in the window, about `most` of them in all."""
     by_worker: defaultdict[str, list[Interval]] = defaultdict(list)
     for interval in intervals:
@@ -108,7 +110,7 @@ def bars(intervals: Iterable[Interval], window: Window, most: int) -> dict[str, 
     }
 
 
-def _least_length(workers: Sequence[Sequence[Interval]], window: Window, most: int) -> int:
+def _least_length(workers: Sequence[Sequence[Interval]], window: TimeWindow, most: int) -> int:
     """Return the length below which intervals are joined; 0 if there are few enough of them."""
     if sum(map(len, workers)) <= most:
         return 0
@@ -126,9 +128,9 @@ def _least_length(workers: Sequence[Sequence[Interval]], window: Window, most: i
     return high
 
 
-def _joined(intervals: Iterable[Interval], window: Window, least_ms: int) -> Iterator[Bar]:
+def _joined(intervals: Iterable[Interval], window: TimeWindow, least_ms: int) -> Iterator[Bar]:
     """Yield bars: each interval of at least that length alone, shorter neighbours together."""
-    spent: defaultdict[Part, float] = defaultdict(float)
+    spent: defaultdict[BarPart, float] = defaultdict(float)
     start_ms = end_ms = 0
 
     def flush() -> Iterator[Bar]:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.infra.printable import number_of
 from seamlessflow.lab.timeline.bars import COLOURS, IDLE, LABELS, SHARES, Bar, bars, parts
-from seamlessflow.scheduler.state.accounts.device_time import Window, together
+from seamlessflow.scheduler.state.accounts.device_time import TimeWindow, together
 from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
 
 BAR = 0.72
@@ -74,7 +74,7 @@ def plot(timeline: Timeline, path: Path) -> None:
     figure.savefig(path)
 
 
-def _zoom(timeline: Timeline) -> list[Window]:
+def _zoom(timeline: Timeline) -> list[TimeWindow]:
     steps = timeline.steps
     if len(steps) <= DENSE_STEPS:
         return []
@@ -86,7 +86,7 @@ def _seconds(timeline: Timeline, at_ms: int) -> float:
     return (at_ms - timeline.training_ms[0]) / 1000
 
 
-def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
+def _bars(axes: Axes, timeline: Timeline, window: TimeWindow) -> None:
     rows = {worker: row for row, worker in enumerate(timeline.workers)}
     boxes: dict[str, list[Sequence[tuple[float, float]]]] = {name: [] for name in COLOURS}
     for worker, of_worker in bars(timeline.intervals, window, MOST_BARS).items():
@@ -103,7 +103,7 @@ def _bars(axes: Axes, timeline: Timeline, window: Window) -> None:
         axes.add_collection(drawn, autolim=False)
 
 
-def _image(axes: Axes, timeline: Timeline, window: Window) -> None:
+def _image(axes: Axes, timeline: Timeline, window: TimeWindow) -> None:
     by_worker = bars(timeline.intervals, window, MOST_IMAGE_BARS)
     rows = timeline.workers
     extent = (_seconds(timeline, window[0]), _seconds(timeline, window[1]), len(rows) - 0.5, -0.5)
@@ -112,7 +112,7 @@ def _image(axes: Axes, timeline: Timeline, window: Window) -> None:
 
 
 def _rows_image(
-    workers: Sequence[str], bars: Mapping[str, Sequence[Bar]], window: Window, columns: int
+    workers: Sequence[str], bars: Mapping[str, Sequence[Bar]], window: TimeWindow, columns: int
 ) -> NDArray[np.float64]:
     """Return colours of 0 to 1 in shape (workers, columns, 3); white where a worker is not there.
 
@@ -127,7 +127,7 @@ def _rows_image(
 
 
 def _row(
-    bars: Sequence[Bar], window: Window, columns: int
+    bars: Sequence[Bar], window: TimeWindow, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the sum of colour by time, and the time, of each column in columns' widths."""
     colour = np.zeros((columns, 3))
@@ -155,7 +155,7 @@ def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
             low += bar.shares[part]
 
 
-def _steps(axes: Axes, timeline: Timeline, window: Window) -> str:
+def _steps(axes: Axes, timeline: Timeline, window: TimeWindow) -> str:
     """Draw the versions; return a notice of those without a line or a number."""
     inside = [end for end in timeline.steps if window[0] <= end.at_ms <= window[1]]
     several = len(timeline.policies) > 1
@@ -181,7 +181,7 @@ def _steps(axes: Axes, timeline: Timeline, window: Window) -> str:
     return "; a line for each version" if len(labelled) < len(inside) else ""
 
 
-def _labelled(steps: Sequence[StepEnd], window: Window, closest: float) -> Sequence[StepEnd]:
+def _labelled(steps: Sequence[StepEnd], window: TimeWindow, closest: float) -> Sequence[StepEnd]:
     """Return at most `MOST_LABELS` steps to label, a round number apart, none over another."""
     apart = next(
         number
@@ -196,7 +196,7 @@ def _labelled(steps: Sequence[StepEnd], window: Window, closest: float) -> Seque
     return chosen
 
 
-def _frame(axes: Axes, timeline: Timeline, window: Window, versions: str) -> None:
+def _frame(axes: Axes, timeline: Timeline, window: TimeWindow, versions: str) -> None:
     workers = timeline.workers
     start, end = (_seconds(timeline, at_ms) for at_ms in window)
     axes.set_xlim(start, max(start + 0.001, end))

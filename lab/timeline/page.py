@@ -18,7 +18,7 @@ from seamlessflow.lab.timeline.bars import (
     LABELS,
     SHARES,
     Bar,
-    Part,
+    BarPart,
     bars,
     spent_by_part,
 )
@@ -137,7 +137,7 @@ def _bars(row: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) 
     return flat
 
 
-def _spent(by_part: Mapping[Part, float]) -> list[int]:
+def _spent(by_part: Mapping[BarPart, float]) -> list[int]:
     return [round(by_part.get(name, 0.0)) for name in COLOURS]
 
 

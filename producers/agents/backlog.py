@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 
 
 class Progress(NamedTuple):
@@ -23,7 +23,7 @@ class Progress(NamedTuple):
 class Place(NamedTuple):
     """Place of a task in the log."""
 
-    partition: Partition
+    partition: LogPartition
     offset: int
 
 
@@ -51,14 +51,14 @@ class Backlog:
 
     def __init__(self) -> None:
         self._waiting: deque[Received] = deque()
-        self._owned: dict[Partition, _Owned] = {}
-        self._running: defaultdict[Partition, set[int]] = defaultdict(set)
+        self._owned: dict[LogPartition, _Owned] = {}
+        self._running: defaultdict[LogPartition, set[int]] = defaultdict(set)
         """Tasks whose episodes are under way here, also of partitions that have gone."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add_partition(self, partition: Partition, left: Progress) -> None:
+    def add_partition(self, partition: LogPartition, left: Progress) -> None:
         """Begin with a partition that its earlier owner left with this progress."""
         self._owned[partition] = _Owned(left.ended, left.begun)
         # It may have been here before. Tasks that were handed over as ended do not come again.
@@ -70,7 +70,7 @@ class Backlog:
         """Append records that were read."""
         self._waiting.extend(received)
 
-    def pop(self, count: int) -> tuple[list[Received], Mapping[Partition, Progress]]:
+    def pop(self, count: int) -> tuple[list[Received], Mapping[LogPartition, Progress]]:
         """Remove up to `count` tasks; return them and the progress to commit before they run.
 
         Tasks that run here already, whose partition came back, are removed and not returned.
@@ -98,7 +98,7 @@ class Backlog:
         partition, offset = place_of(item)
         return offset < self._owned[partition].inherited
 
-    def end(self, places: Iterable[Place]) -> set[Partition]:
+    def end(self, places: Iterable[Place]) -> set[LogPartition]:
         """Note that these tasks are over; return the partitions whose progress changed."""
         changed = set()
         for place in places:
@@ -107,7 +107,7 @@ class Backlog:
                 changed.add(place.partition)
         return changed & self._owned.keys()
 
-    def progress(self, partitions: Iterable[Partition]) -> Mapping[Partition, Progress]:
+    def progress(self, partitions: Iterable[LogPartition]) -> Mapping[LogPartition, Progress]:
         """Return the progress of partitions that are owned."""
         return {
             partition: self._owned[partition].progress(self._running[partition])
@@ -115,7 +115,7 @@ class Backlog:
             if partition in self._owned
         }
 
-    def drop(self, partitions: Iterable[Partition]) -> Mapping[Partition, Progress]:
+    def drop(self, partitions: Iterable[LogPartition]) -> Mapping[LogPartition, Progress]:
         """Forget partitions that go to another process; return their progress.
 
         Episodes that are under way here go on, so for the next owner they are over.
@@ -129,7 +129,7 @@ class Backlog:
         self._waiting = deque(waiting)
         return {partition: owned.progress(()) for partition, owned in gone.items() if owned.popped}
 
-    def leave(self) -> Mapping[Partition, Progress]:
+    def leave(self) -> Mapping[LogPartition, Progress]:
         """Forget all partitions, since this process ends; return their progress.
 
         The next owner ends the sessions of the tasks that are not over.

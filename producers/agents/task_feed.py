@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamlessflow.infra.errors import DeliveryFailed, KafkaUnavailable
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.outage import COMMIT_S, WITHOUT_LIMIT
 from seamlessflow.infra.kafka.producer import Producer
@@ -103,8 +103,8 @@ class TaskFeed:
         self._start = start
         self._drain = drain
         self._backlog = Backlog()
-        self._assigned: list[Partition] = []
-        self._changed: set[Partition] = set()
+        self._assigned: list[LogPartition] = []
+        self._changed: set[LogPartition] = set()
         self._committed_s = 0.0
         self._writer: Producer | None = None
         self._ended = threading.Event()
@@ -143,7 +143,7 @@ class TaskFeed:
         )
         self._metrics.watch(reader)
 
-        def assigned(partitions: list[Partition]) -> None:
+        def assigned(partitions: list[LogPartition]) -> None:
             dead.look_anew(partitions)
             self._assigned.extend(partitions)
 
@@ -179,7 +179,7 @@ class TaskFeed:
             self._assigned.clear()
         self._backlog.add(received)
 
-    def _committed_of_assigned(self, reader: Reader) -> Mapping[Partition, tuple[int, str]]:
+    def _committed_of_assigned(self, reader: Reader) -> Mapping[LogPartition, tuple[int, str]]:
         """Return what former owners committed, after an outage of any length."""
         try:
             return reader.committed(self._assigned, WITHOUT_LIMIT)
@@ -202,7 +202,7 @@ class TaskFeed:
             else:
                 self._capacity.release(place)
 
-    def _committed(self, reader: Reader, started: Mapping[Partition, Progress]) -> bool:
+    def _committed(self, reader: Reader, started: Mapping[LogPartition, Progress]) -> bool:
         """Commit starts at once and ends now and then; return False if starts were not committed.
 
         Starts go first: see the module's docstring.
@@ -220,7 +220,7 @@ class TaskFeed:
         self._changed.clear()
         return True
 
-    def _hand_over(self, reader: Reader, progress: Mapping[Partition, Progress]) -> None:
+    def _hand_over(self, reader: Reader, progress: Mapping[LogPartition, Progress]) -> None:
         """Commit what the next owner of partitions has to know."""
         try:
             self._commit(reader, progress)
@@ -228,7 +228,10 @@ class TaskFeed:
             _log.warning("tasks under way were not handed over: %s", error)
 
     def _commit(
-        self, reader: Reader, progress: Mapping[Partition, Progress], limit_s: float | None = None
+        self,
+        reader: Reader,
+        progress: Mapping[LogPartition, Progress],
+        limit_s: float | None = None,
     ) -> None:
         offsets = {partition: (made.ended, str(made.begun)) for partition, made in progress.items()}
         reader.commit(offsets, limit_s)

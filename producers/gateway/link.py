@@ -27,7 +27,6 @@ from seamlessflow.infra.errors import (
     QueueFull,
     WrittenReleaseLacks,
 )
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
@@ -39,30 +38,23 @@ from seamlessflow.producers.gateway.replies import (
     OK,
     ExpectedReply,
     PendingReplies,
-    Reply,
     ReplyInbox,
+    ReplyRecord,
 )
 from seamlessflow.producers.gateway.settings import GatewaySection
+from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import (
-    AssignReward,
-    CancelTurn,
-    CloseSession,
     CommandAnswered,
-    CountTokens,
-    DescribeSession,
     GatewayHeartbeat,
-    OpenSession,
     ReplyAddress,
     ReplyDelta,
     ReplyFinished,
-    RequestTurn,
 )
 from seamlessflow.schemas.releases import this_release
-from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS, fleet_key
+from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS, Headers, fleet_key
 
-Question = CountTokens | DescribeSession
-Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession | Question
+RequestRecord = SessionCommand | GatewayQuestion
 _HEARTBEAT_S = 1.0
 _FIRST_HEARTBEATS_S = 0.1
 # Looking at delivery reports after each record would cost CPU; this is soon enough.
@@ -168,7 +160,9 @@ class Link:
             "reply": self.address,
         }
 
-    def send(self, command: Command, expected: ExpectedReply | None, headers: Headers = ()) -> None:
+    def send(
+        self, command: RequestRecord, expected: ExpectedReply | None, headers: Headers = ()
+    ) -> None:
         """Send a command; `expected` gets the replies. Raises `ApiError` (413, 501, 503)."""
         try:
             value = self._producer.encode(command)
@@ -204,7 +198,7 @@ class Link:
         for expected in list(self._pending):
             expected.inbox.put(error)
 
-    async def ask(self, command: Command, headers: Headers = ()) -> Reply:
+    async def ask(self, command: RequestRecord, headers: Headers = ()) -> ReplyRecord:
         """Send a session command and return its reply.
 
         Raises `ApiError` (413, 503, 504), and the manager's refusal.
@@ -224,7 +218,7 @@ class Link:
             raise refused(reply.status, reply.reason, reply.detail)
         return reply
 
-    def _deliver(self, replies: Sequence[Reply]) -> None:
+    def _deliver(self, replies: Sequence[ReplyRecord]) -> None:
         for reply in replies:
             receivers = self._pending.route(reply)
             for expected in receivers:
@@ -276,7 +270,7 @@ class _ReplyReader:
         gateway: str,
         partition: int,
         producer: Producer,
-        deliver: Callable[[Sequence[Reply]], None],
+        deliver: Callable[[Sequence[ReplyRecord]], None],
         tracing: Telemetry,
         stopping: Stopping,
     ) -> None:

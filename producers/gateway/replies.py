@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished
 
-Reply = CommandAnswered | ReplyDelta | ReplyFinished
+ReplyRecord = CommandAnswered | ReplyDelta | ReplyFinished
 OK = 200
-ChoiceReply = tuple[int, Reply]
+ChoiceReply = tuple[int, ReplyRecord]
 """The number of a choice, and a reply about it."""
 
 
@@ -81,7 +81,7 @@ class ExpectedReply:
         self.on_answer: Callable[[], object] | None = None
         """Called when the last reply arrives, by a call whose client is gone."""
 
-    def receive(self, reply: Reply) -> None:
+    def receive(self, reply: ReplyRecord) -> None:
         """Put a reply into the inbox of the call."""
         if not isinstance(reply, ReplyDelta):
             self.answered = True
@@ -132,7 +132,7 @@ class PendingReplies(Generic[W]):
         """Return the calls that wait for the same command or turn as one that was removed."""
         return self._by_id.get(waiting.waits_for, ())
 
-    def route(self, reply: Reply) -> Sequence[W]:
+    def route(self, reply: ReplyRecord) -> Sequence[W]:
         """Return the calls that get this reply. Moves a retry to the turn that it joined."""
         if not isinstance(reply, CommandAnswered):
             return self._by_id.get(reply.turn_id, ())

@@ -75,7 +75,7 @@ class GoogleContent:
     events = staticmethod(content_response.ContentEvents)
     error_body = staticmethod(content_response.error_body)
 
-    def __init__(self, model: str, form: content_request.Form) -> None:
+    def __init__(self, model: str, form: content_request.AnswerForm) -> None:
         self._model = model
         self._form = form
         self.stream_type = JSON if form == "array" else EVENT_STREAM

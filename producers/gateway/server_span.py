@@ -5,13 +5,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.telemetry.contexts import Headers
 from seamlessflow.infra.telemetry.names import PROVIDER
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import Exchange, key_of
 from seamlessflow.schemas.records import ReplyFinished
+from seamlessflow.schemas.topics import Headers
 
 _OK = 200
 _SERVER_ERROR = 500

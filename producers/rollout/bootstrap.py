@@ -8,7 +8,6 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.errors import DeliveryFailed
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.producer import OnDelivery, Producer
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererSettings
@@ -31,11 +30,11 @@ from seamlessflow.producers.rollout.roles.reporter import Reporter
 from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from seamlessflow.producers.rollout.settings import RolloutSettings
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch, Output
+from seamlessflow.producers.rollout.turns.dispatch import DispatchOutput, LiveDispatch
 from seamlessflow.producers.rollout.turns.message import MessageParser
 from seamlessflow.producers.rollout.turns.serving import Serving, Write
 from seamlessflow.schemas.records import PolicyWeights
-from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.schemas.topics import SESSIONS, Headers
 
 _REPORT_EVERY_S = 0.05
 """Time in which deliveries are reported together: only their failures matter here."""
@@ -129,7 +128,9 @@ def _hardware(settings: RolloutSettings) -> Mapping[str, float]:
 
 
 def _writer(producer: Producer, counts: Counts) -> Write:
-    def write(record: Output, partition: int, headers: Headers, on_delivery: OnDelivery) -> None:
+    def write(
+        record: DispatchOutput, partition: int, headers: Headers, on_delivery: OnDelivery
+    ) -> None:
         producer.send(
             SESSIONS.name,
             record,

@@ -4,7 +4,7 @@ from collections import Counter
 
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.producers.rollout.turns.admission import Ignored
-from seamlessflow.producers.rollout.turns.dispatch import Output
+from seamlessflow.producers.rollout.turns.dispatch import DispatchOutput
 from seamlessflow.schemas.records import TurnCompleted, TurnFailed, TurnInterrupted
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
@@ -16,7 +16,7 @@ class Counts:
         self._metrics = metrics
         self._tokens = metrics.counter("seamlessflow_rollout_tokens_total")
 
-    def count_record(self, record: Output) -> None:
+    def count_record(self, record: DispatchOutput) -> None:
         """Count a record of a turn that was sent to the log."""
         if not isinstance(record, TurnFailed):
             self._tokens.inc(len(record.token_ids) // TOKEN_BYTES)

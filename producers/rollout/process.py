@@ -55,8 +55,8 @@ class StopAsked:
     """The request to end the process (SIGTERM or Ctrl-C)."""
 
 
-Item = LiveDispatch | Outcome | Undelivered | StopAsked
-WorkerInbox = Inbox[Item]
+InboxItem = LiveDispatch | Outcome | Undelivered | StopAsked
+WorkerInbox = Inbox[InboxItem]
 
 
 class EngineBroke(SeamlessFlowError):
@@ -121,7 +121,7 @@ class RolloutProcess:
         self._end_when_free(now_ms)
         self._report(now_ms)
 
-    def _handle(self, item: list[Received] | Item, now_ms: int) -> None:
+    def _handle(self, item: list[Received] | InboxItem, now_ms: int) -> None:
         match item:
             case LiveDispatch():
                 self._serving.advance(item, now_ms)

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.recorded.audit.checks.commands import CommandsCheck
 from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
 from seamlessflow.recorded.audit.checks.groups import GroupsCheck
@@ -22,7 +22,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS
 
-Check = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCheck
+AuditCheck = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCheck
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,14 +132,14 @@ class Auditor:
         self._sessions = SessionsCheck(self._kept, self._owners)
         self._groups = GroupsCheck(self._kept, recorded)
         self._tokens = None
-        of_events: list[Check] = [] if recorded else [self._commands, self._turns]
-        self._checks: list[Check] = [*of_events, self._sessions, self._groups]
+        of_events: list[AuditCheck] = [] if recorded else [self._commands, self._turns]
+        self._checks: list[AuditCheck] = [*of_events, self._sessions, self._groups]
         if trained is not None:
             self._tokens = TokensCheck(self._kept, trained, partitions, most_tokens, recorded)
             self._checks.append(self._tokens)
         self._records = 0
 
-    def cut(self, partition: Partition) -> None:
+    def cut(self, partition: LogPartition) -> None:
         """Note that retention removed records of the partition before they were read."""
         self._kept.cut(partition)
 

@@ -10,7 +10,7 @@ import orjson
 
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -65,9 +65,9 @@ class RecordingRounds:
         """Return no progress: there is no manager."""
         return ManagersProgress({}, {})
 
-    def measure(self) -> set[Partition]:
+    def measure(self) -> set[LogPartition]:
         """Begin a round: measure all ends; return the partitions whose first records are gone."""
-        return set[Partition]().union(*(rounds.measure() for rounds in self._both))
+        return set[LogPartition]().union(*(rounds.measure() for rounds in self._both))
 
     def read(self) -> Iterator[Received]:
         """Yield all records up to the measured ends, each partition in its order."""

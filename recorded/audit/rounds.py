@@ -12,7 +12,7 @@ from typing import Any, Self
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.outage import Outage
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -36,7 +36,7 @@ class RecordsRemoved(SeamlessFlowError):
 
     lasting = False
 
-    def __init__(self, place: Partition, position: int, start: int) -> None:
+    def __init__(self, place: LogPartition, position: int, start: int) -> None:
         self.place = place
         self.position = position
         self.start = start
@@ -85,8 +85,8 @@ class Rounds:
         options: dict[str, Any] = {"enable.partition.eof": True}
         self._reader = Reader(settings, "reading", stopping=stopping, **options)
         self._progress_reader = Reader(settings, "reading", group=group, stopping=stopping)
-        self._positions: dict[Partition, int] = {}
-        self._ends: dict[Partition, int] = {}
+        self._positions: dict[LogPartition, int] = {}
+        self._ends: dict[LogPartition, int] = {}
         """End of each partition that the round has still to read."""
 
     def __enter__(self) -> Self:
@@ -117,7 +117,7 @@ class Rounds:
             covered={number: int(fields[2]) for number, fields in parts.items() if len(fields) > 2},
         )
 
-    def measure(self) -> set[Partition]:
+    def measure(self) -> set[LogPartition]:
         """Begin a round: measure all ends; return the partitions whose first records are gone."""
         self._ends.clear()
         gone = set()
@@ -130,7 +130,7 @@ class Rounds:
                     self._ends[place] = end
         return gone
 
-    def _found(self, places: Sequence[Partition]) -> Mapping[Partition, tuple[int, int]]:
+    def _found(self, places: Sequence[LogPartition]) -> Mapping[LogPartition, tuple[int, int]]:
         """Return the bounds of partitions; asks again while some have no leader."""
         outage = Outage(self._settings, self._stopping, _ANSWER_S)
         bounds = self._bounds.bounds(places, _ASK_S)
@@ -167,7 +167,7 @@ class Rounds:
             if self._reader.position(place) >= end:
                 self._positions[place] = self._ends.pop(place)
 
-    def _removed(self, place: Partition, start: int) -> bool:
+    def _removed(self, place: LogPartition, start: int) -> bool:
         """Return True if retention removed records behind the place to which it was read."""
         position = self._positions.get(place, 0)
         if start > position and place in self._positions and place[0] in _NEEDED:

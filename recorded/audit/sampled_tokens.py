@@ -16,16 +16,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.arrays import Int32s, Int64s, UInt32s
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
-Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
-UInt32s = NDArray[np.uint32]
+SampledOutput = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 Sampler = tuple[int, str | None, str | None]
 """Dispatch, worker and incarnation."""
 INEXACT = -1
@@ -91,7 +88,7 @@ class CountedTurn:
         self.sampler = sampler_of(record) if behind else None
         return behind
 
-    def sampled(self, record: Output) -> bool:
+    def sampled(self, record: SampledOutput) -> bool:
         """Add the length of output that continues the turn."""
         size = len(record.token_ids)
         # A repeated or overlapping record does not continue the turn, nor does part of a token.
@@ -116,7 +113,7 @@ class CountedTurn:
         self.over = True
         return not before
 
-    def _samples(self, record: Output | r.TurnFailed) -> bool:
+    def _samples(self, record: SampledOutput | r.TurnFailed) -> bool:
         return not self.over and self.sampler == sampler_of(record)
 
 
@@ -204,14 +201,14 @@ class SampledFold:
             case r.TurnCancelled():
                 turn.end()
 
-    def _output(self, record: Output) -> None:
+    def _output(self, record: SampledOutput) -> None:
         turn = self._turn(record.session_id, record.turn_id)
         if turn.sampled(record):
             turn.add(record.token_ids, record.logprobs, record.spans)
             turn.completed = turn.over
 
 
-def sampler_of(record: Output | r.TurnDispatched | r.TurnFailed) -> Sampler:
+def sampler_of(record: SampledOutput | r.TurnDispatched | r.TurnFailed) -> Sampler:
     """Return the dispatch that an event names, and its worker."""
     return record.dispatch or 0, record.worker, record.incarnation
 

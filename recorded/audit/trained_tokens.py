@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from seamlessflow.schemas.arrays import Int64s, UInt32s
 from seamlessflow.schemas.records import StepCommitted
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
@@ -26,8 +26,6 @@ MOST_SESSIONS = 5
 """Most sessions of a file whose faults are all listed."""
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, TypeError)
 """Errors of reading what is no gzip, no JSON, or no line of trained tokens."""
-Int64s = NDArray[np.int64]
-UInt32s = NDArray[np.uint32]
 BROKEN = -3
 """Id and version of the tokens of a line whose lists differ in length."""
 

@@ -24,12 +24,12 @@ from seamlessflow.recorded.audit.sampled_tokens import SampledTokens, sampled_to
 from seamlessflow.recorded.audit.trained_tokens import (
     BROKEN,
     FileFault,
-    Int64s,
     TrainedFile,
     TrainedTokens,
     step_files,
     trained_tokens,
 )
+from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.schemas.records import StepCommitted
 from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic

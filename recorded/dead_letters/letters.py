@@ -7,7 +7,7 @@ letter, and needs no file. Readers of garbage (`infra/kafka/dead_letters.py`) pa
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from seamlessflow.infra.kafka.client import SOURCE_HEADER, Headers, Received
+from seamlessflow.infra.kafka.client import SOURCE_HEADER, Received
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Raw
@@ -15,7 +15,7 @@ from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import UndecodableRecord, decode
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import TOPICS, dead_letters_of
+from seamlessflow.schemas.topics import TOPICS, Headers, dead_letters_of
 
 RETRIED_LETTER = "retried-letter"
 RETRIED_TO = "retried-to"

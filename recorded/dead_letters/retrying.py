@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import DeliveryFailed
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.dead_letters.letters import (
@@ -36,6 +35,7 @@ from seamlessflow.schemas.topics import (
     REPLIES,
     SESSIONS,
     TRAJECTORIES,
+    Headers,
     dead_letters_of,
 )
 

@@ -14,7 +14,7 @@ from seamlessflow.infra.blobs import blob_store
 from seamlessflow.infra.deadline import never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.bounds import BoundsLookup
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.outage import ASK_S, Outage
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.topics.creation import check_prefix
@@ -180,7 +180,7 @@ def _of(pair: Pair, bounds: Bounds) -> Bounds:
     return {place: span for place, span in bounds.items() if place[0] == pair.source}
 
 
-def _targets(pairs: Sequence[Pair], bounds: Bounds) -> list[Partition]:
+def _targets(pairs: Sequence[Pair], bounds: Bounds) -> list[LogPartition]:
     names = {pair.source: pair.target for pair in pairs}
     return [(names[topic], number) for topic, number in bounds]
 
@@ -204,7 +204,7 @@ def _copy(
     erasure: LogErasure,
     pair: Pair,
     bounds: Bounds,
-    starts: Mapping[Partition, int],
+    starts: Mapping[LogPartition, int],
     done: LogErased,
     show: Shown,
     name: str,
@@ -220,7 +220,7 @@ def _copy(
     )
 
 
-def _copy_groups(erasure: LogErasure, places: Sequence[Partition]) -> None:
+def _copy_groups(erasure: LogErasure, places: Sequence[LogPartition]) -> None:
     """Commit the offsets of the run's groups for the copy: they mean the same records there."""
     whole = erasure.whole
     prefix = erasure.kafka.topic_prefix

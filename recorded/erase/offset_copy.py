@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.errors import PartitionsDiffer
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.creation import create_copy
@@ -19,7 +19,7 @@ from seamlessflow.infra.kafka.topics.existing import delete_before
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.interchange.topic_copy import CopyRefused, Progress
+from seamlessflow.recorded.interchange.topic_copy import CopyProgress, CopyRefused
 
 ANSWER_S = 30.0
 _FLUSH_S = 120.0
@@ -29,7 +29,7 @@ _LINGER_MS = 5
 
 Keep = Callable[[Received], Raw | None]
 """Returns the record of the copy, or None for one that is left out."""
-Bounds = Mapping[Partition, tuple[int, int]]
+Bounds = Mapping[LogPartition, tuple[int, int]]
 """First offset of each partition and the one behind its last record."""
 
 
@@ -42,7 +42,9 @@ class Pair:
     keeps_offsets: bool
     """False for a compacted topic, to whose offsets nothing refers: it is copied anew each time."""
 
-    def resume_at(self, source: Bounds, target: Mapping[Partition, int]) -> dict[Partition, int]:
+    def resume_at(
+        self, source: Bounds, target: Mapping[LogPartition, int]
+    ) -> dict[LogPartition, int]:
         """Return the offset at which each partition of the source is to be copied on. Pure.
 
         Raises `CopyRefused` if the target is ahead of the source.
@@ -71,9 +73,9 @@ def copy_with_offsets(
     whole: KafkaSettings,
     pair: Pair,
     bounds: Bounds,
-    starts: Mapping[Partition, int],
+    starts: Mapping[LogPartition, int],
     keep: Keep,
-    progress: Progress,
+    progress: CopyProgress,
 ) -> None:
     """Copy the offsets from `starts` to the ends of `bounds`.
 
@@ -109,12 +111,12 @@ class _Writing:
 
     _producer: Producer
     _pair: Pair
-    _next: dict[Partition, int]
+    _next: dict[LogPartition, int]
     """Offset of the next record to copy, by place of the source."""
     done: int = 0
     _records: int = 0
     _bytes: int = 0
-    _times: dict[Partition, int] = field(default_factory=dict)
+    _times: dict[LogPartition, int] = field(default_factory=dict)
 
     def write(self, item: Received, kept: Raw | None) -> None:
         """Send the record that takes the place of `item`, behind what is missing before it."""
@@ -126,7 +128,7 @@ class _Writing:
             return
         self._send(place, kept.value, kept.key, item)
 
-    def fill_up(self, ends: Mapping[Partition, int]) -> None:
+    def fill_up(self, ends: Mapping[LogPartition, int]) -> None:
         """Send empty records up to the ends."""
         for place, end in ends.items():
             self._fill(place, end)
@@ -141,7 +143,7 @@ class _Writing:
         self._producer.flush(_FLUSH_S)
         self._records = self._bytes = 0
 
-    def _fill(self, place: Partition, end: int) -> None:
+    def _fill(self, place: LogPartition, end: int) -> None:
         if not self._pair.keeps_offsets:
             self._next[place] = end
         while self._next[place] < end:
@@ -150,7 +152,7 @@ class _Writing:
                 self.flush()
 
     def _send(
-        self, place: Partition, value: bytes | None, key: bytes | None, item: Received | None
+        self, place: LogPartition, value: bytes | None, key: bytes | None, item: Received | None
     ) -> None:
         self._producer.send_bytes(
             self._pair.target,
@@ -170,7 +172,9 @@ def _as_it_is(value: bytes) -> Raw:
     return Raw(value)
 
 
-def misplaced(pairs: Iterable[Pair], source: Bounds, target: Mapping[Partition, int]) -> list[str]:
+def misplaced(
+    pairs: Iterable[Pair], source: Bounds, target: Mapping[LogPartition, int]
+) -> list[str]:
     """Return the places whose copy does not end where its source does. Pure."""
     return [
         f"{pair.target}[{number}]"

@@ -22,7 +22,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.export.forms import FORMS, Form
 from seamlessflow.recorded.export.manifest import ExportManifest, ExportTerms
 from seamlessflow.recorded.export.session_rows import ExportedSession
-from seamlessflow.recorded.export.tables import FileFormat, Row
+from seamlessflow.recorded.export.tables import FileFormat, TableRow
 from seamlessflow.recorded.select.reading import Show, ended_sessions, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import Range, SessionSelection
@@ -30,7 +30,7 @@ from seamlessflow.schemas.records import LineageStarted, Record
 from seamlessflow.schemas.topics import CONTROL
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import TrajectoryMalformed
-from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.credit.returns import RewardWeights
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class _PartitionExport:
         kafka: KafkaSettings,
         job: ExportJob,
         cluster: str,
-        weights: Mapping[str, Weights],
+        weights: Mapping[str, RewardWeights],
         number: int,
         skipped: Skipped,
     ) -> None:
@@ -150,7 +150,7 @@ class _PartitionExport:
 
     def _rows(
         self, bounds: Range, count: Callable[[int], None], stopping: Stopping
-    ) -> Iterator[tuple[str, Row]]:
+    ) -> Iterator[tuple[str, TableRow]]:
         def counted(events: int) -> None:
             self._counts["events"] += events
             count(events)
@@ -159,7 +159,7 @@ class _PartitionExport:
         for session in sessions:
             yield from self._exported(session)
 
-    def _exported(self, session: Session) -> Iterator[tuple[str, Row]]:
+    def _exported(self, session: Session) -> Iterator[tuple[str, TableRow]]:
         made, _ = assembled(session, self._number, largest_trajectory(self._kafka))
         if not self._job.selection.chooses(made):
             return
@@ -185,10 +185,10 @@ class _PartitionFiles:
             for table in form.tables
         }
         self._files = ExitStack()
-        self._appends: dict[str, Callable[[Row], None]] = {}
+        self._appends: dict[str, Callable[[TableRow], None]] = {}
         self.rows: Counter[str] = Counter()
 
-    def append(self, name: str, row: Row) -> None:
+    def append(self, name: str, row: TableRow) -> None:
         """Append a row to the table of this name."""
         if name not in self._appends:
             table, path = self._tables[name]
@@ -217,7 +217,7 @@ class _PartitionFiles:
 
 def _recorded_weights(
     kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
-) -> Mapping[str, Weights]:
+) -> Mapping[str, RewardWeights]:
     """Return the reward weights of each policy that a trainer of the run trained.
 
     `sessions` has the rewards of a session by their names; `control` has the weights of their sum.
@@ -230,9 +230,9 @@ def _recorded_weights(
     return newest_weights(item.record for item in control)
 
 
-def newest_weights(control: Iterable[Record]) -> dict[str, Weights]:
+def newest_weights(control: Iterable[Record]) -> dict[str, RewardWeights]:
     """Return the weights of the newest lineage of each policy that records any."""
-    newest: dict[str, Weights] = {}
+    newest: dict[str, RewardWeights] = {}
     for record in control:
         if isinstance(record, LineageStarted):
             rewards = orjson.loads(record.settings).get("trainer", {}).get("rewards", {})
@@ -241,7 +241,7 @@ def newest_weights(control: Iterable[Record]) -> dict[str, Weights]:
     return newest
 
 
-def _special(weights: Mapping[str, Weights]) -> dict[str, Weights]:
+def _special(weights: Mapping[str, RewardWeights]) -> dict[str, RewardWeights]:
     """Return the weights of the policies whose return is not the one reward."""
     return {policy: factors for policy, factors in weights.items() if factors != ONE_REWARD}
 

@@ -18,10 +18,11 @@ from seamlessflow.recorded.export.session_rows import (
     identity,
     session_row,
 )
-from seamlessflow.recorded.export.tables import Cell, Kind, Row, Table
+from seamlessflow.recorded.export.tables import Cell, Kind, Table, TableRow
+from seamlessflow.schemas.arrays import Bools
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.tokens import POLICY, of_exact_version
-from seamlessflow.trainer.data.chains import NOWHERE, Bools, Chain, chains
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, chains
 
 _INEXACT = -2
 """Version in place of one that is not known exactly, so that its tokens are in chains too."""
@@ -118,7 +119,7 @@ class Form:
         """Tables of the form."""
         return (self.chains, SESSIONS_TABLE) if self.sessions else (self.chains,)
 
-    def rows(self, exported: ExportedSession) -> Iterator[tuple[str, Row]]:
+    def rows(self, exported: ExportedSession) -> Iterator[tuple[str, TableRow]]:
         """Yield the session's rows, each with the name of its table.
 
         Raises `TrajectoryMalformed`.

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.recorded.export.tables import FileFormat, Kind, Row, Table
+from seamlessflow.recorded.export.tables import FileFormat, Kind, Table, TableRow
 
 _GROUP_TOKENS = 1 << 20
 _GROUP_ROWS = 10_000
@@ -39,7 +39,7 @@ class ParquetRows:
         self._columns: dict[str, list[Any]] = {name: [] for name in table.columns}
         self._rows = self._tokens = 0
 
-    def append(self, row: Row) -> None:
+    def append(self, row: TableRow) -> None:
         """Keep the row until its group is full."""
         for name, values in self._columns.items():
             values.append(row[name])

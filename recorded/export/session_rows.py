@@ -10,7 +10,7 @@ from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, 
 from seamlessflow.recorded.export.tables import Cell, Kind, Table
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.tokens import POLICY
-from seamlessflow.trainer.data.credit.returns import Weights, session_return
+from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
 
 PROVENANCE = {
     "cluster": Kind.TEXT,
@@ -69,7 +69,7 @@ class ExportedSession:
     made: Trajectory
     cluster: str
     prefix: str
-    weights: Weights
+    weights: RewardWeights
     """Weights of the rewards that add up to its return."""
 
 

@@ -14,7 +14,7 @@ import orjson
 from numpy.typing import NDArray
 
 Cell = str | int | float | NDArray[np.int32] | NDArray[np.float32] | NDArray[np.bool_] | None
-Row = Mapping[str, Cell]
+TableRow = Mapping[str, Cell]
 """A row: a value for each column of its table."""
 
 
@@ -47,7 +47,7 @@ class Table:
 class RowFile(Protocol):
     """File of rows of one table."""
 
-    def append(self, row: Row) -> None:
+    def append(self, row: TableRow) -> None:
         """Take a row; some may wait in memory."""
         ...
 
@@ -72,7 +72,7 @@ class JsonlFile:
         self._file = path.open("wb")
         self._columns = table.columns
 
-    def append(self, row: Row) -> None:
+    def append(self, row: TableRow) -> None:
         """Write the row, its columns in their order."""
         line = {name: row[name] for name in self._columns}
         options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE

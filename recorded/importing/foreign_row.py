@@ -9,10 +9,9 @@ from numpy.typing import NDArray
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.recorded.export.forms import IGNORED
+from seamlessflow.schemas.arrays import Float32s, Int32s
 
 RowRead = Mapping[str, Any]
-_Ints = NDArray[np.int32]
-_Floats = NDArray[np.float32]
 
 
 class ForeignRowRejected(SeamlessFlowError):
@@ -31,12 +30,12 @@ class ForeignRowRejected(SeamlessFlowError):
 class ForeignRow:
     """One sequence; all arrays have an entry for each token."""
 
-    ids_T: _Ints
+    ids_T: Int32s
     sampled_T: NDArray[np.bool_]
     """True for a token that the file leaves in its loss."""
-    logprobs_T: _Floats | None
-    temperatures_T: _Floats
-    versions_T: _Ints
+    logprobs_T: Float32s | None
+    temperatures_T: Float32s
+    versions_T: Int32s
     """Policy version, -1 if the file has none."""
     reward: float | None
     several_versions: tuple[int, int] | None
@@ -183,10 +182,10 @@ _LAYOUTS: Mapping[str, Callable[[_Columns], ForeignRow]] = {
 
 def _made(
     columns: _Columns,
-    ids_T: _Ints,
+    ids_T: Int32s,
     sampled_T: NDArray[np.bool_],
-    logprobs_T: _Floats | None,
-    temperatures_T: _Floats | None,
+    logprobs_T: Float32s | None,
+    temperatures_T: Float32s | None,
     reward: str,
 ) -> ForeignRow:
     if temperatures_T is None:

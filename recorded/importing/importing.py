@@ -29,7 +29,7 @@ from seamlessflow.recorded.importing.foreign_trajectory import (
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
-Rows = Callable[[Path], Iterator[RowRead]]
+ReadRows = Callable[[Path], Iterator[RowRead]]
 """Reader of a file's rows in their order."""
 _FLUSH_EVERY = 200
 """Trajectories that may wait for Kafka."""
@@ -41,7 +41,7 @@ _BLOCK = 1 << 20
 class ImportJob:
     """Files to bring in, each with the reader of its format, and the prefix to write under."""
 
-    files: Sequence[tuple[Path, Rows]]
+    files: Sequence[tuple[Path, ReadRows]]
     prefix: str
     rules: ForeignRules = field(default_factory=ForeignRules)
 
@@ -128,7 +128,7 @@ def _check_group(existing: Trajectory, groups: Mapping[str, set[str]], prefix: s
         raise SettingsRejected("--to", f"{reason}: bring all in at once, to another prefix")
 
 
-def _trajectories(path: Path, rows: Rows, rules: ForeignRules) -> Iterator[Trajectory]:
+def _trajectories(path: Path, rows: ReadRows, rules: ForeignRules) -> Iterator[Trajectory]:
     content = _digest(path)
     for number, row in enumerate(rows(path), 1):
         origin = RowOrigin(str(path), path.name, content, number)

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.errors import NewerRelease, PartitionsDiffer, SeamlessFlowError
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.producer import TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -24,7 +24,7 @@ _ANSWER_S = 30.0
 _BATCH_RECORDS = 1_000
 _BATCH_BYTES = 8_000_000
 
-Progress = Callable[[int, int], None]
+CopyProgress = Callable[[int, int], None]
 """Called with the number of offsets that are behind the copy, and that of all."""
 
 
@@ -49,7 +49,7 @@ class Copied:
 
 
 def copy_topic(
-    kafka: KafkaSettings, topic: str, target: str, registry: str, progress: Progress
+    kafka: KafkaSettings, topic: str, target: str, registry: str, progress: CopyProgress
 ) -> Copied:
     """Copy the records that `topic` has now and that earlier calls did not copy.
 
@@ -82,8 +82,8 @@ def _check_names(topic: str, target: str) -> None:
 
 
 def _starts(
-    producer: TransactionalProducer, reader: Reader, places: list[Partition], target: str
-) -> dict[Partition, int]:
+    producer: TransactionalProducer, reader: Reader, places: list[LogPartition], target: str
+) -> dict[LogPartition, int]:
     """Return the offset where each partition's copy begins. Raises `CopyRefused`."""
     committed = {place: at for place, (at, _) in reader.committed(places, _ANSWER_S).items()}
     if all(at < 0 for at in committed.values()):
@@ -115,7 +115,7 @@ class _Copy:
     _producer: TransactionalProducer
     _reader: Reader
     _registry: SchemaRegistry
-    _progress: Progress
+    _progress: CopyProgress
     _schemas: Mapping[str, tuple[str, Schema]] = field(
         default_factory=lambda: {
             version: (name, schema)
@@ -125,7 +125,7 @@ class _Copy:
     )
     _ids: dict[str, int] = field(default_factory=dict)
 
-    def run(self, starts: Mapping[Partition, int]) -> Copied:
+    def run(self, starts: Mapping[LogPartition, int]) -> Copied:
         """Copy everything from `starts` on."""
         copied = Copied()
         done = 0
@@ -147,7 +147,7 @@ class _Copy:
             self._progress(done, total)
         return copied
 
-    def _batches(self, starts: Mapping[Partition, int]) -> Iterator[list[Received]]:
+    def _batches(self, starts: Mapping[LogPartition, int]) -> Iterator[list[Received]]:
         batch: list[Received] = []
         size = 0
         for item in read_partitions(
@@ -191,5 +191,5 @@ class _Copy:
         )
 
 
-def _offsets(places: Mapping[Partition, int]) -> dict[Partition, tuple[int, str]]:
+def _offsets(places: Mapping[LogPartition, int]) -> dict[LogPartition, tuple[int, str]]:
     return {place: (offset, "") for place, offset in places.items()}

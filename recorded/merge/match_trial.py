@@ -29,7 +29,7 @@ NOT_RECORDED = "not recorded"
 """Stands for the rule of a turn of a release that recorded less than a trial needs."""
 REFUSED = "refused"
 """Stands for the rule of a turn whose messages the other renderer cannot render."""
-Pair = tuple[str, str]
+RulePair = tuple[str, str]
 """Recorded rule, and the one that would have matched."""
 TrialRenderer = Callable[[TurnStarted, MatchSettings], PromptRenderer]
 """Makes the renderer to try for a turn, from what it was matched by. Raises `RendererError`."""
@@ -39,12 +39,12 @@ TrialRenderer = Callable[[TurnStarted, MatchSettings], PromptRenderer]
 class MatchCounts:
     """Turns and the tokens of their prompts that the tree had before, by pair of rules."""
 
-    turns: Counter[Pair] = field(default_factory=Counter)
-    shared: Counter[Pair] = field(default_factory=Counter)
+    turns: Counter[RulePair] = field(default_factory=Counter)
+    shared: Counter[RulePair] = field(default_factory=Counter)
     """Recorded shared tokens."""
-    would_share: Counter[Pair] = field(default_factory=Counter)
+    would_share: Counter[RulePair] = field(default_factory=Counter)
 
-    def count(self, pair: Pair, shared: int, would_share: int) -> None:
+    def count(self, pair: RulePair, shared: int, would_share: int) -> None:
         """Count a turn."""
         self.turns[pair] += 1
         self.shared[pair] += shared

@@ -14,8 +14,8 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.json_lines import json_lines
 from seamlessflow.schemas.records import Reward
 
-Threads = Literal["recorded", "tokens"]
-Siblings = Literal["continued", "all"]
+ThreadsRule = Literal["recorded", "tokens"]
+SiblingsRule = Literal["continued", "all"]
 _AS_RECORDED: tuple[Any, ...] = (None, {}, "recorded")
 _OPTION = "--rewards"
 
@@ -30,11 +30,11 @@ class MergeRules:
     """True: turns sampled from a bent distribution are trained."""
     train_undelivered: bool | None = None
     """True: turns whose answer did not reach the client are trained."""
-    siblings: Siblings | None = None
+    siblings: SiblingsRule | None = None
     """Choice of the samples of one prompt that are trained."""
     purpose: Literal["train", "eval"] | None = None
     """`train`: sessions of evaluations are trained also; `eval`: no session is trained."""
-    threads: Threads = "recorded"
+    threads: ThreadsRule = "recorded"
     """`tokens`: a turn continues the branch with which its prompt shares most tokens, whatever its
     messages are."""
     return_of: Mapping[str, float] = field(default_factory=dict)

@@ -13,9 +13,10 @@ from pydantic import ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
-from seamlessflow.infra.faults import SettingPath, faults
+from seamlessflow.infra.faults import faults
 from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.steps import step_name

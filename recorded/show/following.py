@@ -10,7 +10,7 @@ from typing import Protocol
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -109,7 +109,7 @@ class Following:
     def _wanted(self, record: Record) -> bool:
         return self._observed.concerns(record) or concerns(record, self._observed.asked)
 
-    def _places(self) -> list[Partition]:
+    def _places(self) -> list[LogPartition]:
         """Return the partitions to read, that of `sessions` first."""
         topics = IN_ORDER_OF_FLOW if self._all_topics else (SESSIONS,)
         cluster = find_cluster(self._settings, topics, self._stopping)
@@ -123,5 +123,5 @@ class Following:
         return sorted(places, key=lambda place: place[0] != SESSIONS.name)
 
 
-def _named(place: Partition) -> str:
+def _named(place: LogPartition) -> str:
     return f"{place[0]}[{place[1]}]"

@@ -6,7 +6,7 @@ from typing import Any
 
 from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
@@ -26,7 +26,7 @@ class Tail:
     def __init__(
         self,
         settings: KafkaSettings,
-        places: Sequence[Partition],
+        places: Sequence[LogPartition],
         wanted: Callable[[Record], bool],
         skipped: Skipped,
         stopping: Stopping,

@@ -16,7 +16,7 @@ from seamlessflow.scheduler.state.steps import TrainingProgress
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
-_OfTrainer = (
+_PolicyRecord = (
     r.GroupReady
     | r.GroupDropped
     | r.GroupConsumed
@@ -57,7 +57,7 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
     """
     if len(policies) == 1:
         return policies
-    if isinstance(record, _OfTrainer):
+    if isinstance(record, _PolicyRecord):
         named = record.policy
     elif isinstance(record, r.WorkerUsage | r.GenerationResumed):
         named = served

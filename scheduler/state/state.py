@@ -22,7 +22,7 @@ from seamlessflow.scheduler.state.workers import Worker, device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
-Decision = (
+SchedulerDecision = (
     r.WorkerJoined
     | r.WorkerLost
     | r.RoleAssigned
@@ -72,7 +72,7 @@ class State:
 
 def apply(state: State, record: Record) -> State:
     """Return the state after the next record of `control`: the same one if nothing changes."""
-    if isinstance(record, Decision) and record.epoch < state.epoch:
+    if isinstance(record, SchedulerDecision) and record.epoch < state.epoch:
         return state
     after = _own_fields(state, record)
     by_policy = _by_policy(state, record)

@@ -14,7 +14,7 @@ from seamlessflow.scheduler.state.accounts.closed_form import IdealStep, ideal_s
 from seamlessflow.scheduler.state.accounts.device_time import (
     DeviceTime,
     Interval,
-    Window,
+    TimeWindow,
     device_time,
     divided,
     together,
@@ -22,7 +22,7 @@ from seamlessflow.scheduler.state.accounts.device_time import (
 from seamlessflow.scheduler.state.accounts.occupation import Occupation
 from seamlessflow.scheduler.state.accounts.waits import Waits
 from seamlessflow.scheduler.state.ledger import EVAL
-from seamlessflow.scheduler.state.state import Decision
+from seamlessflow.scheduler.state.state import SchedulerDecision
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
@@ -64,24 +64,24 @@ class Timeline:
     """Number of turns that a change of role interrupted and another worker continued."""
     start_ms: int
     end_ms: int
-    training_ms: Window
+    training_ms: TimeWindow
     """From the first group for training to the end of the last step; the whole timeline without
     them. With recorded sessions it begins at the first step."""
     groups: tuple[tuple[int, str, int], ...]
     """Ready time, policy and latency of each group for training. The latency is the time from its
     admission, without pauses."""
-    pauses: tuple[Window, ...] = ()
+    pauses: tuple[TimeWindow, ...] = ()
     """Times in which no process of the run lived."""
 
-    def lived_ms(self, window: Window | None = None) -> int:
+    def lived_ms(self, window: TimeWindow | None = None) -> int:
         """Return the length of the window without pauses; by default the window of the training."""
         return without(window or self.training_ms, self.pauses)
 
-    def device_time(self, window: Window | None = None) -> dict[str, DeviceTime]:
+    def device_time(self, window: TimeWindow | None = None) -> dict[str, DeviceTime]:
         """Return each worker's device time in the window; by default the window of the training."""
         return device_time(self.intervals, window or self.training_ms)
 
-    def group_ms(self, window: Window | None = None) -> float | None:
+    def group_ms(self, window: TimeWindow | None = None) -> float | None:
         """Return the mean latency of the groups that were ready in the window, by default of all
         groups.
 
@@ -143,11 +143,11 @@ def in_force(records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
         if isinstance(record, r.SchedulerClaimed):
             epoch = max(epoch, record.epoch)
-        if not isinstance(record, Decision) or record.epoch >= epoch:
+        if not isinstance(record, SchedulerDecision) or record.epoch >= epoch:
             yield record
 
 
-def without(window: Window, paused: Iterable[Window]) -> int:
+def without(window: TimeWindow, paused: Iterable[TimeWindow]) -> int:
     """Return the length of a window without the pauses in it."""
     start_ms, end_ms = window
     inside = (max(0, min(end_ms, end) - max(start_ms, start)) for start, end in paused)
@@ -159,7 +159,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
     return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
 
 
-def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
+def _pauses(records: Sequence[Record]) -> tuple[TimeWindow, ...]:
     """Return the pauses between records of `control` in log order; each has a length.
 
     A pause lies between two neighbouring records if no worker, trainer or scheduler is seen alive
@@ -172,7 +172,7 @@ def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
         return ()
     last = {life: number for number, record in enumerate(records) for life in _lives(record)}
     last |= dict.fromkeys(_lives(records[claims[-1]]), len(records))
-    windows = list[Window]()
+    windows = list[TimeWindow]()
     reaches = claims[0]
     now_ms = None
     for number, record in enumerate(records):
@@ -187,7 +187,7 @@ def _pauses(records: Sequence[Record]) -> tuple[Window, ...]:
 
 def _lives(record: Record) -> Iterator[_Life]:
     """Yield the processes that a record shows alive."""
-    if isinstance(record, r.SchedulerClaimed | Decision):
+    if isinstance(record, r.SchedulerClaimed | SchedulerDecision):
         yield "scheduler", str(record.epoch)
     if isinstance(record, _WORKER):
         yield "worker", record.worker, record.incarnation
@@ -197,7 +197,7 @@ def _lives(record: Record) -> Iterator[_Life]:
 
 @dataclass
 class _TimelineFold:
-    pauses: tuple[Window, ...]
+    pauses: tuple[TimeWindow, ...]
     passed: int = 0
     """Number of pauses that are over."""
     start_ms: int | None = None

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
-from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.scheduler.tasks.file import TaskLine, TasksRejected, task_lines
 from seamlessflow.scheduler.tasks.forks import fork_id
 
@@ -15,17 +16,17 @@ _LINES = 1_000
 _FORKS = 20
 _OWN_SIZE = b'"group_size"'
 
-Seen = dict[str, str]
+SeenTasks = dict[str, str]
 """Places of tasks by their ids."""
 
 
-def task_faults(setting: SettingPath, path: Path, seen: Seen | None = None) -> Iterator[Fault]:
+def task_faults(setting: SettingPath, path: Path, seen: SeenTasks | None = None) -> Iterator[Fault]:
     """Yield the first fault of a file; `seen` has other files' tasks, and gets this file's."""
     lines = islice(task_lines(path), _LINES)
     yield from _faults(setting, path, lines, {} if seen is None else seen)
 
 
-def fork_faults(setting: SettingPath, path: Path, seen: Seen) -> Iterator[Fault]:
+def fork_faults(setting: SettingPath, path: Path, seen: SeenTasks) -> Iterator[Fault]:
     """Yield the first fault of a file of forks; `seen` has the tasks of other files."""
     yield from _faults(setting, path, islice(task_lines(path, fork_id), _FORKS), seen)
 
@@ -40,9 +41,9 @@ def may_have_sizes(path: Path) -> bool:
 
 
 def _faults(
-    setting: SettingPath, path: Path, lines: Iterable[TaskLine], seen: Seen
+    setting: SettingPath, path: Path, lines: Iterable[TaskLine], seen: SeenTasks
 ) -> Iterator[Fault]:
-    places: Seen = {}
+    places: SeenTasks = {}
     try:
         for line in lines:
             if (first := places.get(line.task_id) or seen.get(line.task_id)) is not None:

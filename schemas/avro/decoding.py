@@ -14,8 +14,8 @@ from seamlessflow.schemas.avro.forms import Forms
 from seamlessflow.schemas.records import RECORDS
 from seamlessflow.schemas.registry import Schema
 
-Decode = Callable[[bytes, int], tuple[Any, int]]
-_Fields = tuple[tuple[str, Decode], ...]
+DecodeValue = Callable[[bytes, int], tuple[Any, int]]
+_Fields = tuple[tuple[str, DecodeValue], ...]
 _RUNS_KEPT, _RUN_BYTES = 4, 65_536
 """Most kept values for a run of fields, and the most bytes of one."""
 _LONGEST = 1 << 64
@@ -26,7 +26,7 @@ _ONE = 2
 _eight_bytes = Struct("<d").unpack_from
 
 
-def whole(decode: Decode, begin: int, data: bytes) -> Any:
+def whole(decode: DecodeValue, begin: int, data: bytes) -> Any:
     """Return the value that takes `data` from `begin` to its end.
 
     Raises `EOFError` and `ValueError`.
@@ -40,7 +40,7 @@ def whole(decode: Decode, begin: int, data: bytes) -> Any:
     return value
 
 
-def _record_decoder(schema: Schema, fields: Mapping[str, Decode]) -> Decode:
+def _record_decoder(schema: Schema, fields: Mapping[str, DecodeValue]) -> DecodeValue:
     """Return a decoder of instances of the record's class, whose attributes are the fields."""
     kind = RECORDS[schema["name"]]
     parts = _parts(schema, fields)
@@ -60,9 +60,11 @@ def _record_decoder(schema: Schema, fields: Mapping[str, Decode]) -> Decode:
     return decode
 
 
-def _parts(schema: Schema, fields: Mapping[str, Decode]) -> Sequence[tuple[_Fields, Decode | None]]:
+def _parts(
+    schema: Schema, fields: Mapping[str, DecodeValue]
+) -> Sequence[tuple[_Fields, DecodeValue | None]]:
     """Return the fields in order: some that are decoded one by one, and a run that recurs."""
-    parts: list[tuple[_Fields, Decode | None]] = []
+    parts: list[tuple[_Fields, DecodeValue | None]] = []
     single: _Fields = ()
     recurring = {field["name"] for field in schema["fields"] if field.get("recurring")}
     for recurs, run in groupby(fields.items(), lambda field: field[0] in recurring):
@@ -74,7 +76,7 @@ def _parts(schema: Schema, fields: Mapping[str, Decode]) -> Sequence[tuple[_Fiel
     return (*parts, (single, None))
 
 
-def _run_decoder(fields: _Fields) -> Decode:
+def _run_decoder(fields: _Fields) -> DecodeValue:
     """Return a decoder of fields to a dictionary, which keeps the last values that it decoded.
 
     Bytes that begin with all that a run took before are that run again. No value in Avro's form is
@@ -97,7 +99,7 @@ def _run_decoder(fields: _Fields) -> Decode:
     return decode
 
 
-def _optional_decoder(null: int, other: int, decode_value: Decode) -> Decode:
+def _optional_decoder(null: int, other: int, decode_value: DecodeValue) -> DecodeValue:
     absent = 2 * null
     present = 2 * other
 
@@ -112,7 +114,7 @@ def _optional_decoder(null: int, other: int, decode_value: Decode) -> Decode:
     return decode
 
 
-def _array_decoder(decode_item: Decode) -> Decode:
+def _array_decoder(decode_item: DecodeValue) -> DecodeValue:
     def decode(data: bytes, at: int) -> tuple[tuple[Any, ...], int]:
         if not data[at]:
             return (), at + 1
@@ -134,7 +136,7 @@ def _array_decoder(decode_item: Decode) -> Decode:
     return decode
 
 
-def _map_decoder(decode_value: Decode) -> Decode:
+def _map_decoder(decode_value: DecodeValue) -> DecodeValue:
     decode_pairs = _array_decoder(_pair_decoder(decode_value))
 
     def decode(data: bytes, at: int) -> tuple[dict[str, Any], int]:
@@ -144,7 +146,7 @@ def _map_decoder(decode_value: Decode) -> Decode:
     return decode
 
 
-def _pair_decoder(decode_value: Decode) -> Decode:
+def _pair_decoder(decode_value: DecodeValue) -> DecodeValue:
     def decode(data: bytes, at: int) -> tuple[tuple[str, Any], int]:
         key, at = _string(data, at)
         value, at = decode_value(data, at)
@@ -225,7 +227,7 @@ def _boolean(data: bytes, at: int) -> tuple[bool, int]:
     return written == 1, at + 1
 
 
-_PRIMITIVES: Mapping[str, Decode] = {
+_PRIMITIVES: Mapping[str, DecodeValue] = {
     "string": _string,
     "bytes": _bytes,
     "int": _long,

@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Self
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.faults import Fault, SettingPath, suggestion
+from seamlessflow.infra.faults import Fault, suggestion
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES, UnknownStrategy, named
 
 _TAIL_CHARS = 300

@@ -32,9 +32,10 @@ from seamlessflow.each_policy import (
     several_policies_faults,
     sharing_faults,
 )
-from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.network.addresses import HOST, is_free, no_own_host
 from seamlessflow.infra.network.storages import local_path
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.inspection.model_directory import (
     foreign_tokenizer,
     incomplete,

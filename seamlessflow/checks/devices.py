@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.rates import ModelTooLarge
 from seamlessflow.infra.device_model.settings import worker_rates
-from seamlessflow.infra.faults import Fault, SettingPath, suggestion
+from seamlessflow.infra.faults import Fault, suggestion
 from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.processes.ranks import trains
 
 _URL = f"{ENV_PREFIX}ROLLOUT__VLLM__URL"

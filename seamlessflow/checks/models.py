@@ -15,7 +15,8 @@ from seamlessflow.infra.device_model.model_shape import (
     read_config,
     read_shape,
 )
-from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.producers.rollout.torch_engine.limits import unsupported
 from seamlessflow.producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank

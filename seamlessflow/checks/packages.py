@@ -10,8 +10,9 @@ from pathlib import Path
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.network.storages import unusable
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.trainer.sinks import mlflow_package
 
 _TRAIN = ("torch", "transformers", "safetensors")

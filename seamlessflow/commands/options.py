@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-Sessions = Annotated[
+SessionNames = Annotated[
     list[str] | None, typer.Argument(help="Ids or names of sessions; by default all.")
 ]
 Out = Annotated[

@@ -50,10 +50,10 @@ RIGHT_ON_PURPOSE = 0.2
 NOT_TRAINED = -100
 """Target that `cross_entropy` ignores."""
 
-OnStep = Callable[[int, int, float], None]
+OnDemoStep = Callable[[int, int, float], None]
 """Called after each step with its number, the number of all steps and the loss."""
 
-Parts = list[tuple[bytes, bool]]
+TextParts = list[tuple[bytes, bool]]
 """Token ids of parts of an episode, each with True if the model learns them."""
 
 Batches = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
@@ -77,7 +77,7 @@ def make_model(directory: Path, seed: int, head_dim: int = HEAD_DIM) -> None:
     model.save_pretrained(directory)
 
 
-def warm_up(directory: Path, seed: int, on_step: OnStep, steps: int = STEPS) -> None:
+def warm_up(directory: Path, seed: int, on_step: OnDemoStep, steps: int = STEPS) -> None:
     """Train the model in `directory` in place; deterministic for one seed on one machine."""
     demonstrator = Demonstrator(Renderer.load(directory, RENDERER), seed)
     imitate(directory, demonstrator.batch, on_step, steps)
@@ -86,7 +86,7 @@ def warm_up(directory: Path, seed: int, on_step: OnStep, steps: int = STEPS) -> 
 def imitate(
     directory: Path,
     batches: Batches,
-    on_step: OnStep,
+    on_step: OnDemoStep,
     steps: int,
     episodes: int = EPISODES_PER_STEP,
 ) -> None:
@@ -123,7 +123,7 @@ class Demonstrator:
         ids, targets = zip(*(flat(parts) for parts in episodes), strict=True)
         return torch.tensor(ids), torch.tensor(targets)
 
-    def episode(self, task: LookupTask) -> Parts:
+    def episode(self, task: LookupTask) -> TextParts:
         """Return prompt, call, tool's message and answer.
 
         Their lengths are equal in all episodes, because a digit is always one token.
@@ -146,7 +146,7 @@ class Demonstrator:
         return self._renderer.encode(f"{text}<|im_end|>")
 
 
-def flat(parts: Parts) -> tuple[list[int], list[int]]:
+def flat(parts: TextParts) -> tuple[list[int], list[int]]:
     """Return the ids of an episode and its targets, [T] both."""
     ids: list[int] = []
     targets: list[int] = []

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal, TypedDict
 
-Split = Literal["train", "eval"]
-Message = Mapping[str, object]
+TaskSplit = Literal["train", "eval"]
+TaskMessage = Mapping[str, object]
 
 DIGITS = range(10)
 
@@ -23,7 +23,7 @@ class LookupTask(TypedDict):
     """One task, as a line of a JSONL file."""
 
     id: str
-    split: Split
+    split: TaskSplit
     key: int
     table: list[int]
     """The code of each key from 0 to 9."""
@@ -39,13 +39,13 @@ LOOKUP: dict[str, object] = {
 """Definition of the tool; short, because every prompt contains it."""
 
 
-def make_tasks(count: int, seed: int, split: Split) -> list[LookupTask]:
+def make_tasks(count: int, seed: int, split: TaskSplit) -> list[LookupTask]:
     """Return `count` tasks; the same arguments give the same tasks on any machine."""
     draw = random.Random(f"{split} {seed}")  # nosec B311 # repeatable draws
     return [_make_task(f"{split}-{seed}-{number:06d}", draw, split) for number in range(count)]
 
 
-def question(task: LookupTask) -> Message:
+def question(task: LookupTask) -> TaskMessage:
     return {"role": "user", "content": f"key {task['key']}"}
 
 
@@ -58,7 +58,7 @@ def look_up(task: LookupTask, arguments: str) -> str | None:
     return None
 
 
-def reward(task: LookupTask, transcript: Sequence[Message]) -> float:
+def reward(task: LookupTask, transcript: Sequence[TaskMessage]) -> float:
     """Return 1.0 for one call of `lookup` with the right key and then the right code, else 0.0.
 
     `transcript` is all messages of the episode in OpenAI's chat format. To each further message of
@@ -75,7 +75,7 @@ def reward(task: LookupTask, transcript: Sequence[Message]) -> float:
     return float(asked_right and answered_right and not last.get("tool_calls"))
 
 
-def lookup_call(answer: Message) -> str | None:
+def lookup_call(answer: TaskMessage) -> str | None:
     """Return the arguments (JSON text) if the answer is a single call of `lookup`, else None."""
     if answer.get("content"):
         return None
@@ -90,7 +90,7 @@ def write_tasks(tasks: Iterable[LookupTask], path: Path) -> None:
     path.write_text("".join(json.dumps(task) + "\n" for task in tasks), encoding="utf-8")
 
 
-def pairs(split: Split) -> list[tuple[int, int]]:
+def pairs(split: TaskSplit) -> list[tuple[int, int]]:
     """Return the (key, code) pairs of a split: 80 to train on, 20 held back (two for each key)."""
     held_back = split == "eval"
     return [
@@ -112,7 +112,7 @@ def answer_text(code: int) -> str:
     return f"code {code}"
 
 
-def tool_message(task: LookupTask, key: int) -> Message:
+def tool_message(task: LookupTask, key: int) -> TaskMessage:
     return {
         "role": "tool",
         "tool_call_id": "call_0",
@@ -120,7 +120,7 @@ def tool_message(task: LookupTask, key: int) -> Message:
     }
 
 
-def dialogue(task: LookupTask) -> list[Message]:
+def dialogue(task: LookupTask) -> list[TaskMessage]:
     """Return the messages of a perfect episode."""
     key = task["key"]
     call = {"name": "lookup", "arguments": arguments(key)}
@@ -135,7 +135,7 @@ def dialogue(task: LookupTask) -> list[Message]:
     ]
 
 
-def _make_task(task_id: str, draw: random.Random, split: Split) -> LookupTask:
+def _make_task(task_id: str, draw: random.Random, split: TaskSplit) -> LookupTask:
     key, code = draw.choice(pairs(split))
     table = [draw.choice(DIGITS) for _ in DIGITS]
     table[key] = code

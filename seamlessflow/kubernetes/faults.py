@@ -7,7 +7,8 @@ from pathlib import PurePath
 from pydantic import BaseModel, SecretStr
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.faults import Fault, SettingPath
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.kubernetes.nodes import device_numbers
 from seamlessflow.nodes import own_addresses, storage_faults
 

@@ -12,7 +12,7 @@ import yaml
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.kubernetes.nodes import NODE, node_job
-from seamlessflow.kubernetes.objects import APP, ClusterNames, Manifest, manifest, selector
+from seamlessflow.kubernetes.objects import APP, ClusterNames, KubernetesObject, manifest, selector
 from seamlessflow.kubernetes.services import PORT, agents, gateways
 from seamlessflow.processes.specs import AGENTS, GATEWAY
 
@@ -43,7 +43,7 @@ _PlainDumper.add_representer(str, _text)
 
 def manifests(
     config: RunConfig, kafka: KafkaSettings, text: str, names: ClusterNames
-) -> dict[str, list[Manifest]]:
+) -> dict[str, list[KubernetesObject]]:
     """Return the objects by the name of their file. `text` is the YAML of the configuration."""
     spoken_to = [{"from": [_pods(AGENTS)], "ports": [{"port": PORT}]}]
     # Ranks of a gang listen on free ports, which the others read in `fleet`.
@@ -64,7 +64,7 @@ def manifests(
     }
 
 
-def as_yaml(objects: Iterable[Manifest]) -> str:
+def as_yaml(objects: Iterable[KubernetesObject]) -> str:
     """Return the objects as YAML documents, their parts in the order in which they were made."""
     return yaml.dump_all(
         objects, Dumper=_PlainDumper, sort_keys=False, explicit_start=True, width=1_000_000
@@ -76,7 +76,7 @@ def bootstrap_address(name: str) -> str:
     return f"{name}-kafka-bootstrap:{_PORT}"
 
 
-def kafka_cluster(name: str) -> list[Manifest]:
+def kafka_cluster(name: str) -> list[KubernetesObject]:
     """Return three brokers that are controllers too, each record on two of them at least.
 
     The topics are made by the run itself, so there is no operator of topics.
@@ -122,28 +122,28 @@ def kafka_cluster(name: str) -> list[Manifest]:
 
 def _agents(
     config: RunConfig, kafka: KafkaSettings, names: ClusterNames
-) -> dict[str, list[Manifest]]:
+) -> dict[str, list[KubernetesObject]]:
     budget = _budget(AGENTS, maxUnavailable=1)
     return {AGENTS: [*agents(config, kafka, names), budget, _policy(AGENTS, [])]}
 
 
-def _claim(names: ClusterNames) -> Manifest:
+def _claim(names: ClusterNames) -> KubernetesObject:
     asked = {"requests": {"storage": f"{_SHARED_GIB}Gi"}}
     spec = {"accessModes": ["ReadWriteMany"], "resources": asked}
     return manifest("PersistentVolumeClaim", "v1", names.claim, "storage", spec=spec)
 
 
-def _budget(component: str, **limit: int) -> Manifest:
+def _budget(component: str, **limit: int) -> KubernetesObject:
     spec = {**limit, "selector": selector(component)}
     name = f"{APP}-{component}"
     return manifest("PodDisruptionBudget", "policy/v1", name, component, spec=spec)
 
 
-def _policy(component: str, ingress: list[Manifest]) -> Manifest:
+def _policy(component: str, ingress: list[KubernetesObject]) -> KubernetesObject:
     spec = {"podSelector": selector(component), "policyTypes": ["Ingress"], "ingress": ingress}
     name = f"{APP}-{component}"
     return manifest("NetworkPolicy", "networking.k8s.io/v1", name, component, spec=spec)
 
 
-def _pods(component: str) -> Manifest:
+def _pods(component: str) -> KubernetesObject:
     return {"podSelector": selector(component)}

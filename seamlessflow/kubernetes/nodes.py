@@ -14,7 +14,7 @@ from seamlessflow.kubernetes.objects import (
     CONFIG_DIR,
     GRACE_S,
     ClusterNames,
-    Manifest,
+    KubernetesObject,
     container,
     from_secret,
     manifest,
@@ -34,7 +34,7 @@ _RETRIES = 1000
 """Pods that a Job may lose: a limit of a run's own restarts is `restarts`."""
 
 
-def node_job(config: RunConfig, name: str, file: str, names: ClusterNames) -> Manifest:
+def node_job(config: RunConfig, name: str, file: str, names: ClusterNames) -> KubernetesObject:
     """Return the Job of a node, whose configuration is `file` in the ConfigMap."""
     inside = _container(config, name, file, names)
     grace = round(config.agents.drain_s) + _DRAIN_S + GRACE_S
@@ -83,7 +83,7 @@ def device_count(workers: Iterable[WorkerSection]) -> int:
     return len({number for worker in workers for number in device_numbers(worker)})
 
 
-def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> Manifest:
+def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> KubernetesObject:
     """Return the container of a node, with the GPUs of its workers."""
     count = device_count(config.nodes[name])
     requests = {

@@ -10,7 +10,7 @@ from typing import Any
 
 from seamlessflow.infra.network.storages import local_path
 
-Manifest = dict[str, Any]
+KubernetesObject = dict[str, Any]
 """An object of Kubernetes, or a part of one."""
 
 APP = "seamlessflow"
@@ -35,26 +35,28 @@ def labels(component: str, node: str = "") -> dict[str, str]:
     return common | ({"seamlessflow/node": node} if node else {})
 
 
-def manifest(kind: str, version: str, name: str, component: str, **parts: Any) -> Manifest:
+def manifest(kind: str, version: str, name: str, component: str, **parts: Any) -> KubernetesObject:
     """Return an object with its name and labels, before its other parts."""
     metadata = {"name": name, "labels": labels(component)}
     return {"apiVersion": version, "kind": kind, "metadata": metadata, **parts}
 
 
-def selector(component: str) -> Manifest:
+def selector(component: str) -> KubernetesObject:
     """Return what finds the pods of a component."""
     return {"matchLabels": labels(component)}
 
 
-def from_secret(variable: str, names: ClusterNames, key: str, optional: bool = False) -> Manifest:
+def from_secret(
+    variable: str, names: ClusterNames, key: str, optional: bool = False
+) -> KubernetesObject:
     """Return a variable with the value that stands in the Secret under `key`."""
-    reference: Manifest = {"name": names.secret, "key": key}
+    reference: KubernetesObject = {"name": names.secret, "key": key}
     if optional:
         reference["optional"] = True
     return {"name": variable, "valueFrom": {"secretKeyRef": reference}}
 
 
-def storage(names: ClusterNames, *urls: str | None) -> Manifest:
+def storage(names: ClusterNames, *urls: str | None) -> KubernetesObject:
     """Return a container's source for the variables of a storage's library: a Secret; empty if no
     URL needs one.
     """
@@ -63,14 +65,14 @@ def storage(names: ClusterNames, *urls: str | None) -> Manifest:
     return {"envFrom": [{"secretRef": {"name": f"{names.secret}-storage", "optional": True}}]}
 
 
-def values(variables: Mapping[str, str]) -> list[Manifest]:
+def values(variables: Mapping[str, str]) -> list[KubernetesObject]:
     """Return variables with their values, by name."""
     return [{"name": name, "value": text} for name, text in sorted(variables.items())]
 
 
 def container(
     name: str, names: ClusterNames, command: Sequence[str], mount: Path, **parts: Any
-) -> Manifest:
+) -> KubernetesObject:
     """Return a container without rights; `mount` is where it has the shared volume."""
     return {
         "name": name,
@@ -90,7 +92,9 @@ def container(
     }
 
 
-def pod(component: str, names: ClusterNames, inside: Manifest, node: str = "", **parts: Any) -> Any:
+def pod(
+    component: str, names: ClusterNames, inside: KubernetesObject, node: str = "", **parts: Any
+) -> Any:
     """Return the template of a pod with one container, as a user that is not root."""
     return {
         "metadata": {"labels": labels(component, node)},

@@ -16,7 +16,7 @@ from seamlessflow.kubernetes.objects import (
     APP,
     GRACE_S,
     ClusterNames,
-    Manifest,
+    KubernetesObject,
     container,
     from_secret,
     manifest,
@@ -39,7 +39,9 @@ _SECRETS = ("secret", "admin_key", "api_keys")
 KAFKA_OPTIONS = ("SEAMLESSFLOW_KAFKA__OPTIONS", "kafka-options")
 
 
-def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list[Manifest]:
+def gateways(
+    config: RunConfig, kafka: KafkaSettings, names: ClusterNames
+) -> list[KubernetesObject]:
     """Return the Deployment of the gateways and the Service at which agents find them."""
     spec = ProcessSpecs(config, LaunchContext(kafka, PORT, {})).gateway()
     leave_s = max(config.gateway.leave_s, _LEAVE_S)
@@ -83,7 +85,7 @@ def gateways(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> li
     ]
 
 
-def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list[Manifest]:
+def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list[KubernetesObject]:
     """Return the Deployment of further agents processes, and what scales it by their lag.
 
     One process takes as many tasks as `agents.concurrency`. Processes beyond the topic's partitions
@@ -123,7 +125,7 @@ def agents(config: RunConfig, kafka: KafkaSettings, names: ClusterNames) -> list
 
 def _environment(
     spec: ChildSpec, kafka: KafkaSettings, **changed: Mapping[str, Any]
-) -> list[Manifest]:
+) -> list[KubernetesObject]:
     """Return the variables of a process without secrets, and with changed settings."""
     environment = dict(spec.environment)
     for section, settings in changed.items():
@@ -137,23 +139,25 @@ def _environment(
     return values(environment)
 
 
-def _kafka_options(names: ClusterNames) -> Sequence[Manifest]:
+def _kafka_options(names: ClusterNames) -> Sequence[KubernetesObject]:
     return [from_secret(KAFKA_OPTIONS[0], names, KAFKA_OPTIONS[1], optional=True)]
 
 
-def _probe(path: str) -> Manifest:
+def _probe(path: str) -> KubernetesObject:
     return {"httpGet": {"path": path, "port": "http"}, "timeoutSeconds": 5}
 
 
-def _grace(own_s: float) -> Manifest:
+def _grace(own_s: float) -> KubernetesObject:
     return {"terminationGracePeriodSeconds": round(own_s) + GRACE_S}
 
 
-def _resources(cores: str, memory: str) -> Manifest:
+def _resources(cores: str, memory: str) -> KubernetesObject:
     return {"requests": {"cpu": cores, "memory": memory}, "limits": {"memory": memory}}
 
 
-def _deployment(component: str, replicas: int | None, template: Manifest) -> Manifest:
+def _deployment(
+    component: str, replicas: int | None, template: KubernetesObject
+) -> KubernetesObject:
     count = {} if replicas is None else {"replicas": replicas}
     spec = {**count, "selector": selector(component), "template": template}
     return manifest("Deployment", "apps/v1", f"{APP}-{component}", component, spec=spec)

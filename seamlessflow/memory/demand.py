@@ -15,7 +15,7 @@ from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
-from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, Parts, total
+from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import (
     RankMemory,
     RankShape,
@@ -75,7 +75,7 @@ class WorkerMemory:
         return max(rank, weights) if self.on_gpu else rank + weights
 
     @property
-    def host_parts(self) -> Parts:
+    def host_parts(self) -> MemoryParts:
         """Return what the worker takes of its host."""
         parts = []
         if self.rank is not None:

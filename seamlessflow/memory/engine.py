@@ -8,7 +8,7 @@ engine's share of a device holds keys and values (Kwon et al., arXiv 2309.06180)
 from dataclasses import dataclass
 
 from seamlessflow.infra.device_model.model_shape import ModelShape
-from seamlessflow.memory.parts import CONTEXT, MemoryPart, Parts, total
+from seamlessflow.memory.parts import CONTEXT, MemoryPart, MemoryParts, total
 
 _FLOAT = 4
 _PREFILL_TOKENS = 8192
@@ -41,7 +41,7 @@ class EngineShape:
 class EngineMemory:
     """Memory of each device of an engine."""
 
-    parts: Parts
+    parts: MemoryParts
     """Without keys and values."""
     token_bytes: float
     """Keys and values of a token, on each device; 0 if unknown."""

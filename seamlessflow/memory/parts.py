@@ -20,9 +20,9 @@ class MemoryPart:
     bytes: float
 
 
-Parts = tuple[MemoryPart, ...]
+MemoryParts = tuple[MemoryPart, ...]
 
 
-def total(parts: Parts) -> float:
+def total(parts: MemoryParts) -> float:
     """Return the sum of parts, in bytes."""
     return sum(part.bytes for part in parts)

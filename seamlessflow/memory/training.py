@@ -16,7 +16,7 @@ from seamlessflow.memory.parts import (
     MEBIBYTE,
     SIZES,
     MemoryPart,
-    Parts,
+    MemoryParts,
     total,
 )
 from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
@@ -46,11 +46,11 @@ class RankShape:
 class RankMemory:
     """Memory of one rank of training, in parts."""
 
-    kept: Parts
+    kept: MemoryParts
     """On its device from the first step on."""
-    phases: Mapping[str, Parts]
+    phases: Mapping[str, MemoryParts]
     """On its device besides, in one phase of a step after the other."""
-    host: Parts
+    host: MemoryParts
     """On its host, at most."""
 
     @property
@@ -59,7 +59,7 @@ class RankMemory:
         return max(self.phases, key=lambda name: total(self.phases[name]))
 
     @property
-    def device_parts(self) -> Parts:
+    def device_parts(self) -> MemoryParts:
         """All parts on the device in that phase."""
         return (*self.kept, *self.phases[self.phase])
 
@@ -111,7 +111,7 @@ def trained_parameters(model: ModelShape, trainer: TrainerSection) -> int:
     return adapter.rank * sum(model.widths.get(name, 0) for name in adapter.targets or model.widths)
 
 
-def _base(model: ModelShape, trainer: TrainerSection) -> Parts:
+def _base(model: ModelShape, trainer: TrainerSection) -> MemoryParts:
     """Return the frozen model that an adapter is on, in the type that it computes in."""
     if not trainer.adapter.used:
         return ()
@@ -147,7 +147,7 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
     return whole + size / _tensor_parallel(trainer)
 
 
-def _passes(rank: RankShape, trainer: TrainerSection) -> Parts:
+def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
     """Return what forward and backward passes of a micro-batch take besides."""
     model = rank.model
     compute = SIZES[trainer.compute]
@@ -184,7 +184,7 @@ def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) ->
     return rank.tokens * activation_bytes(layer, trainer, rank.longest)
 
 
-def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
+def _logits(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
     """Return the logits of a micro-batch that exist at once, and the values computed from them.
 
     Many are computed part by part. The output layer's gradient is summed over the parts in float32
@@ -206,7 +206,7 @@ def _logits(rank: RankShape, trainer: TrainerSection) -> Parts:
     return (*parts, MemoryPart("gradient of the output layer", (_FLOAT + product) * weights))
 
 
-def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
+def _reduction(model: ModelShape, trainer: TrainerSection) -> MemoryParts:
     """Return the gathered tensors outside the layers with their gradients and sums in float32."""
     compute = SIZES[trainer.compute]
     return (
@@ -215,7 +215,7 @@ def _reduction(model: ModelShape, trainer: TrainerSection) -> Parts:
     )
 
 
-def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> Parts:
+def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> MemoryParts:
     """Return the intermediate results of AdamW. A GPU updates all tensors at once (`foreach`, by
     torch's documentation about the size of the parameters), else one.
     """
@@ -236,7 +236,7 @@ def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
 
 def _host(
     rank: RankShape, trainer: TrainerSection, parameters: float, frozen: list[MemoryPart]
-) -> Parts:
+) -> MemoryParts:
     """Return what a rank keeps on its host: most of it for moments, but all of it at worst."""
     master = SIZES[trainer.master_dtype]
     published = trainer.weights_dtype or trainer.dtype

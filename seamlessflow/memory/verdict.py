@@ -11,7 +11,7 @@ from seamlessflow.infra.device_model.model_shape import ModelShape
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
-from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, Parts, total
+from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -33,7 +33,7 @@ class MemoryVerdict:
     """The parts of one device, or of one host, and what there is."""
 
     place: str
-    parts: Parts
+    parts: MemoryParts
     notes: tuple[str, ...]
     available: float | None
     """Bytes that there are; None if that is unknown."""

@@ -17,9 +17,9 @@ from seamlessflow.scheduler.state.timeline import in_force
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
-Span = tuple[int, int]
+TimeSpan = tuple[int, int]
 """Beginning and end, in milliseconds since the epoch."""
-_Step = tuple[str, int]
+_TrainedStep = tuple[str, int]
 """Policy and number."""
 
 
@@ -56,7 +56,7 @@ def step_delays(control: Iterable[Record]) -> list[int]:
     return fold.found_ms
 
 
-def uncovered(whole: Span, spans: Iterable[Span]) -> int:
+def uncovered(whole: TimeSpan, spans: Iterable[TimeSpan]) -> int:
     """Return how much of a time lies in none of the spans."""
     (at, end) = whole
     left = 0
@@ -71,12 +71,12 @@ class _Delays:
     found_ms: list[int] = field(default_factory=list)
     _ready_ms: dict[tuple[str, str], int] = field(default_factory=dict)
     """When a group of a policy was ready."""
-    _batches: dict[_Step, int] = field(default_factory=dict)
+    _batches: dict[_TrainedStep, int] = field(default_factory=dict)
     """When the last group of a batch was ready whose step has not begun."""
-    _moves: list[tuple[str, Span]] = field(default_factory=list)
+    _moves: list[tuple[str, TimeSpan]] = field(default_factory=list)
     """Changes of role, with the worker."""
-    _begun: dict[_Step, r.StepStarted] = field(default_factory=dict)
-    _steps: list[tuple[r.StepStarted, Span]] = field(default_factory=list)
+    _begun: dict[_TrainedStep, r.StepStarted] = field(default_factory=dict)
+    _steps: list[tuple[r.StepStarted, TimeSpan]] = field(default_factory=list)
     """Steps that have ended."""
 
     def apply(self, record: Record) -> None:

@@ -28,7 +28,7 @@ from seamlessflow.reports.summary import LauncherFacts, of_policy, summary
 from seamlessflow.scheduler.state.timeline import timeline
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
-from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.metrics.symptoms import symptoms
 from seamlessflow.trainer.metrics.unlearned import why_little
 
@@ -110,7 +110,7 @@ def write_report(
     return RunOutcome(config.out, figures, checked, tuple(reasons), notices, weights)
 
 
-def _weights(config: RunConfig) -> tuple[Weights, Mapping[str, Weights]]:
+def _weights(config: RunConfig) -> tuple[RewardWeights, Mapping[str, RewardWeights]]:
     """Return the reward weights of the first policy, and those of each further one by name."""
     first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}

@@ -16,11 +16,11 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.tokens import POLICY
 from seamlessflow.trainer.credit import ONE_REWARD
-from seamlessflow.trainer.data.credit.returns import Weights, session_return
+from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
 from seamlessflow.trainer.data.lengths import PRUNED
 from seamlessflow.trainer.recovery.resume import surviving
 
-NO_WEIGHTS: Mapping[str, Weights] = {}
+NO_WEIGHTS: Mapping[str, RewardWeights] = {}
 EDGE_STEPS = 10
 """Most first and last steps that reports compare."""
 _FROM = "reward_from/"
@@ -73,8 +73,8 @@ class StepFacts:
 
 def session_facts(
     trajectories: Iterable[Trajectory],
-    weights: Weights = ONE_REWARD,
-    of_others: Mapping[str, Weights] = NO_WEIGHTS,
+    weights: RewardWeights = ONE_REWARD,
+    of_others: Mapping[str, RewardWeights] = NO_WEIGHTS,
 ) -> dict[str, SessionFacts]:
     """Return facts by session id; the first record of a session counts.
 
@@ -197,7 +197,7 @@ def _mean_from(source: str, steps: Sequence[StepFacts]) -> float | None:
     return round(sum(mean * count for mean, count in means) / groups, 6) if groups else None
 
 
-def _session(trajectory: Trajectory, weights: Weights) -> SessionFacts:
+def _session(trajectory: Trajectory, weights: RewardWeights) -> SessionFacts:
     return SessionFacts(
         purpose=trajectory.purpose,
         reward=session_return(trajectory, weights),

@@ -27,7 +27,7 @@ _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 
 _LENGTHS = tuple(LengthsSection.model_fields)
 
-_Memory = tuple[int, float]
+_WorkerMemory = tuple[int, float]
 """Devices of a worker, and the bytes of their memory together."""
 
 _Lot = tuple[tuple[str, ...], int, str | None]
@@ -195,7 +195,7 @@ def without_room(
 
 def without_room_of_own(config: RunConfig, control: Iterable[Record]) -> str:
     """Return the same notice for the run's own workers, as a rehearsal has them."""
-    workers = dict[str, _Memory]()
+    workers = dict[str, _WorkerMemory]()
     for worker in config.workers:
         hardware = hardware_named(worker.environment.get(_HARDWARE) or config.device_model.hardware)
         bytes_there = worker.device_count * hardware.figures["memory_bytes"]
@@ -204,7 +204,7 @@ def without_room_of_own(config: RunConfig, control: Iterable[Record]) -> str:
 
 
 def _without_room(
-    devices: DeviceModelSection, workers: Mapping[str, _Memory], control: Iterable[Record]
+    devices: DeviceModelSection, workers: Mapping[str, _WorkerMemory], control: Iterable[Record]
 ) -> str:
     gangs = {record.workers for record in control if isinstance(record, StepStarted)}
     candidates = [[workers[name] for name in gang] for gang in gangs if workers.keys() >= {*gang}]
@@ -224,7 +224,7 @@ def _without_room(
     )
 
 
-def _memory(workers: Iterable[_Memory]) -> float:
+def _memory(workers: Iterable[_WorkerMemory]) -> float:
     return sum(size for _, size in workers)
 
 

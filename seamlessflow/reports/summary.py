@@ -72,7 +72,7 @@ from seamlessflow.reports.reward_curve import (
     step_facts,
     task_set_figures,
 )
-from seamlessflow.scheduler.state.accounts.device_time import Window, together
+from seamlessflow.scheduler.state.accounts.device_time import TimeWindow, together
 from seamlessflow.scheduler.state.timeline import Timeline, timeline, without
 from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.trainer.metrics.phases import mean_phases, within
@@ -160,7 +160,9 @@ def of_policy(control: Iterable[Record], policy: str) -> list[Record]:
 
 
 def policy_figures(
-    control: Sequence[Record], sessions: Mapping[str, SessionFacts], paused: Sequence[Window] = ()
+    control: Sequence[Record],
+    sessions: Mapping[str, SessionFacts],
+    paused: Sequence[TimeWindow] = (),
 ) -> dict[str, Any]:
     """Return the figures of one policy, from its records of `control`; `paused` is its run's."""
     steps = step_facts(control, sessions)
@@ -237,7 +239,7 @@ def _device_time(roles: Timeline, lag: float) -> dict[str, Any]:
     }
 
 
-def _wall_time(training: Window | None, paused: Sequence[Window]) -> dict[str, Any]:
+def _wall_time(training: TimeWindow | None, paused: Sequence[TimeWindow]) -> dict[str, Any]:
     """Return how long the run trained, and how long it paused in between."""
     whole_s = _seconds(training) or 0.0
     lived_s = _seconds(training, paused)
@@ -245,7 +247,7 @@ def _wall_time(training: Window | None, paused: Sequence[Window]) -> dict[str, A
 
 
 def _lived(
-    steps: Sequence[StepFacts], training: Window | None, paused: Sequence[Window]
+    steps: Sequence[StepFacts], training: TimeWindow | None, paused: Sequence[TimeWindow]
 ) -> Iterator[Mapping[str, float]]:
     """Yield the metrics of the steps of a policy, without what was before the training, or while
     no process lived.
@@ -317,11 +319,11 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else round(value)
 
 
-def _seconds(training: Window | None, paused: Sequence[Window] = ()) -> float | None:
+def _seconds(training: TimeWindow | None, paused: Sequence[TimeWindow] = ()) -> float | None:
     return None if training is None else without(training, paused) / 1000
 
 
-def _training(control: Iterable[Record]) -> Window | None:
+def _training(control: Iterable[Record]) -> TimeWindow | None:
     """Return when the training began and its last step ended; None without one of them."""
     begun = []
     done = []

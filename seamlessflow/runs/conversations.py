@@ -31,7 +31,7 @@ from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Tokens
 
-Message = Mapping[str, Any]
+ConversationMessage = Mapping[str, Any]
 _SHOWN = 10
 
 
@@ -116,7 +116,9 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
     return tuple(Chain(name, names, _tokens(branch)) for branch in branches)
 
 
-def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]:
+def _parts(
+    row: object,
+) -> tuple[list[ConversationMessage], list[ConversationMessage] | None, list[int]]:
     """Return messages and tools as the gateway reads those of a call, and the places of the
     answers to learn.
     """
@@ -129,7 +131,7 @@ def _parts(row: object) -> tuple[list[Message], list[Message] | None, list[int]]
     return messages, read_json(tools) if tools else None, turns
 
 
-def _learned(place: int, message: Message) -> bool:
+def _learned(place: int, message: ConversationMessage) -> bool:
     weight = 1 if message.get("weight") is None else message["weight"]
     if weight not in (0, 1):
         raise ValueError(f"message {place} has the weight {weight!r:.80}, which is neither 0 nor 1")
@@ -152,8 +154,8 @@ def _tokens(branch: _Branch) -> Tokens:
 
 def _check_read_back(
     place: int,
-    message: Message,
-    tools: Sequence[Message] | None,
+    message: ConversationMessage,
+    tools: Sequence[ConversationMessage] | None,
     renderer: Renderer,
     prompt: bytes,
     answer: bytes,
@@ -175,7 +177,9 @@ def _check_read_back(
             )
 
 
-def _compared(message: Message, read: ParsedMessage) -> Sequence[tuple[str, object, object]]:
+def _compared(
+    message: ConversationMessage, read: ParsedMessage
+) -> Sequence[tuple[str, object, object]]:
     """Return name, given value and read value of each part of an answer."""
     return (
         ("reasoning_content", _text(message, "reasoning_content"), (read.reasoning or "").strip()),
@@ -196,11 +200,11 @@ def _compared(message: Message, read: ParsedMessage) -> Sequence[tuple[str, obje
     )
 
 
-def _text(message: Message, member: str) -> str:
+def _text(message: ConversationMessage, member: str) -> str:
     return str(message.get(member) or "").strip()
 
 
-def _named(call: Message) -> dict[str, str]:
+def _named(call: ConversationMessage) -> dict[str, str]:
     return {"name": call["function"]["name"]}
 
 

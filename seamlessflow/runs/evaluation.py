@@ -17,7 +17,7 @@ from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import SampleFailed, Sampling, Task, Trajectory
 from seamlessflow.schemas.topics import TASKS, TRAJECTORIES
-from seamlessflow.trainer.data.credit.returns import Weights, session_return, unjudged
+from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return, unjudged
 from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup, figures
 
 MOST_ATTEMPTS = 3
@@ -62,7 +62,7 @@ class EvaluationPlan:
     rows: Sequence[TaskRow]
     samples: int
     time_limit_s: float
-    weights: Weights
+    weights: RewardWeights
     """Weights of the named rewards that add up to a return."""
     overrides: Sampling | None = None
     """Sampling parameters in place of the policy's."""
@@ -158,7 +158,7 @@ class Evaluation:
         )
 
 
-def _reason(trajectory: Trajectory, weights: Weights) -> str:
+def _reason(trajectory: Trajectory, weights: RewardWeights) -> str:
     if trajectory.cause == "policy":
         return unjudged(trajectory, weights)
     return trajectory.reason or trajectory.status

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from seamlessflow.infra.kafka.client import Headers, Received, dead_letter_headers
+from seamlessflow.infra.kafka.client import Received, dead_letter_headers
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark, letter_or_mark
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import dead_letters_of
+from seamlessflow.schemas.topics import Headers, dead_letters_of
 
 SOURCE_HEADERS = [("traceparent", b"00")]
 

@@ -13,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import ENV_PREFIX
@@ -125,7 +125,7 @@ def peeking(run: FaultyRun, isolation: str) -> Iterator[Reader]:
         reader.close()
 
 
-def trajectory_places() -> list[Partition]:
+def trajectory_places() -> list[LogPartition]:
     return [(TRAJECTORIES.name, n) for n in range(FEW[TRAJECTORIES.name].partitions)]
 
 

@@ -7,12 +7,12 @@ from typing import Any
 from seamlessflow.consumers.trajectories.acting.actor import Actor
 from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
 from tests.builders.records import sessions
 from tests.properties.faulty_managers import (
@@ -87,7 +87,7 @@ class SendsAtOnce(SteppedManager):
 class Forgetful(Actor):
     """An actor that joins a retry to the latest turn with its body, even if that was answered."""
 
-    def _decision(self, partition: Partition, command: Command) -> Decision:
+    def _decision(self, partition: Partition, command: SessionCommand) -> Decision:
         decision = super()._decision(partition, command)
         if not isinstance(command, r.RequestTurn) or not command.retry_count:
             return decision

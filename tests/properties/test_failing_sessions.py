@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.consumers.trajectories.acting.actor import Actor
-from seamlessflow.consumers.trajectories.matching.match import Messages
+from seamlessflow.consumers.trajectories.matching.match import RequestMessages
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED, Session
@@ -32,7 +32,7 @@ class Tripping(OneTokenAMessage):
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
+    def render(self, messages: RequestMessages, tools: RequestMessages | None = None) -> bytes:
         if any(entry.get("content") == POISON for entry in messages):
             raise self._error
         return super().render(messages, tools)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from seamlessflow.consumers.trajectories.matching.match import Messages
+from seamlessflow.consumers.trajectories.matching.match import RequestMessages
 from seamlessflow.infra.rendering.long_texts import TokensWanted
 from seamlessflow.schemas import records as r
 from tests.builders.records.commands import count_tokens, request_turn
@@ -26,7 +26,7 @@ class PutsOff(OneTokenAMessage):
         self.runs = 0
         self._error = error
 
-    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
+    def render(self, messages: RequestMessages, tools: RequestMessages | None = None) -> bytes:
         if any(entry.get("content") == LONG for entry in messages):
             if not self.tokenised:
                 raise TokensWanted(LONG, self._tokenise)

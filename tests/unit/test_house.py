@@ -44,6 +44,7 @@ APART = {
 }
 """Modules below a hundred lines that stay beside their only importer, each with the reason."""
 PATHS = modules(*PRODUCT)
+ALIAS = re.compile(r"_?[A-Z]\w*[a-z]")
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
 
 
@@ -241,12 +242,26 @@ def test_every_module_says_what_it_is() -> None:
     ] == []
 
 
-def test_a_class_name_stands_for_one_thing() -> None:
+def classes_and_aliases(path: Path) -> Iterator[str]:
+    """Yield the name of each class of a module, and of each alias of a type.
+
+    An alias is what a module sets to an expression without a call, by a name that begins as those
+    of classes do.
+    """
+    for node in parsed(path).body:
+        match node:
+            case ast.ClassDef(name=kind):
+                yield kind
+            case ast.Assign(targets=[ast.Name(id=alias)], value=value):
+                if ALIAS.match(alias) and not isinstance(value, ast.Call | ast.Constant):
+                    yield alias
+
+
+def test_a_name_of_a_class_or_an_alias_stands_for_one_thing() -> None:
     places: dict[str, list[str]] = defaultdict(list)
-    for path in modules(*PRODUCT):
-        for node in parsed(path).body:
-            if isinstance(node, ast.ClassDef):
-                places[node.name].append(name(path))
+    for path in PATHS:
+        for kind in classes_and_aliases(path):
+            places[kind].append(name(path))
     assert {kind: files for kind, files in places.items() if len(files) > 1} == {}
 
 

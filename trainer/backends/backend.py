@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Computing = Callable[[bool], None]
@@ -101,7 +101,9 @@ class Backend(Protocol):
     def dtype(self) -> str:
         """Return the element type of published weights."""
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         """Return columns under the present weights, each with N numbers for a micro-batch.
 
         This is the first phase of a step. `train` follows, once for each update.

@@ -100,11 +100,11 @@ class Reply:
     """Chains of an update that failed (`UpdateFailed`); None for any other error."""
 
 
-Message = Hello | Welcome | GangCall | Reply
+GangMessage = Hello | Welcome | GangCall | Reply
 _KINDS = {kind.__name__: kind for kind in (Hello, Welcome, GangCall, Reply)}
 
 
-def encoded(message: Message, arrays: Arrays) -> bytes:
+def encoded(message: GangMessage, arrays: Arrays) -> bytes:
     """Return the bytes of a message with its arrays."""
     # Not orjson: a metric may be NaN.
     header = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
@@ -112,7 +112,7 @@ def encoded(message: Message, arrays: Arrays) -> bytes:
     return _LENGTHS.pack(len(header), len(body)) + header + body
 
 
-def received(receive: Callable[[int], bytes]) -> tuple[Message, Arrays]:
+def received(receive: Callable[[int], bytes]) -> tuple[GangMessage, Arrays]:
     """Return the next message of a stream; `receive` returns the given number of its bytes.
 
     Raises `ValueError` for bytes that are no message, and the errors of `receive`.
@@ -131,5 +131,5 @@ def received(receive: Callable[[int], bytes]) -> tuple[Message, Arrays]:
 
 
 @cache
-def _reader(kind: type[Message]) -> TypeAdapter[Message]:
+def _reader(kind: type[GangMessage]) -> TypeAdapter[GangMessage]:
     return TypeAdapter(kind)

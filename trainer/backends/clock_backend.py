@@ -34,7 +34,7 @@ from seamlessflow.trainer.backends.backend import (
     unmeasured,
 )
 from seamlessflow.trainer.backends.meeting import Meeting, begun
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSettings
 
@@ -102,7 +102,9 @@ class ClockBackend:
     def machine(self) -> Machine:
         return Machine(f"clock of {self._own} {self._model.hardware}", 0, "")
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         """Return zeros, after a forward pass for each column."""
         self._slowest(batches, len(columns))
         return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}

@@ -10,7 +10,7 @@ from seamlessflow.trainer.backends.adapter.lora import published
 from seamlessflow.trainer.backends.model import DTYPES
 from seamlessflow.trainer.backends.optimizer_state import full
 from seamlessflow.trainer.backends.rank_backend import RankBackend
-from seamlessflow.trainer.backends.sharded.parts import Parts, part_of
+from seamlessflow.trainer.backends.sharded.parts import TensorParts, part_of
 from seamlessflow.trainer.backends.sharded.shards import fill, is_empty
 
 
@@ -36,7 +36,7 @@ class FsdpBackend(RankBackend):
             fill(model, Path(str(model.name_or_path)), torch.device(mesh.device_type))
         return model
 
-    def _model_parts(self) -> Parts:
+    def _model_parts(self) -> TensorParts:
         return {name: part_of(tensor) for name, tensor in self._model.state_dict().items()}
 
     def _whole_weights(self) -> dict[str, torch.Tensor]:

@@ -32,7 +32,7 @@ from seamlessflow.infra.network.store import store_at, store_of
 from seamlessflow.trainer.backends.calls import (
     Arrays,
     GangCall,
-    Message,
+    GangMessage,
     Reply,
     encoded,
     received,
@@ -195,14 +195,14 @@ def _interface(address: str) -> str | None:
     return None
 
 
-def _send(rank: int, message: Message, arrays: Arrays) -> None:
+def _send(rank: int, message: GangMessage, arrays: Arrays) -> None:
     data = bytearray(encoded(message, arrays))
     # The length goes first: gloo receives into a tensor of known size.
     dist.send(torch.tensor([len(data)]), rank)
     dist.send(torch.frombuffer(data, dtype=torch.uint8), rank)
 
 
-def _received(rank: int) -> tuple[Message, Arrays]:
+def _received(rank: int) -> tuple[GangMessage, Arrays]:
     length = torch.zeros(1, dtype=torch.int64)
     dist.recv(length, rank)
     data = torch.zeros(int(length.item()), dtype=torch.uint8)

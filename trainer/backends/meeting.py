@@ -46,7 +46,7 @@ OWN = {
 _MODELS = {"reference", "teacher", "critic.model"}
 _NAMED = 3
 _log = logging.getLogger(__name__)
-Facts = Mapping[str, str]
+GangFacts = Mapping[str, str]
 """A short text for each name."""
 
 
@@ -80,7 +80,7 @@ class Coming:
     """Number of the first device that the process speaks for."""
     devices: int
     """Devices that it speaks for: those of a clock's worker, else one."""
-    facts: Facts
+    facts: GangFacts
     incarnation: str = ""
     """Incarnation of the worker's training process; empty for its further ranks."""
 
@@ -88,7 +88,7 @@ class Coming:
 class Meeting:
     """The place where rank 0 waits."""
 
-    def __init__(self, host: str, facts: Facts, stopping: Stopping = never) -> None:
+    def __init__(self, host: str, facts: GangFacts, stopping: Stopping = never) -> None:
         """Listen on a free port of `host`. Raises `OSError`."""
         self.host = host
         self._facts = facts
@@ -174,7 +174,7 @@ def begun(line: Line, stopping: Stopping = never) -> str:
     return str(line.receive(JOIN_S, stopping))
 
 
-def gang_facts(settings: TrainerSettings) -> Facts:
+def gang_facts(settings: TrainerSettings) -> GangFacts:
     """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
 
     Paths of models count by their content, since paths may differ between machines.
@@ -192,7 +192,7 @@ def gang_facts(settings: TrainerSettings) -> Facts:
     }
 
 
-def differences(mine: Facts, other: Facts) -> str:
+def differences(mine: GangFacts, other: GangFacts) -> str:
     """Return the first few differences between the facts of two ranks; empty if there are none.
 
     A fact that only one rank has belongs to another release.

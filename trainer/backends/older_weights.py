@@ -17,7 +17,7 @@ from seamlessflow.trainer.backends.model import forget_copies
 from seamlessflow.trainer.backends.token_sums import TokenSums
 from seamlessflow.trainer.data.packing import MicroBatch
 
-Weights = Mapping[str, Tensor]
+NamedTensors = Mapping[str, Tensor]
 
 
 class OlderWeights:
@@ -27,9 +27,9 @@ class OlderWeights:
         self._model = model
         self._count = count
         self._limit_bytes = limit_bytes
-        self._kept: OrderedDict[int, Weights] = OrderedDict()
+        self._kept: OrderedDict[int, NamedTensors] = OrderedDict()
 
-    def remember(self, version: int, weights: Weights) -> None:
+    def remember(self, version: int, weights: NamedTensors) -> None:
         """Keep a copy of the weights of a version; drop the oldest ones to make room."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
         fit = min(self._count, self._limit_bytes // max(size, 1))
@@ -55,7 +55,7 @@ class OlderWeights:
                         sums.add_mismatch(differences_N[batch.versions_N == version])
 
     @contextmanager
-    def _replaced_weights(self, weights: Weights) -> Iterator[None]:
+    def _replaced_weights(self, weights: NamedTensors) -> Iterator[None]:
         """Put other weights into the model for the body, then its own back."""
         parameters = dict(self._model.named_parameters())
         saved = _copied({name: parameters[name] for name in weights})
@@ -65,12 +65,12 @@ class OlderWeights:
         finally:
             self._put(saved)
 
-    def _put(self, weights: Weights) -> None:
+    def _put(self, weights: NamedTensors) -> None:
         forget_copies(self._model)
         parameters = dict(self._model.named_parameters())
         for name, tensor in weights.items():
             parameters[name].copy_(tensor.to(parameters[name].device))
 
 
-def _copied(weights: Weights) -> Weights:
+def _copied(weights: NamedTensors) -> NamedTensors:
     return {name: tensor.detach().to("cpu", copy=True) for name, tensor in weights.items()}

@@ -19,7 +19,7 @@ from torch.optim import AdamW, Optimizer
 from seamlessflow.trainer.backends.adapter.lora import trained
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.model import forget_copies
-from seamlessflow.trainer.backends.sharded.parts import Files, TensorPart, part_of, read_part
+from seamlessflow.trainer.backends.sharded.parts import FileParts, TensorPart, part_of, read_part
 from seamlessflow.trainer.backends.sharded.tensor_files import write_tensors
 from seamlessflow.trainer.settings import OptimizerSection
 
@@ -43,7 +43,7 @@ def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float
     )
 
 
-def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
+def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> FileParts:
     """Return a copy of this rank's part of everything to save, on the host.
 
     `prefix`: prefix of the files' names.
@@ -67,7 +67,7 @@ class Keeping:
         """`clip_norm`: largest norm of a model's gradient."""
         self._clip_norm = clip_norm
 
-    def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
+    def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> FileParts:
         """Return what the function `copied` does."""
         return copied(model, optimizer, prefix)
 
@@ -86,7 +86,7 @@ class Keeping:
         return float(full(nn.utils.clip_grad_norm_(parameters, self._clip_norm)))
 
 
-def random_state() -> Files:
+def random_state() -> FileParts:
     """Return the state of all random numbers, by file; that of rank 0 is saved."""
     random = {"cpu": part_of(torch.get_rng_state())}
     if torch.cuda.is_available():
@@ -94,7 +94,7 @@ def random_state() -> Files:
     return {RANDOM: random}
 
 
-def save_state(directory: Path, files: Files, leads: bool) -> None:
+def save_state(directory: Path, files: FileParts, leads: bool) -> None:
     """Write this rank's part of the files of `copied`; `leads` as for `write_tensors`."""
     for name, parts in files.items():
         write_tensors(directory / name, parts, leads)

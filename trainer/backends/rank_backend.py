@@ -24,7 +24,7 @@ from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, 
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
 from seamlessflow.trainer.backends.gang import GangRank
 from seamlessflow.trainer.backends.meeting import Meeting
-from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.parts import TensorParts
 from seamlessflow.trainer.backends.sharded.tensor_files import ModelFiles, model_files
 from seamlessflow.trainer.backends.sharded.together import GangSaves, check, failure, words
 from seamlessflow.trainer.backends.step_message import (
@@ -40,7 +40,7 @@ from seamlessflow.trainer.backends.step_message import (
 )
 from seamlessflow.trainer.backends.token_sums import TokenSums
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -74,7 +74,9 @@ class RankBackend(TorchBackend, ABC):
         super().__init__(model_directory, settings, computing)
         self._saves = GangSaves(self._gang.lines, self._snapshots, self._gang.leads)
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         mine, *others = self._repeated(dealt(batches, self._ranks // self._copies))
         with self._gang.exchange():
             call = GangCall(name=GangCallName.ANNOTATE)
@@ -209,7 +211,7 @@ class RankBackend(TorchBackend, ABC):
         return self._model
 
     @abstractmethod
-    def _model_parts(self) -> Parts:
+    def _model_parts(self) -> TensorParts:
         """Return this rank's part of each of the model's tensors."""
 
     @abstractmethod

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.calls import Arrays
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch, empty, shard
 
 _NAMES = tuple(field.name for field in fields(MicroBatch) if field.name != "columns")
@@ -67,14 +67,14 @@ def asked(arrays: Arrays) -> tuple[Sequence[MicroBatch], list[Column]]:
     return from_arrays(arrays)[0].micro_batches, [Column(name) for name in names]
 
 
-def answer(annotated: Annotated) -> Arrays:
+def answer(annotated: AnnotatedColumns) -> Arrays:
     """Return columns as arrays."""
     return {
         f"{name}/{n}": array for name, arrays in annotated.items() for n, array in enumerate(arrays)
     }
 
 
-def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> Annotated:
+def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> AnnotatedColumns:
     """Return the columns of `count` micro-batches that `answer` made these arrays of."""
     return {
         name: [np.asarray(arrays[f"{name}/{n}"], np.float32) for n in range(count)]
@@ -88,7 +88,9 @@ def dealt(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
     return [filled[rank::ranks] for rank in range(ranks)]
 
 
-def collected(of_ranks: Sequence[Annotated], columns: Sequence[Column], count: int) -> Annotated:
+def collected(
+    of_ranks: Sequence[AnnotatedColumns], columns: Sequence[Column], count: int
+) -> AnnotatedColumns:
     """Return the columns of `count` micro-batches in order, from those that each rank computed."""
     ranks = len(of_ranks)
     return {name: [of_ranks[n % ranks][name][n // ranks] for n in range(count)] for name in columns}

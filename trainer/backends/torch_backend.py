@@ -32,10 +32,10 @@ from seamlessflow.trainer.backends.optimizer_state import (
     random_state,
     save_state,
 )
-from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.models import SideModels
 from seamlessflow.trainer.backends.token_sums import TokenSums
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import TrainerSection
@@ -86,7 +86,7 @@ class TorchBackend:
             self._forward,
             self._parameters,
         )
-        self._snapshots = Queue[Files]()
+        self._snapshots = Queue[FileParts]()
         limit = settings.mismatch_memory_mb * 2**20
         self._older = OlderWeights(self._model, settings.mismatch_versions + 1, limit)
 
@@ -108,7 +108,9 @@ class TorchBackend:
         )
         return Machine(name, self._threads, torch.__version__)
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         self._use_threads()
         self._computing(True)
         annotated = self._side.annotate(batches, columns, self._device, self._autocast)
@@ -138,7 +140,7 @@ class TorchBackend:
         finally:
             self._discard()
 
-    def state(self) -> Files:
+    def state(self) -> FileParts:
         """Return a copy of the random state, and of this rank's weights and optimizer."""
         files = self._keeping.copied(self._model, self._optimizer)
         return {**files, **self._side.state(), **random_state()}

@@ -13,9 +13,10 @@ from typing import Literal
 
 import numpy as np
 
+from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import NOWHERE
-from seamlessflow.trainer.data.episodes import Episode, Float64s
+from seamlessflow.trainer.data.episodes import Episode
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

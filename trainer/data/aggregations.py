@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from seamlessflow.schemas.arrays import Float64s, Int64s
 from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.episodes import Float64s, Int64s
 from seamlessflow.trainer.data.methods import ResultMalformed, method
 from seamlessflow.trainer.data.units import membership
 from seamlessflow.trainer.loss import LossSection

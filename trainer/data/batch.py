@@ -11,13 +11,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from seamlessflow.schemas.records import StepGroup
-from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.schemas.topics import Headers
+from seamlessflow.trainer.credit import ONE_REWARD, FilterAction
 from seamlessflow.trainer.data.advantages import Advantages
 from seamlessflow.trainer.data.chains import Chain, credited
 from seamlessflow.trainer.data.credit.overlong import OverlongRules, kept, ruled
-from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.episodes import Episode, episode
-from seamlessflow.trainer.data.filters import Action, verdict
+from seamlessflow.trainer.data.filters import verdict
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.lengths import SessionLength
 from seamlessflow.trainer.data.methods import (
@@ -27,10 +28,9 @@ from seamlessflow.trainer.data.methods import (
     checked_advantages,
     method,
 )
-from seamlessflow.trainer.data.sessions import Trace
 from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
 
-Parts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
+ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and chains that only count in means."""
 
 
@@ -53,7 +53,7 @@ class BatchRules:
     """The settings by which groups become a batch."""
 
     estimator: Callable[[Sequence[Episode]], Advantages]
-    filters: Mapping[str, Action]
+    filters: Mapping[str, FilterAction]
     on_stale: OnStale
     max_staleness: int
     """Largest staleness of a trained token, in optimizer steps."""
@@ -65,7 +65,7 @@ class BatchRules:
     """Name of the estimator."""
     overlong: OverlongRules = field(default_factory=OverlongRules)
     reuse: ReuseRules = field(default_factory=ReuseRules)
-    rewards: Weights = field(default_factory=lambda: ONE_REWARD)
+    rewards: RewardWeights = field(default_factory=lambda: ONE_REWARD)
     """Weights of the named rewards that count."""
     regularised: bool = False
     """True if the loss has a term for each token, whatever its advantage."""
@@ -193,7 +193,7 @@ class Batch:
         sources = (session.source for group in self.groups for session in group.group.sessions)
         return [source.length for source in sources if source.session_id in trained]
 
-    def traces(self) -> list[Trace]:
+    def traces(self) -> list[Headers]:
         """Return the traces of its sessions, as far as they are traced."""
         sources = (session.source for group in self.groups for session in group.group.sessions)
         return [source.trace for source in sources if source.trace]
@@ -291,7 +291,7 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     )
 
 
-def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> Parts:
+def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:
     """Return the chains of a group that only counts: chains to train, and chains to count.
 
     A loss with a term for each token trains them; any other loss only counts them.

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.schemas.arrays import Bools, Float32s, Int32s
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode
 from seamlessflow.schemas.tokens import FOREIGN, POLICY, of_exact_version
 
-Int32s = NDArray[np.int32]
-Bools = NDArray[np.bool_]
-Floats = NDArray[np.float32]
 _Element = TypeVar("_Element", bound=np.generic)
 SAMPLED = (POLICY, FOREIGN)
 """Origins of nodes that may have trained tokens; foreign tokens are masked unless asked for."""
@@ -52,7 +50,7 @@ class Column(StrEnum):
 
 Columns = Mapping[Column, NDArray[np.float32]]
 """Columns over the trained tokens (N) of a chain or a micro-batch."""
-Annotated = Mapping[Column, Sequence[NDArray[np.float32]]]
+AnnotatedColumns = Mapping[Column, Sequence[NDArray[np.float32]]]
 """Columns as an array for each micro-batch."""
 
 
@@ -71,10 +69,10 @@ class Tokens:
 
     ids_T: Int32s
     trained_T: Bools
-    logprobs_T: Floats
+    logprobs_T: Float32s
     """Log-prob that the engine reported when it sampled the token."""
 
-    temperatures_T: Floats
+    temperatures_T: Float32s
     """Temperature of that log-prob."""
 
     versions_T: Int32s
@@ -86,7 +84,7 @@ class Tokens:
     offsets_T: Int32s
     """Index of the token in its turn's completion."""
 
-    advantages_T: Floats
+    advantages_T: Float32s
     """Advantage of a trained token; 0 until its group is in a batch."""
 
     def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":

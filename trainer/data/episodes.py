@@ -12,12 +12,9 @@ from functools import cached_property, partial
 from itertools import accumulate
 
 import numpy as np
-from numpy.typing import NDArray
 
-from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column, Int32s
-
-Float64s = NDArray[np.float64]
-Int64s = NDArray[np.int64]
+from seamlessflow.schemas.arrays import Float64s, Int32s, Int64s
+from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 
 
 @dataclass(frozen=True)

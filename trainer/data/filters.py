@@ -7,15 +7,14 @@ registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applie
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 import numpy as np
 
+from seamlessflow.trainer.credit import FilterAction
 from seamlessflow.trainer.data.advantages import varied
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.methods import checked_verdict, method
 
-Action = Literal["count", "drop"]
 Filter = Callable[[Sequence[float], Sequence[Chain]], bool]
 """Returns whether a group with these returns (one per session) and chains leaves the loss."""
 
@@ -35,8 +34,8 @@ FILTERS: Mapping[str, Filter] = {"zero_variance": zero_variance, "untrainable": 
 
 
 def verdict(
-    rules: Mapping[str, Action], returns: Sequence[float], chains: Sequence[Chain]
-) -> tuple[str, Action] | None:
+    rules: Mapping[str, FilterAction], returns: Sequence[float], chains: Sequence[Chain]
+) -> tuple[str, FilterAction] | None:
     """Return the name and action of the first rule that applies, or None if none does.
 
     `rules` are tried in the order of the setting. Raises `MethodFailed`.

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 import numpy as np
 
 from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
+from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.data.episodes import Episode, Float64s
+from seamlessflow.trainer.data.episodes import Episode
 
 METHOD_FAILED = "method_failed"
 """Reason of a group that is dropped because a method raised an error."""

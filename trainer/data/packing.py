@@ -14,15 +14,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow.schemas.arrays import Float32s, Float64s, Int32s, Int64s
 from seamlessflow.trainer.data.chains import Chain, Column, Columns
 from seamlessflow.trainer.data.trees import PrefixOrder, prefix_order, tree_bins, tree_row
 from seamlessflow.trainer.data.units import length_bins, membership, row_bins
 
 Layout = Literal["padded", "packed", "tree"]
-Int64s = NDArray[np.int64]
-Int32s = NDArray[np.int32]
-Floats = NDArray[np.float32]
-Float64s = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +35,14 @@ class MicroBatch:
     """Column that predicts the trained token: the column of the token before it in its chain."""
 
     targets_N: Int64s
-    logprobs_N: Floats
+    logprobs_N: Float32s
     """The engine's log-prob of the trained token."""
 
-    temperatures_N: Floats
+    temperatures_N: Float32s
     """Temperature of that log-prob: the trainer's own is computed at the same one."""
 
     versions_N: Int32s
-    advantages_N: Floats
+    advantages_N: Float32s
     chains_N: Int32s
     """Index of the token's chain in the list that was packed."""
 
@@ -58,7 +55,7 @@ class MicroBatch:
     sessions_N: Int32s
     """Session of the token, by its number in the step."""
 
-    weights_N: Floats
+    weights_N: Float32s
     """Weight of the token in the step's loss, a weighted sum over all ranks."""
 
     lengths_C: Int64s
@@ -82,14 +79,14 @@ class _Flat:
     starts_C: Int64s
     ids_S: Int32s
     trained_S: NDArray[np.bool_]
-    logprobs_S: Floats
-    temperatures_S: Floats
+    logprobs_S: Float32s
+    temperatures_S: Float32s
     versions_S: Int32s
-    advantages_S: Floats
+    advantages_S: Float32s
     turns_S: Int32s
     sessions_C: Int64s
     weights_C: Float64s
-    columns: Mapping[Column, Floats]
+    columns: Mapping[Column, Float32s]
     """Columns over all tokens (S); 0 for tokens that are not trained."""
 
 
@@ -205,7 +202,7 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
     )
 
 
-def _columns(chains: Sequence[Chain]) -> Mapping[Column, Floats]:
+def _columns(chains: Sequence[Chain]) -> Mapping[Column, Float32s]:
     """Return each column over all tokens (S) of all chains."""
     trained_S = np.concatenate([chain.tokens.trained_T for chain in chains])
     columns = {}

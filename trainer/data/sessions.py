@@ -6,24 +6,22 @@ system sampled are trained only if the settings ask for it. Pure; called by the 
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.schemas.tokens import FOREIGN
+from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
 from seamlessflow.trainer.data.credit.returns import (
-    Weights,
+    RewardWeights,
     session_return,
     session_rewards,
     turn_returns,
     unjudged,
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
-
-Trace = Sequence[tuple[str, bytes]]
-"""Headers of a record, which name its trace; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +37,7 @@ class SessionSource:
     purpose: str
     partition: int
     offset: int
-    trace: Trace = ()
+    trace: Headers = ()
     length: SessionLength = NO_LENGTH
     split: str = ""
     """Name of the task set of its task; empty if it was opened without one."""
@@ -110,9 +108,9 @@ def read(
     policy: str,
     partition: int,
     offset: int,
-    trace: Trace = (),
+    trace: Headers = (),
     policies: Collection[str] = (),
-    weights: Weights = ONE_REWARD,
+    weights: RewardWeights = ONE_REWARD,
 ) -> ValidSession | FailedSession:
     """Return the session of a record of `trajectories`, with the chains that train `policy`.
 
@@ -171,7 +169,7 @@ def without_foreign(trajectory: Trajectory) -> Trajectory:
     return replace(trajectory, loss_mask=bytes(mask), masked_tokens=masked)
 
 
-def _source(trajectory: Trajectory, partition: int, offset: int, trace: Trace) -> SessionSource:
+def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers) -> SessionSource:
     return SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,

@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from seamlessflow.trainer.data.chains import Bools, Chain, Int32s, without
+from seamlessflow.schemas.arrays import Bools, Int32s
+from seamlessflow.trainer.data.chains import Chain, without
 
 OnStale = Literal["mask", "correct", "drop", "wait"]
 """Treatment of tokens that are staler than allowed.

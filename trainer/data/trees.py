@@ -13,7 +13,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from seamlessflow.trainer.data.units import Int64s, length_bins, members, root
+from seamlessflow.schemas.arrays import Int64s
+from seamlessflow.trainer.data.units import length_bins, members, root
 
 
 @dataclass(frozen=True, slots=True)

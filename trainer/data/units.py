@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.loss import Unit
-
-Int64s = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from seamlessflow.schemas.arrays import Int32s
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.data.chains import Int32s
 from seamlessflow.trainer.data.sessions import ValidSession
 
-Decode = Callable[[Sequence[int]], str]
+DecodeText = Callable[[Sequence[int]], str]
 
 _PROMPT_TOKENS, _ANSWER_TOKENS = 500, 1_500
 """Most tokens that are shown: the last of a prompt, the first of an answer."""
@@ -28,7 +28,7 @@ class SampleText(NamedTuple):
     """Text from there on, with the results of tools, or its beginning."""
 
 
-def sample_texts(batch: Batch, count: int, decode: Decode) -> list[SampleText]:
+def sample_texts(batch: Batch, count: int, decode: DecodeText) -> list[SampleText]:
     """Return up to `count` rows: the sessions with the best and the worst return of each group."""
     return [_row(session, decode) for session in islice(_extremes(batch), count)]
 
@@ -41,7 +41,7 @@ def _extremes(batch: Batch) -> Iterator[ValidSession]:
         yield from ordered[1:][-1:]
 
 
-def _row(session: ValidSession, decode: Decode) -> SampleText:
+def _row(session: ValidSession, decode: DecodeText) -> SampleText:
     tokens = max(session.chains, key=len).tokens
     first = int(np.argmax(tokens.trained_T))
     prompt_P = tokens.ids_T[:first]
@@ -55,5 +55,5 @@ def _row(session: ValidSession, decode: Decode) -> SampleText:
     )
 
 
-def _text(ids: Int32s, decode: Decode) -> str:
+def _text(ids: Int32s, decode: DecodeText) -> str:
     return decode(ids.tolist())

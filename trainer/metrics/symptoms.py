@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
-from seamlessflow.trainer.metrics.unlearned import EQUAL_REWARDS, Metrics
+from seamlessflow.trainer.metrics.unlearned import EQUAL_REWARDS, StepMetrics
 
 WINDOW = 20
 """Last steps whose metrics are looked at."""
@@ -20,17 +20,17 @@ class Symptom(NamedTuple):
     """Text with a place for the figure."""
     levers: str
     threshold: float
-    figure: Callable[[Sequence[Metrics]], float | None]
+    figure: Callable[[Sequence[StepMetrics]], float | None]
     """Returns the figure for these steps; None if they do not have it."""
 
 
-def symptoms(steps: Sequence[Metrics]) -> list[str]:
+def symptoms(steps: Sequence[StepMetrics]) -> list[str]:
     """Return the symptoms of the last steps, in the order of a session's way to the loss."""
     last = [step for step in steps if "modelled_s" not in step][-WINDOW:]
     return [] if not last else list(_told(last))
 
 
-def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict[str, float]:
+def shares_of_ended(steps: Sequence[StepMetrics], family: str, counted: str) -> dict[str, float]:
     """Return the shares of a family over all sessions, or turns, that ended before these steps.
 
     Each step counts as many as ended before it, by the metric `counted`. Empty if none ended.
@@ -45,44 +45,44 @@ def shares_of_ended(steps: Sequence[Metrics], family: str, counted: str) -> dict
     }
 
 
-def _told(last: Sequence[Metrics]) -> Iterator[str]:
+def _told(last: Sequence[StepMetrics]) -> Iterator[str]:
     for symptom in SYMPTOMS:
         figure = symptom.figure(last)
         if figure is not None and figure >= symptom.threshold:
             yield f"{symptom.text.format(figure)}: {symptom.levers}"
 
 
-def _mean(name: str) -> Callable[[Sequence[Metrics]], float | None]:
-    def figure(steps: Sequence[Metrics]) -> float | None:
+def _mean(name: str) -> Callable[[Sequence[StepMetrics]], float | None]:
+    def figure(steps: Sequence[StepMetrics]) -> float | None:
         values = [step[name] for step in steps if name in step]
         return fmean(values) if values else None
 
     return figure
 
 
-def _family(prefix: str) -> Callable[[Sequence[Metrics]], float | None]:
+def _family(prefix: str) -> Callable[[Sequence[StepMetrics]], float | None]:
     """Return the mean of the sum of a family; a step has only members above 0."""
     return lambda steps: fmean(_sum(prefix, step) for step in steps)
 
 
 def _of_ended(
     family: str, counted: str, name: str | None = None
-) -> Callable[[Sequence[Metrics]], float | None]:
+) -> Callable[[Sequence[StepMetrics]], float | None]:
     """Return the share of a family, or of one member, over all that ended before the steps."""
 
-    def figure(steps: Sequence[Metrics]) -> float | None:
+    def figure(steps: Sequence[StepMetrics]) -> float | None:
         shares = shares_of_ended(steps, family, counted)
         return sum(shares.values()) if name is None else shares.get(name)
 
     return figure
 
 
-def _sum(prefix: str, metrics: Metrics) -> float:
+def _sum(prefix: str, metrics: StepMetrics) -> float:
     return sum(value for name, value in metrics.items() if name.startswith(prefix))
 
 
-def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None]:
-    def figure(steps: Sequence[Metrics]) -> float | None:
+def _ratio(upper: str, lower: str) -> Callable[[Sequence[StepMetrics]], float | None]:
+    def figure(steps: Sequence[StepMetrics]) -> float | None:
         high = _mean(upper)(steps)
         low = _mean(lower)(steps)
         return high / low if high is not None and low else None
@@ -90,10 +90,10 @@ def _ratio(upper: str, lower: str) -> Callable[[Sequence[Metrics]], float | None
     return figure
 
 
-def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]:
+def _lost(prefix: str, kept: str) -> Callable[[Sequence[StepMetrics]], float | None]:
     """Return lost / (lost + kept), summed over all steps."""
 
-    def figure(steps: Sequence[Metrics]) -> float | None:
+    def figure(steps: Sequence[StepMetrics]) -> float | None:
         lost = sum(_sum(prefix, step) for step in steps)
         all_of_them = lost + sum(step.get(kept, 0.0) for step in steps)
         return lost / all_of_them if all_of_them else None
@@ -101,7 +101,7 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[Metrics]], float | None]
     return figure
 
 
-def _unrewarded(steps: Sequence[Metrics]) -> float | None:
+def _unrewarded(steps: Sequence[StepMetrics]) -> float | None:
     """Return the share of ended sessions, failed ones included, that lack a reward."""
     lacking = sum(_sum("samples_unrewarded", step) for step in steps)
     failed = max(lacking, sum(_sum("samples_failed", step) for step in steps))
@@ -109,7 +109,7 @@ def _unrewarded(steps: Sequence[Metrics]) -> float | None:
     return lacking / ended if ended else None
 
 
-def _dominated(steps: Sequence[Metrics]) -> float | None:
+def _dominated(steps: Sequence[StepMetrics]) -> float | None:
     """Return the largest group's tokens over the mean of all groups with trained tokens."""
     shares = [
         step["largest_group_share"] * step["groups"] * (1 - _sum("filtered/", step))
@@ -119,7 +119,7 @@ def _dominated(steps: Sequence[Metrics]) -> float | None:
     return fmean(shares) if shares else None
 
 
-def _recurring(steps: Sequence[Metrics]) -> float | None:
+def _recurring(steps: Sequence[StepMetrics]) -> float | None:
     """Return the largest task's tokens over the mean of all tasks, if it has several groups."""
     measured = [step for step in steps if "largest_task_share" in step]
     group = _mean("largest_group_share")(measured)
@@ -129,10 +129,10 @@ def _recurring(steps: Sequence[Metrics]) -> float | None:
     return fmean(step["largest_task_share"] * step["tasks"] for step in measured)
 
 
-def _fall(name: str) -> Callable[[Sequence[Metrics]], float | None]:
+def _fall(name: str) -> Callable[[Sequence[StepMetrics]], float | None]:
     """Return the share by which a figure fell, from the first to the last quarter of the steps."""
 
-    def figure(steps: Sequence[Metrics]) -> float | None:
+    def figure(steps: Sequence[StepMetrics]) -> float | None:
         values = [step[name] for step in steps if name in step]
         quarter = len(values) // 4
         if quarter < 2 or (first := fmean(values[:quarter])) <= 0:
@@ -142,10 +142,10 @@ def _fall(name: str) -> Callable[[Sequence[Metrics]], float | None]:
     return figure
 
 
-def _missing(name: str) -> Callable[[Sequence[Metrics]], float | None]:
+def _missing(name: str) -> Callable[[Sequence[StepMetrics]], float | None]:
     """Return by how much the mean of a share stays below 1."""
 
-    def figure(steps: Sequence[Metrics]) -> float | None:
+    def figure(steps: Sequence[StepMetrics]) -> float | None:
         mean = _mean(name)(steps)
         return None if mean is None else 1 - mean
 

@@ -13,7 +13,7 @@ from statistics import fmean
 from seamlessflow.trainer.data.batch import Prepared
 from seamlessflow.trainer.data.methods import METHOD_FAILED
 
-Metrics = Mapping[str, float]
+StepMetrics = Mapping[str, float]
 
 RISE = 0.05
 """Least rise of the mean reward, from the first to the last ten steps, without an explanation."""
@@ -113,14 +113,14 @@ def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> s
     return "; ".join(reasons)
 
 
-def why_no_gradient(recent: Sequence[Metrics]) -> list[str]:
+def why_no_gradient(recent: Sequence[StepMetrics]) -> list[str]:
     """Return why these steps had no gradient; empty if one of them had one."""
     if not recent or any(_learns(metrics) for metrics in recent):
         return []
     return list(_reasons(recent, equal_share=1.0, least_share=0.0)) or [CAUSES["loss"]]
 
 
-def why_little(first: float | None, last: float | None, steps: Sequence[Metrics]) -> list[str]:
+def why_little(first: float | None, last: float | None, steps: Sequence[StepMetrics]) -> list[str]:
     """Return why the mean reward did not rise from `first` to `last`; empty if it did.
 
     Also empty if a reward is unknown, or if the run was too short for a rise. With modelled devices
@@ -149,7 +149,7 @@ def why_alone(groups: Iterable[Prepared], advantage: str) -> str:
     return ""
 
 
-def masked_tokens(steps: Sequence[Metrics]) -> dict[str, int]:
+def masked_tokens(steps: Sequence[StepMetrics]) -> dict[str, int]:
     """Return how many sampled tokens of these steps were not trained, by reason, largest first."""
     counts = _counts(steps, _MASKED)
     return {metric.removeprefix(_MASKED): round(count) for metric, count in counts.items()}
@@ -160,13 +160,13 @@ def listed(masked: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {reason}" for reason, count in masked.items())
 
 
-def _learns(metrics: Metrics) -> bool:
+def _learns(metrics: StepMetrics) -> bool:
     """Return True if the step had a gradient, or trained tokens on modelled devices."""
     learned = "tokens_trained" if "modelled_s" in metrics else "grad_norm"
     return metrics.get(learned, 0.0) > 0
 
 
-def _reasons(steps: Sequence[Metrics], equal_share: float, least_share: float) -> Iterator[str]:
+def _reasons(steps: Sequence[StepMetrics], equal_share: float, least_share: float) -> Iterator[str]:
     """Yield equal rewards from a share of `equal_share`, other reasons from `least_share`."""
     equal = fmean(metrics.get(f"filtered/{EQUAL_REWARDS}", 0.0) for metrics in steps)
     if equal >= equal_share:
@@ -203,11 +203,11 @@ def _cause(metric: str) -> str:
     return ""
 
 
-def _counts(steps: Sequence[Metrics], prefix: str) -> dict[str, float]:
+def _counts(steps: Sequence[StepMetrics], prefix: str) -> dict[str, float]:
     """Return the sums of a family of metrics over these steps, the largest first."""
     names = sorted({name for metrics in steps for name in metrics if name.startswith(prefix)})
     return dict(Counter({name: _sum(steps, name) for name in names}).most_common())
 
 
-def _sum(steps: Sequence[Metrics], name: str) -> float:
+def _sum(steps: Sequence[StepMetrics], name: str) -> float:
     return sum(metrics.get(name, 0.0) for metrics in steps)

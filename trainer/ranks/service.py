@@ -13,7 +13,7 @@ from queue import Queue
 from seamlessflow.infra.disk import room_for
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
-from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, Message, Reply
+from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangCallName, GangMessage, Reply
 from seamlessflow.trainer.backends.step_message import answer, asked, from_arrays
 from seamlessflow.trainer.link import Channel
 from seamlessflow.trainer.ranks.process import RankProcess
@@ -159,7 +159,7 @@ class RankService:
         except OSError as error:
             raise TrainerGone(str(error)) from error
 
-    def _deliver(self, message: Message, arrays: Arrays) -> None:
+    def _deliver(self, message: GangMessage, arrays: Arrays) -> None:
         if not isinstance(message, GangCall):
             return
         match message.name:

@@ -22,8 +22,8 @@ from seamlessflow.trainer.data.figures.evaluation import (
 )
 from seamlessflow.trainer.data.staleness import GroupAdmission
 
-Sessions = tuple[str, ...]
-_OfTrainer = (
+SessionIds = tuple[str, ...]
+_TrainerRecord = (
     r.GroupReady
     | r.GroupDropped
     | r.GroupConsumed
@@ -42,7 +42,7 @@ class Commit:
     step: int
     version: int
     lineage: str
-    groups: Mapping[str, Sessions]
+    groups: Mapping[str, SessionIds]
     """Sessions of each group, in the order of the batch."""
     methods: tuple[StepMethod, ...] = ()
     """Methods of the step, only to compare; empty also if a checkpoint covers its record."""
@@ -67,7 +67,7 @@ class Commit:
         """Return the step as plain values, without its methods."""
         return [self.step, self.version, self.lineage, dict(self.groups), list(self.reused)]
 
-    def new_groups(self) -> dict[str, Sessions]:
+    def new_groups(self) -> dict[str, SessionIds]:
         """Return the groups that no earlier step trained."""
         return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}
 
@@ -85,7 +85,7 @@ class ControlState:
     instead."""
     skipped: set[int] = field(default_factory=set)
     """Skipped steps since the last checkpoint."""
-    ready: dict[str, Sessions] = field(default_factory=dict)
+    ready: dict[str, SessionIds] = field(default_factory=dict)
     """Sessions of groups that are ready and not over, by group."""
     under_way: dict[str, GroupAdmission] = field(default_factory=dict)
     """Groups for training that are admitted and neither ready nor over."""
@@ -118,7 +118,7 @@ class ControlState:
     def apply(self, record: Record, offset: int) -> None:
         """Fold one record; a repeated one changes nothing."""
         self.offset = offset + 1
-        if isinstance(record, _OfTrainer) and not self._own(record.policy):
+        if isinstance(record, _TrainerRecord) and not self._own(record.policy):
             return
         match record:
             case r.GroupAdmitted() if not self._decided(record.group_id):

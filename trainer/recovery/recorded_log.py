@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.outage import ASK_S, Outage
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.settings import KafkaSettings
@@ -20,7 +20,7 @@ from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.roles.gang import GangWatch
 
 _POLL_S = 0.2
-_CONTROL: Partition = (CONTROL.name, 0)
+_CONTROL: LogPartition = (CONTROL.name, 0)
 
 
 class CheckpointAhead(SeamlessFlowError):
@@ -64,7 +64,7 @@ def check_kept(
     `source`: the Kafka of `trajectories`, if not `kafka`. Also raises the errors of
     `Outage.endure`.
     """
-    sessions: dict[Partition, int] = {
+    sessions: dict[LogPartition, int] = {
         (TRAJECTORIES.name, number): at for number, at in checkpoint.offsets.items() if at >= 0
     }
     _check(source or kafka, sessions, stopping)
@@ -103,7 +103,7 @@ def read_recorded(
 
 
 def refuse_gone(
-    offsets: Mapping[Partition, int], kept: Mapping[Partition, tuple[int, int]]
+    offsets: Mapping[LogPartition, int], kept: Mapping[LogPartition, tuple[int, int]]
 ) -> None:
     """Raise `RecordsGone` for an offset that its partition does not keep. Pure."""
     for (topic, number), at in offsets.items():
@@ -112,7 +112,7 @@ def refuse_gone(
             raise RecordsGone(topic, number, at, (begin, end))
 
 
-def _check(kafka: KafkaSettings, offsets: Mapping[Partition, int], stopping: Stopping) -> None:
+def _check(kafka: KafkaSettings, offsets: Mapping[LogPartition, int], stopping: Stopping) -> None:
     lookup = BoundsLookup(kafka)
     outage = Outage(kafka, stopping)
     try:

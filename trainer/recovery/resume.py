@@ -20,7 +20,7 @@ from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.data.reuse import UsedGroup
-from seamlessflow.trainer.recovery.control_state import Commit, ControlState, Sessions
+from seamlessflow.trainer.recovery.control_state import Commit, ControlState, SessionIds
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import differences
 
@@ -86,7 +86,7 @@ class Resume:
     """Recorded steps to execute again; None if the step was skipped."""
     settled: frozenset[str]
     """Groups that are over."""
-    fixed: Mapping[str, Sessions]
+    fixed: Mapping[str, SessionIds]
     """Sessions of groups that are recorded as ready or trained."""
     reusable: Sequence[UsedGroup] = ()
     """Groups of earlier steps that may be trained again."""

@@ -16,6 +16,7 @@ from seamlessflow.schemas.records import (
     Record,
     Trajectory,
 )
+from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.data.batch import (
     Batch,
     BatchLimits,
@@ -28,7 +29,7 @@ from seamlessflow.trainer.data.batch import (
 from seamlessflow.trainer.data.figures.ended import CutErrors, SessionsOfStep, UnusedRewards
 from seamlessflow.trainer.data.grouping import Grouping
 from seamlessflow.trainer.data.reuse import ReuseStore
-from seamlessflow.trainer.data.sessions import FailedSession, Trace, read, without_foreign
+from seamlessflow.trainer.data.sessions import FailedSession, read, without_foreign
 from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.recovery.control_state import ControlState
@@ -133,7 +134,7 @@ class Dataloader:
         partition: int,
         offset: int,
         now_ms: int,
-        trace: Trace = (),
+        trace: Headers = (),
     ) -> Records:
         """Add the session of a record of `trajectories`; return the records that follow."""
         self._positions[partition] = offset + 1

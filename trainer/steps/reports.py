@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
 from seamlessflow.schemas.steps import shown_step
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.metrics.sample_texts import Decode, sample_texts
+from seamlessflow.trainer.metrics.sample_texts import DecodeText, sample_texts
 from seamlessflow.trainer.metrics.sinks import Sink
-from seamlessflow.trainer.metrics.unlearned import Metrics, why_alone, why_no_gradient
+from seamlessflow.trainer.metrics.unlearned import StepMetrics, why_alone, why_no_gradient
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.one_step import StepDone
 
@@ -23,13 +23,13 @@ class Reports:
     """The metrics of the last steps and the alarms that follow from them. Called by the steps."""
 
     def __init__(
-        self, settings: TrainerSection, sinks: Sequence[Sink], decode: Decode = str
+        self, settings: TrainerSection, sinks: Sequence[Sink], decode: DecodeText = str
     ) -> None:
         """`decode` returns the text of token ids."""
         self._settings = settings
         self._sinks = sinks
         self._decode = decode
-        self._recent: deque[tuple[int, Metrics]] = deque(maxlen=settings.explain_after)
+        self._recent: deque[tuple[int, StepMetrics]] = deque(maxlen=settings.explain_after)
         self._alarmed = False
         self._lone = False
         """True once a group of one session is reported."""
@@ -65,7 +65,7 @@ class Reports:
         for sink in self._sinks:
             sink.write(evaluation.step, evaluation.version, evaluation.at_ms, metrics)
 
-    def nothing_learned(self, metrics: Metrics, at_ms: int) -> list[ProgressStalled]:
+    def nothing_learned(self, metrics: StepMetrics, at_ms: int) -> list[ProgressStalled]:
         """Count a step; return an alarm with the reasons if the last ones had no gradient.
 
         Skipped steps count also. The next alarm needs as many new steps.
@@ -124,6 +124,6 @@ class Reports:
         return [ProgressStalled(at_ms=at_ms, what=ENGINE, detail=detail, since_ms=at_ms)]
 
 
-def _line(metrics: Metrics) -> str:
+def _line(metrics: StepMetrics) -> str:
     shown = ("reward_mean", "tokens_trained", "loss", "grad_norm", "entropy", "mismatch_mean")
     return ", ".join(f"{name} {metrics[name]:.4g}" for name in shown if name in metrics)

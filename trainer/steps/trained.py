@@ -27,8 +27,9 @@ import numpy as np
 import orjson
 
 from seamlessflow.infra.disk import whole_file
+from seamlessflow.schemas.arrays import Float32s, Int32s
 from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.packing import Floats, Int32s, MicroBatch
+from seamlessflow.trainer.data.packing import MicroBatch
 
 FORMAT = 1
 
@@ -129,7 +130,7 @@ def _runs_of(
         }
 
 
-def _plain(advantages_N: Floats) -> float | Floats:
+def _plain(advantages_N: Float32s) -> float | Float32s:
     """Return one number if all advantages are equal."""
     equal = (advantages_N == advantages_N[0]).all()
     return float(advantages_N[0]) if equal else advantages_N

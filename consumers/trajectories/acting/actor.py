@@ -20,19 +20,20 @@ from seamlessflow.consumers.trajectories.decisions.context import (
 from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.decisions.questions import count, describe, unanswered
 from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts
-from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.replies import answered, replies
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.errors import ENDS_PROCESS
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.rendering.long_texts import TokensWanted
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Headers
 
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 
@@ -72,10 +73,10 @@ class Actor:
         """Decide a command, or defer it until all events of its session are read back."""
         partition.next_request = received.offset + 1
         command = received.record
-        if isinstance(command, Question):
+        if isinstance(command, GatewayQuestion):
             self._answer(partition, command, received)
             return
-        if not isinstance(command, Command):  # unreadable
+        if not isinstance(command, SessionCommand):  # unreadable
             return
         if command.command_id in partition.carried_out:
             return
@@ -239,7 +240,7 @@ class Actor:
         self._due.expect(partition, session)
 
     def _decide(self, partition: Partition, received: Received) -> None:
-        command: Command = received.record  # type: ignore[assignment]
+        command: SessionCommand = received.record  # type: ignore[assignment]
         with self._telemetry.process(received, session_id=command.session_id) as span:
             headers = span.headers or received.headers
             try:
@@ -258,7 +259,7 @@ class Actor:
                 self._placement.add_waiting(partition, event.session_id)
 
     def _carried_out(
-        self, partition: Partition, command: Command, received: Received, headers: Headers
+        self, partition: Partition, command: SessionCommand, received: Received, headers: Headers
     ) -> Decision:
         """Decide a command and carry that out; return the decision, which may be a refusal."""
         try:
@@ -276,10 +277,10 @@ class Actor:
             self._outbox.carry_out(partition, decision, headers)
         return decision
 
-    def _decision(self, partition: Partition, command: Command) -> Decision:
+    def _decision(self, partition: Partition, command: SessionCommand) -> Decision:
         return decide(partition.find(command), command, self._contexts.now(partition))
 
-    def _answer(self, partition: Partition, question: Question, received: Received) -> None:
+    def _answer(self, partition: Partition, question: GatewayQuestion, received: Received) -> None:
         context = self._contexts.now(partition)
         if question.reply is None or question.expires_at_ms <= context.now_ms:
             return
@@ -297,7 +298,7 @@ class Actor:
         self._outbox.reply(question.reply.partition, answer)
 
     def _answer_to(
-        self, session: Session | None, question: Question, context: Context
+        self, session: Session | None, question: GatewayQuestion, context: Context
     ) -> r.CommandAnswered:
         match question:
             case r.CountTokens():

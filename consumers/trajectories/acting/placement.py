@@ -12,8 +12,8 @@ from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.decisions.fleet import Departure
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.worker.balance import given_up
+from seamlessflow.schemas.topics import Headers
 
 _Running = tuple[Partition, Session, Turn]
 _SETTLES_MS = 1_000

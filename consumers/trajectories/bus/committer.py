@@ -16,7 +16,7 @@ from typing import Any
 from seamlessflow.consumers.trajectories.sessions.partition import Emission, PartitionProgress
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TransactionFailed
-from seamlessflow.infra.kafka.client import Partition, TraceSend
+from seamlessflow.infra.kafka.client import LogPartition, TraceSend
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
 from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
@@ -164,7 +164,7 @@ class Committer:
             for partition, (offset, progress) in job.offsets.items()
         )
 
-    def _committed(self, wanted: list[Partition]) -> Mapping[Partition, tuple[int, str]]:
+    def _committed(self, wanted: list[LogPartition]) -> Mapping[LogPartition, tuple[int, str]]:
         """Return the group's offsets and metadata, asked for without joining it.
 
         The reader of `requests` may be rebalancing. Asks with one client after the other: one may

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.schemas.records import Record, ReplyDelta, ReplyFinished
+from seamlessflow.schemas.topics import Headers
 
 _ORDER = ("reasoning_content", "content", "tool_calls")
 """Order in which gateways write the members of a delta; deltas in another order stay apart."""

@@ -10,13 +10,13 @@ from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.errors import DeliveryFailed
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.dead_letters import send_letter
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.unreadable import Letter
 from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import GenerateTurn, ManagerStarted, PartitionClaimed, Record
-from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, fleet_key
+from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, Headers, fleet_key
 
 
 class Echoes:

@@ -17,8 +17,7 @@ from typing import Any
 
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
-from seamlessflow.consumers.trajectories.bus.request_ends import Bounds, BoundsReader
-from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question
+from seamlessflow.consumers.trajectories.bus.request_ends import BoundsReader, RequestBounds
 from seamlessflow.consumers.trajectories.sessions.ended import HASH_BYTES, EndedRead
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
 from seamlessflow.infra.deadline import Stopping
@@ -35,6 +34,7 @@ from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.codec import UndecodableRecord, decode
+from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.records import EndedSession, Record
 from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
 
@@ -49,7 +49,7 @@ Bury = Callable[[Sequence[Letter]], None]
 def decode_command(value: bytes) -> Record:
     """Return the command that `value` encodes. Raises `UndecodableRecord`."""
     record = decode(value)
-    if not isinstance(record, Command | Question):
+    if not isinstance(record, SessionCommand | GatewayQuestion):
         raise UndecodableRecord(f"{type(record).__name__} is not a command")
     return record
 
@@ -203,7 +203,9 @@ class Readers:
         thread = self.requests if topic == REQUESTS.name else self._sessions
         thread.call(lambda reader: reader.pause(places, on))
 
-    def ask_for_bounds(self, numbers: Sequence[int], answer: Callable[[Bounds], None]) -> None:
+    def ask_for_bounds(
+        self, numbers: Sequence[int], answer: Callable[[RequestBounds], None]
+    ) -> None:
         """Call `answer` with start and end of these partitions of `requests`, as far as known."""
         self._bounds.ask(numbers, answer)
 

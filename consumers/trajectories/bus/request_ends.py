@@ -15,7 +15,7 @@ from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import REQUESTS
 
-Bounds = Mapping[int, tuple[int, int]]
+RequestBounds = Mapping[int, tuple[int, int]]
 """First offset and the one behind the last record, by partition."""
 _CLOSE_TIMEOUT_S = 10
 _ASK_S = 5.0
@@ -31,7 +31,7 @@ class RequestEnds:
     def __init__(
         self,
         partitions: Mapping[int, Partition],
-        ask: Callable[[Sequence[int], Callable[[Bounds], None]], None],
+        ask: Callable[[Sequence[int], Callable[[RequestBounds], None]], None],
         inbox: ManagerInbox,
         clock: Callable[[], int],
     ) -> None:
@@ -61,7 +61,7 @@ class RequestEnds:
             numbers, lambda bounds: self._inbox.post(partial(self._measured, owned, now_ms, bounds))
         )
 
-    def _measured(self, asked: list[Partition], asked_ms: int, bounds: Bounds) -> None:
+    def _measured(self, asked: list[Partition], asked_ms: int, bounds: RequestBounds) -> None:
         self._under_way = False
         for partition in asked:
             # Not for a partition that was assigned again meanwhile, which is another object.
@@ -76,13 +76,13 @@ class BoundsReader:
     def __init__(self, kafka: KafkaSettings, failed: Callable[[BaseException], None]) -> None:
         self._lookup = BoundsLookup(kafka)
         self._failed = failed
-        self._asked: SimpleQueue[tuple[Sequence[int], Callable[[Bounds], None]] | None] = (
+        self._asked: SimpleQueue[tuple[Sequence[int], Callable[[RequestBounds], None]] | None] = (
             SimpleQueue()
         )
         self._thread = threading.Thread(target=self._run, name="bounds reader", daemon=True)
         self._thread.start()
 
-    def ask(self, numbers: Sequence[int], answer: Callable[[Bounds], None]) -> None:
+    def ask(self, numbers: Sequence[int], answer: Callable[[RequestBounds], None]) -> None:
         """Call `answer` on this thread with the bounds of these partitions. Returns at once."""
         self._asked.put((numbers, answer))
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import CommandAnswered, PolicyWeights, Record
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
@@ -96,7 +96,7 @@ class Decision:
 
 
 def refuse(
-    command: Command, context: Context, status: int, reason: str, detail: str
+    command: SessionCommand, context: Context, status: int, reason: str, detail: str
 ) -> r.CommandRefused:
     """Return the event that refuses a command; `reason` is for programs, `detail` for people."""
     turn_id = command.turn_id if isinstance(command, r.RequestTurn | r.CancelTurn) else None

@@ -22,7 +22,6 @@ from seamlessflow.consumers.trajectories.decisions.endings import close, ending,
 from seamlessflow.consumers.trajectories.decisions.forks import FORK_REFUSED, fork_problem
 from seamlessflow.consumers.trajectories.decisions.playback import played_back
 from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.calls import asked_hash
 from seamlessflow.consumers.trajectories.sessions.fold import (
     FOLD_VERSION,
@@ -33,10 +32,11 @@ from seamlessflow.consumers.trajectories.sessions.fold import (
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import named_session_id
 
 
-def decide(session: Session | None, command: Command, context: Context) -> Decision:
+def decide(session: Session | None, command: SessionCommand, context: Context) -> Decision:
     """Return the decision of a command; it is empty if the command was carried out before."""
     if session is not None and command.command_id in session.commands:
         return Decision()
@@ -69,7 +69,7 @@ def decide(session: Session | None, command: Command, context: Context) -> Decis
 
 
 def _refusal(
-    session: Session | None, command: Command, context: Context
+    session: Session | None, command: SessionCommand, context: Context
 ) -> r.CommandRefused | None:
     if session is not None and (key := repeats.reused_key(session, command)) is not None:
         detail = f"another call has the idempotency key {key!r}"
@@ -91,7 +91,7 @@ def _refusal(
 
 
 def _unknown_policy(
-    command: Command, policy: str, policies: Mapping[str, str], context: Context
+    command: SessionCommand, policy: str, policies: Mapping[str, str], context: Context
 ) -> r.CommandRefused | None:
     for name in (policy, *policies.values()):
         if name not in context.fleet.policies:
@@ -110,7 +110,7 @@ def _reward_refusal(
     return None
 
 
-def _begin(command: Command, terms: r.SessionTerms, context: Context) -> Decision:
+def _begin(command: SessionCommand, terms: r.SessionTerms, context: Context) -> Decision:
     """Open a session of the name that the request gives; the request is decided once it is open."""
     refusal = _unknown_policy(command, terms.policy, terms.policies, context)
     if refusal is not None:

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
-from seamlessflow.consumers.trajectories.sessions.addressing import Question
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.rendering.settings import RendererError, with_template_args
+from seamlessflow.schemas.commands import GatewayQuestion
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import CommandAnswered, CountTokens, DescribeSession
 from seamlessflow.schemas.tokens import TOKEN_BYTES
@@ -49,7 +49,7 @@ def describe(
     return unanswered(question, 404, "unknown_session", f"no session {session_id}")
 
 
-def unanswered(question: Question, status: int, reason: str, detail: str) -> CommandAnswered:
+def unanswered(question: GatewayQuestion, status: int, reason: str, detail: str) -> CommandAnswered:
     """Return the answer that refuses a question; `reason` is for programs, `detail` for people."""
     return replace(_answer_to(question), status=status, reason=reason, detail=detail)
 
@@ -108,7 +108,7 @@ def _present(session: Session) -> Mapping[str, Any]:
 
 
 def _answer_to(
-    question: Question, *, tokens: int | None = None, state: bytes | None = None
+    question: GatewayQuestion, *, tokens: int | None = None, state: bytes | None = None
 ) -> CommandAnswered:
     """Return the answer to a question: a number of tokens, or a session's state as JSON."""
     return CommandAnswered(

@@ -19,9 +19,9 @@ happens if its first try did not reach the log.
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.sessions import calls
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.replies import opening_answer
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import (
     AssignReward,
     CloseSession,
@@ -43,7 +43,7 @@ class KeyReused(ValueError):
     """A call with the idempotency key of a different call."""
 
 
-def changed_by(session: Session | None, command: Command, context: Context) -> str | None:
+def changed_by(session: Session | None, command: SessionCommand, context: Context) -> str | None:
     """Return the id of the session that an earlier, equal call changed, or None if none did."""
     match command:
         case OpenSession():
@@ -58,7 +58,7 @@ def changed_by(session: Session | None, command: Command, context: Context) -> s
     return None
 
 
-def reused_key(session: Session, command: Command) -> str | None:
+def reused_key(session: Session, command: SessionCommand) -> str | None:
     """Return the command's key if another call opened or closed the session with it, or None."""
     match command:
         case OpenSession(idempotency_key=key) if key == session.opened.idempotency_key:
@@ -68,7 +68,9 @@ def reused_key(session: Session, command: Command) -> str | None:
     return None
 
 
-def answer(session_id: str, command: Command, session: Session | None) -> CommandAnswered | None:
+def answer(
+    session_id: str, command: SessionCommand, session: Session | None
+) -> CommandAnswered | None:
     """Return the answer to a command that was carried out, or None if no gateway waits.
 
     `session`: the one of this id, None if it is finalized.

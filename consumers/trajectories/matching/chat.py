@@ -21,8 +21,8 @@ import orjson
 from seamlessflow.consumers.trajectories.matching.match import (
     SAME_PROMPT,
     Match,
-    Messages,
     PromptRenderer,
+    RequestMessages,
     asked_before,
     fork_point,
 )
@@ -149,8 +149,8 @@ def _turns_of_calls(message: Mapping[str, Any]) -> set[str | None]:
 def _extend(
     tree: Tree,
     turn: Turn,
-    new_messages: Messages,
-    tools: Messages | None,
+    new_messages: RequestMessages,
+    tools: RequestMessages | None,
     renderer: PromptRenderer,
 ) -> tuple[int, int, bytes, bytes] | None:
     if turn.state is not TurnState.COMPLETED:
@@ -172,7 +172,7 @@ def _extend(
     return node.node_id, node.length, suffix, prompt
 
 
-def _detail(new_messages: Messages) -> str:
+def _detail(new_messages: RequestMessages) -> str:
     if not new_messages:
         return "answer_last"
     foreign = any(message.get("role") == "assistant" for message in new_messages)
@@ -182,7 +182,7 @@ def _detail(new_messages: Messages) -> str:
 def _render(
     session: Session,
     messages: Sequence[bytes],
-    tools: Messages | None,
+    tools: RequestMessages | None,
     walk: _Walk,
     renderer: PromptRenderer,
     detail: str,

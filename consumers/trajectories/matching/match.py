@@ -14,7 +14,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 SAME_PROMPT = "same_prompt"
 """Detail of a match that adds no tokens: another sample of a known prompt."""
-Messages = Sequence[Mapping[str, Any]]
+RequestMessages = Sequence[Mapping[str, Any]]
 
 
 class TextEncoder(Protocol):
@@ -37,12 +37,16 @@ class TextEncoder(Protocol):
 class PromptRenderer(TextEncoder, Protocol):
     """A chat template with its tokenizer: enough to match messages."""
 
-    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
+    def render(self, messages: RequestMessages, tools: RequestMessages | None = None) -> bytes:
         """Return the ids of the whole prompt."""
         ...
 
     def forced_call(
-        self, prompt: bytes, messages: Messages, tools: Messages | None, name: str | None
+        self,
+        prompt: bytes,
+        messages: RequestMessages,
+        tools: RequestMessages | None,
+        name: str | None,
     ) -> bytes:
         """Return the ids that open a call of function `name`, or of any, behind the prompt."""
         ...
@@ -55,8 +59,8 @@ class PromptRenderer(TextEncoder, Protocol):
         self,
         prompt: bytes,
         completion: bytes,
-        new_messages: Messages,
-        tools: Messages | None = None,
+        new_messages: RequestMessages,
+        tools: RequestMessages | None = None,
     ) -> bytes | None:
         """Return the ids to append, or None if the template would change earlier tokens."""
         ...

@@ -11,23 +11,19 @@ from collections.abc import Mapping, Sequence
 from seamlessflow.consumers.trajectories.sessions.calls import call_hash, id_hash
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
 from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.records import (
     AssignReward,
     CancelTurn,
     CloseSession,
     CountTokens,
     DescribeSession,
-    OpenSession,
     RequestTurn,
 )
 
-Command = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
-Question = CountTokens | DescribeSession
-"""Questions are answered at once, and leave no event."""
-
 
 def addressed(
-    command: Command | Question,
+    command: SessionCommand | GatewayQuestion,
     sessions: Mapping[str, Session],
     named: Mapping[str, Sequence[str]],
     ended: EndedSessions,
@@ -57,7 +53,7 @@ def addressed(
     return sessions[ids[-1]]
 
 
-def _knows(session: Session, command: Command) -> bool:
+def _knows(session: Session, command: SessionCommand) -> bool:
     """Return True if the session has the turn that the command is about, or the call it repeats."""
     match command:
         case CancelTurn(turn_id=turn_id):

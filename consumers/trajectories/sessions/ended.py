@@ -8,10 +8,10 @@ name needs more, since its answer is the id of the session that it changed.
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
 from seamlessflow.consumers.trajectories.sessions import calls
 from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.schemas.arrays import UInt64s
 from seamlessflow.schemas.records import AssignReward, CloseSession, EndedSession
 
 _MERGED_FROM = 4_096
@@ -19,7 +19,6 @@ _SHARE = 16
 """The set takes ten times the memory of the array for each hash, and merging sorts all of them."""
 _ENCODED = np.dtype("<u8")
 HASH_BYTES = _ENCODED.itemsize
-Hashes = npt.NDArray[np.uint64]
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ class EndedSessions:
     def __init__(self) -> None:
         self.complete = False
         """True once the sessions that former owners ended are known."""
-        self._sorted: Hashes = np.empty(0, np.uint64)
+        self._sorted: UInt64s = np.empty(0, np.uint64)
         self._latest: set[int] = set()
         self._named: dict[int, str] = {}
 
@@ -66,7 +65,7 @@ class EndedSessions:
         call_hash = calls.addressed_hash(call.session_id, calls.call_hash(call))
         return call.session_id if call_hash in self else self._named.get(call_hash)
 
-    def _merge(self, more: Hashes) -> None:
+    def _merge(self, more: UInt64s) -> None:
         merged = np.concatenate((self._sorted, np.sort(more)))
         merged.sort(kind="stable")  # which finds the two sorted runs and takes linear time
         self._sorted = merged
@@ -92,7 +91,7 @@ def _encoded(hashes: set[int]) -> bytes:
     return np.sort(np.fromiter(hashes, _ENCODED, len(hashes))).tobytes()
 
 
-def _decoded(hashes: bytes | bytearray) -> Hashes:
+def _decoded(hashes: bytes | bytearray) -> UInt64s:
     return np.frombuffer(hashes, _ENCODED)
 
 

@@ -22,7 +22,7 @@ from seamlessflow.schemas.forks import PLAYBACK, of_session
 from seamlessflow.schemas.tokens import FORKED, TOKEN_BYTES
 
 Strictnesses = Callable[[str], Strictness]
-Keys = Callable[[bytes, str], bytes]
+MessageKey = Callable[[bytes, str], bytes]
 """Return the key of a message of a policy."""
 
 _RULE = "forked"
@@ -98,7 +98,7 @@ def copied_node(node: Node, start: int, turn: Turn | None) -> r.TrajectoryNode:
     )
 
 
-def _copied(session: Session, copied: r.ForkedTurn, turns: list[Turn], keys: Keys) -> Turn:
+def _copied(session: Session, copied: r.ForkedTurn, turns: list[Turn], keys: MessageKey) -> Turn:
     prompt = _grow(session, copied.prompt, turns)
     sampled = session.tree.grow(
         prompt.node_id, prompt.length, FORKED, prompt.turn_id, session.first_offset
@@ -124,7 +124,7 @@ def _started(
     copied: r.ForkedPrompt,
     prompt: Node,
     turns: list[Turn],
-    keys: Keys,
+    keys: MessageKey,
 ) -> r.TurnStarted:
     opened = session.opened
     path = session.tree.path(prompt.node_id, prompt.length)
@@ -159,7 +159,9 @@ def _started(
     )
 
 
-def _place(session: Session, fork: r.ForkedPrefix, turns: list[Turn], keys: Keys) -> ForkPlace:
+def _place(
+    session: Session, fork: r.ForkedPrefix, turns: list[Turn], keys: MessageKey
+) -> ForkPlace:
     """Return the place at which the session goes on; its tokens must be those of the prefix."""
     if fork.prompt is None:
         last = turns[-1]
@@ -203,7 +205,7 @@ def _grow(session: Session, prompt: r.ForkedPrompt, turns: list[Turn]) -> Node:
     return grown
 
 
-def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], keys: Keys) -> bytes:
+def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], keys: MessageKey) -> bytes:
     """Return the key under which a request of these messages is found.
 
     The recorded key, unless the ids in messages count: those are others here.

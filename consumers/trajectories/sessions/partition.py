@@ -6,12 +6,12 @@ were read (`CommandsRead`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.sessions import calls
-from seamlessflow.consumers.trajectories.sessions.addressing import Command, Question, addressed
+from seamlessflow.consumers.trajectories.sessions.addressing import addressed
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
@@ -19,15 +19,15 @@ from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.open_sessions import OpenSessions
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.topics import Headers
 
 _NODE_BYTES = 256
 _OUTAGE_MS = 5_000
 """Ends are measured every second; a longer gap means that Kafka or this manager was away."""
 _LONGEST_HOLD_MS = 30_000
-Trace = Sequence[tuple[str, bytes]]
-"""Headers of a record, which name its trace; empty if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +65,9 @@ class Emission(NamedTuple):
 
     trajectory: Trajectory
     ended: r.EndedSession
-    end_trace: Trace = ()
+    end_trace: Headers = ()
     """That of the session's last event."""
-    turn_traces: tuple[Trace, ...] = ()
+    turn_traces: tuple[Headers, ...] = ()
     """Those of its turns, as far as they are traced."""
     epoch: int = 0
     """That of the session's opening."""
@@ -154,7 +154,7 @@ class Partition(LoggedPartition):
     """Number of events appended here and not read back yet, by session name."""
     given_up: set[str] = field(default_factory=set)
     """Ids of sessions that failed here; the events that end them were appended."""
-    traced: dict[str, dict[str, Trace]] = field(default_factory=dict)
+    traced: dict[str, dict[str, Headers]] = field(default_factory=dict)
     """Trace of each turn whose session is not finalized, by ids of session and turn."""
     emitted: list[Emission] = field(default_factory=list)
     """Emissions that are not committed yet, oldest first."""
@@ -179,11 +179,11 @@ class Partition(LoggedPartition):
             self.named.setdefault(folded.session.opened.name, []).append(session_id)
         return folded
 
-    def find(self, command: Command | Question) -> Session | None:
+    def find(self, command: SessionCommand | GatewayQuestion) -> Session | None:
         """Return the session that a command addresses, or None."""
         return addressed(command, self.sessions, self.named, self.ended)
 
-    def too_early(self, command: Command) -> bool:
+    def too_early(self, command: SessionCommand) -> bool:
         """Return True if the command may concern a session that ended under a former owner."""
         if self.ended.complete:
             return False
@@ -203,12 +203,12 @@ class Partition(LoggedPartition):
         """Return True while events of sessions of the same name are still to be read back."""
         return session_name(session_id) in self.unread
 
-    def note_trace(self, event: Record, trace: Trace) -> None:
+    def note_trace(self, event: Record, trace: Headers) -> None:
         """Keep the trace of an accepted event of a turn for the session's trajectory."""
         if isinstance(event, r.TurnStarted | r.TurnCompleted):
             self.traced.setdefault(event.session_id, {})[event.turn_id] = trace
 
-    def emit(self, session: Session, made: Trajectory, end_trace: Trace = ()) -> None:
+    def emit(self, session: Session, made: Trajectory, end_trace: Headers = ()) -> None:
         """End a finalized session, and keep its trajectory until that is committed."""
         turns = tuple(self.traced.get(session.session_id, {}).values())
         epoch = session.opened.epoch

@@ -15,11 +15,11 @@ from seamlessflow.schemas.records import Record, ReplyAddress
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 _GIVEN_UP = "the session failed inside the trajectory manager; its log has the error"
-Reply = tuple[int, Record]
+AddressedReply = tuple[int, Record]
 """Partition of `replies`, and the record for it."""
 
 
-def replies(event: Record, folded: Folded) -> list[Reply]:
+def replies(event: Record, folded: Folded) -> list[AddressedReply]:
     """Return the replies that follow from an event that is `answered`."""
     if not folded.accepted:
         return _lost(event)
@@ -63,7 +63,7 @@ def opening_answer(gateway: str, command_id: str, opened: r.SessionOpened) -> r.
     )
 
 
-def _lost(event: Record) -> list[Reply]:
+def _lost(event: Record) -> list[AddressedReply]:
     """Return the answer to a command whose event a failed session ignored."""
     address: ReplyAddress | None = getattr(event, "reply", None)
     return _to(
@@ -80,15 +80,19 @@ def _lost(event: Record) -> list[Reply]:
     )
 
 
-def _to(address: ReplyAddress | None, record: Callable[[str], Record]) -> list[Reply]:
+def _to(address: ReplyAddress | None, record: Callable[[str], Record]) -> list[AddressedReply]:
     return [] if address is None else _to_all([address], record)
 
 
-def _to_all(addresses: Iterable[ReplyAddress], record: Callable[[str], Record]) -> list[Reply]:
+def _to_all(
+    addresses: Iterable[ReplyAddress], record: Callable[[str], Record]
+) -> list[AddressedReply]:
     return [(address.partition, record(address.gateway)) for address in addresses]
 
 
-def _answered(address: ReplyAddress | None, session_id: str, command_id: str) -> list[Reply]:
+def _answered(
+    address: ReplyAddress | None, session_id: str, command_id: str
+) -> list[AddressedReply]:
     return _to(
         address,
         lambda gateway: r.CommandAnswered(
@@ -109,7 +113,7 @@ def _refused(gateway: str, event: r.CommandRefused) -> Record:
     )
 
 
-def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
+def _closed(event: r.SessionClosed, folded: Folded) -> list[AddressedReply]:
     failed = event.reason == MANAGER_FAILED and event.command_id is None
     ending = (500, "internal_error", _GIVEN_UP) if failed else (409, "session_closed", "")
     cut = [reply for turn in folded.cut for reply in _failed(turn, *ending)]
@@ -118,7 +122,7 @@ def _closed(event: r.SessionClosed, folded: Folded) -> list[Reply]:
     return [*cut, *_answered(event.reply, event.session_id, event.command_id)]
 
 
-def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[Reply]:
+def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[AddressedReply]:
     turn = folded.turn
     session = folded.session
     if turn is not None and turn.state not in (TurnState.RUNNING, TurnState.COMPLETED):
@@ -141,7 +145,7 @@ def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[Repl
     return [*answer, *chain.from_iterable(before)]
 
 
-def _too_late(event: r.TurnJoined | r.TurnPlayedBack, turn: Turn) -> list[Reply]:
+def _too_late(event: r.TurnJoined | r.TurnPlayedBack, turn: Turn) -> list[AddressedReply]:
     return _to(
         event.reply,
         lambda gateway: r.CommandAnswered(
@@ -158,7 +162,7 @@ def _too_late(event: r.TurnJoined | r.TurnPlayedBack, turn: Turn) -> list[Reply]
 
 def _progressed(
     event: r.TurnProgressed | r.TurnInterrupted, turn: Turn, waiting: Iterable[ReplyAddress]
-) -> list[Reply]:
+) -> list[AddressedReply]:
     """Return replies for empty progress too: they show the gateway that a worker has the turn."""
     if not turn.started.stream:
         return []
@@ -180,7 +184,7 @@ def _progressed(
     )
 
 
-def _completed(event: r.TurnCompleted, folded: Folded) -> list[Reply]:
+def _completed(event: r.TurnCompleted, folded: Folded) -> list[AddressedReply]:
     if folded.turn is None or folded.session is None:
         return []
     waiting = folded.turn.waiting
@@ -193,7 +197,7 @@ def _finished(
     waiting: Iterable[ReplyAddress],
     offset: int,
     delta: bytes | None,
-) -> list[Reply]:
+) -> list[AddressedReply]:
     node = session.tree.nodes[turn.node]
     wanted = turn.started.wants_logprobs
     return _to_all(
@@ -218,7 +222,7 @@ def _finished(
     )
 
 
-def _failed(turn: Turn | None, status: int, reason: str, detail: str) -> list[Reply]:
+def _failed(turn: Turn | None, status: int, reason: str, detail: str) -> list[AddressedReply]:
     if turn is None:
         return []
     started = turn.started

@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, SeamlessFlowError
-from seamlessflow.infra.kafka.client import Partition, client, client_options
+from seamlessflow.infra.kafka.client import LogPartition, client, client_options
 from seamlessflow.infra.kafka.outage import REFUSALS
 from seamlessflow.infra.settings import KafkaSettings
 
@@ -86,7 +86,7 @@ def delete_topics(settings: KafkaSettings, names: Collection[str]) -> None:
     _await(settings, deleted.values(), KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
-def delete_before(settings: KafkaSettings, offsets: Mapping[Partition, int]) -> None:
+def delete_before(settings: KafkaSettings, offsets: Mapping[LogPartition, int]) -> None:
     """Delete the records in front of these offsets. Raises `KafkaRefused`, `KafkaUnavailable`."""
     if not offsets:
         return

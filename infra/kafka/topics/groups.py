@@ -7,8 +7,8 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
 from seamlessflow.infra.deadline import never
-from seamlessflow.infra.kafka.admin import Asked, CoordinatorRequests
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.admin import AdminCall, CoordinatorRequests
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.outage import Outage
 from seamlessflow.infra.settings import KafkaSettings
 
@@ -21,7 +21,7 @@ class GroupMember:
     name: str
     """Its static name if it has one, else its client's."""
     host: str
-    partitions: frozenset[Partition]
+    partitions: frozenset[LogPartition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class GroupLookup:
         members = [self._member(member) for member in description.members]
         return FoundGroup(description.state.name.lower().replace("_", " "), members)
 
-    def committed(self, group: str, limit_s: float) -> Mapping[Partition, int]:
+    def committed(self, group: str, limit_s: float) -> Mapping[LogPartition, int]:
         """Return the offsets that a group has committed, without partitions that have none.
 
         Raises what `find` raises.
@@ -74,7 +74,7 @@ class GroupLookup:
             if place.error is None and place.offset >= 0
         }
 
-    def _answer(self, name: str, ask: Asked, limit_s: float) -> Any:
+    def _answer(self, name: str, ask: AdminCall, limit_s: float) -> Any:
         """Return the answer about a group, or None if there is no such group."""
         outage = Outage(self._settings, never, limit_s)
         while True:

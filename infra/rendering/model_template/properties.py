@@ -4,16 +4,15 @@ A template drops what it does not know without a word. So each property is tried
 template lacks is refused later instead of being left out of prompts.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from seamlessflow.infra.rendering import probes
 from seamlessflow.infra.rendering.library import OK
 from seamlessflow.infra.rendering.model_template.calls import CallFormat
 from seamlessflow.infra.rendering.model_template.jinja import JinjaTemplate, TemplateRefusal
+from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
-
-Message = Mapping[str, object]
 
 _MUSING = "<think>\nmusing\n</think>\n\n"
 

@@ -10,11 +10,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.rendering import probes
-from seamlessflow.infra.rendering.differences import GenerationPrompts, Message, behind_answer
+from seamlessflow.infra.rendering.differences import GenerationPrompts, behind_answer
 from seamlessflow.infra.rendering.library import (
     LibraryCall,
     LibraryRenderer,
-    Offered,
+    OfferedTools,
     TemplateMessage,
     library_renderer,
 )
@@ -25,6 +25,7 @@ from seamlessflow.infra.rendering.model_template.properties import (
     properties_of,
     with_short_ids,
 )
+from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.settings import CHAT_TEMPLATE, RendererError, RendererSettings
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 from seamlessflow.schemas.identity import turn_of_tool_call
@@ -88,11 +89,11 @@ class TemplateRenderer:
         return self._stops
 
     def render_ids(
-        self, messages: list[TemplateMessage], *, tools: Offered, add_generation_prompt: bool
+        self, messages: list[TemplateMessage], *, tools: OfferedTools, add_generation_prompt: bool
     ) -> list[int]:
         return self._tokenizer.encode(self._text(messages, tools, add_generation_prompt))
 
-    def render(self, messages: list[TemplateMessage], *, tools: Offered) -> RenderedIds:
+    def render(self, messages: list[TemplateMessage], *, tools: OfferedTools) -> RenderedIds:
         """Return the last message as the model would sample it."""
         ready = self._ready(messages, tools)
         spelt = answer_text(self._template, ready, tools, self._has.close)
@@ -105,7 +106,7 @@ class TemplateRenderer:
         previous_completion_ids: list[int],
         new_messages: list[TemplateMessage],
         *,
-        tools: Offered,
+        tools: OfferedTools,
     ) -> RenderedIds | None:
         completion = self._ended(previous_completion_ids, previous_prompt_ids)
         if completion is None or not previous_prompt_ids:
@@ -119,7 +120,7 @@ class TemplateRenderer:
         return RenderedIds([*previous_prompt_ids, *completion, *behind])
 
     def parse_response(
-        self, token_ids: list[int], *, tools: Offered, prompt_ids: list[int] | None = None
+        self, token_ids: list[int], *, tools: OfferedTools, prompt_ids: list[int] | None = None
     ) -> ReadAnswer:
         stops = [place for place, token in enumerate(token_ids) if token in self._stops]
         split = self._thinking.split(
@@ -144,7 +145,7 @@ class TemplateRenderer:
             return None
         return completion if stops else [*completion, self._has.close_id]
 
-    def _added(self, new_messages: Sequence[Message], tools: Offered) -> str | None:
+    def _added(self, new_messages: Sequence[Message], tools: OfferedTools) -> str | None:
         """Return what the template writes for new messages; None if that is not to be appended."""
         roles = [str(message["role"]) for message in new_messages]
         keeps = self.effective_thinking_retention == "all"
@@ -198,10 +199,10 @@ class TemplateRenderer:
         called = any(message["role"] == "tool" for message in messages)
         return self._tokenizer.encode(self._text(messages, probes.TOOLS if called else None, True))
 
-    def _text(self, messages: Sequence[Message], tools: Offered, ask: bool) -> str:
+    def _text(self, messages: Sequence[Message], tools: OfferedTools, ask: bool) -> str:
         return self._template.text(self._ready(messages, tools), tools, ask=ask)
 
-    def _ready(self, messages: Sequence[Message], tools: Offered) -> Sequence[Message]:
+    def _ready(self, messages: Sequence[Message], tools: OfferedTools) -> Sequence[Message]:
         """Return messages as the template takes them. Raises `TemplateRefusal` if it drops any."""
         has = self._has
         if not messages:

@@ -14,7 +14,7 @@ from seamlessflow.infra.weights.delta import make_version, read_delta
 from seamlessflow.infra.weights.host_cache import HostCache
 from seamlessflow.infra.weights.manifest import MANIFEST, WeightsInvalid, verify
 from seamlessflow.infra.weights.remote.storage import (
-    Form,
+    WeightsForm,
     WeightsStorage,
     place_of,
     tokenizer_place,
@@ -91,7 +91,7 @@ class WeightsFetcher:
             manifest_sha256 = base_sha256
         raise WeightsGone(f"{self._storage.url} (an anchor of version {version})")
 
-    def _part(self, form: Form, version: int, manifest_sha256: str) -> str | None:
+    def _part(self, form: WeightsForm, version: int, manifest_sha256: str) -> str | None:
         place = place_of(self._policy, form, version, manifest_sha256)
         return place if self._storage.has(place) else None
 

@@ -20,7 +20,7 @@ from seamlessflow.infra.weights.manifest import (
     write_manifest,
 )
 from seamlessflow.infra.weights.remote.storage import (
-    Form,
+    WeightsForm,
     WeightsStorage,
     place_of,
     tokenizer_place,
@@ -120,7 +120,7 @@ class WeightsSender:
                 for place in names if number < first else ():
                     self._storage.remove(place)
 
-    def _there(self, form: Form) -> Mapping[int, Sequence[str]]:
+    def _there(self, form: WeightsForm) -> Mapping[int, Sequence[str]]:
         return self._storage.versions(self._policy, form)
 
 

@@ -21,7 +21,7 @@ from seamlessflow.infra.weights.host_cache import policy_folder
 from seamlessflow.infra.weights.manifest import MANIFEST, read_manifest
 from seamlessflow.infra.weights.versions import WeightsGone
 
-Form = Literal["anchors", "deltas"]
+WeightsForm = Literal["anchors", "deltas"]
 
 _SETTING = "SEAMLESSFLOW_WEIGHTS__URL"
 _AT_ONCE = 4
@@ -97,7 +97,7 @@ class WeightsStorage:
         except FileNotFoundError as error:
             raise WeightsGone(f"{self.url}/{place}") from error
 
-    def versions(self, policy: str, form: Form) -> Mapping[int, Sequence[str]]:
+    def versions(self, policy: str, form: WeightsForm) -> Mapping[int, Sequence[str]]:
         """Return the places of all versions of a policy, oldest first."""
         folder = f"{policy_folder(policy)}/{form}"
         try:
@@ -148,7 +148,7 @@ class WeightsStorage:
         return "/".join((self._root, *parts))
 
 
-def place_of(policy: str, form: Form, version: int, manifest_sha256: str) -> str:
+def place_of(policy: str, form: WeightsForm, version: int, manifest_sha256: str) -> str:
     """Return the place of a version, or of the delta that leads to it."""
     name = f"version-{version:08d}.{manifest_sha256[:_HASH_DIGITS]}"
     return f"{policy_folder(policy)}/{form}/{name}"

@@ -20,7 +20,6 @@ import orjson
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.settings import SamplingSection
-from seamlessflow.infra.telemetry.contexts import Headers
 from seamlessflow.producers.agents.gateway_client.connections import (
     CallFailed,
     HttpAnswer,
@@ -30,6 +29,7 @@ from seamlessflow.producers.agents.gateway_client.ending import CloseCall
 from seamlessflow.producers.agents.result import RewardCall
 from seamlessflow.schemas.json_form import to_json
 from seamlessflow.schemas.records import Task
+from seamlessflow.schemas.topics import Headers
 
 _log = log.logger(__name__)
 _RETRIED = {0, 408, 429, 502, 503, 504}

@@ -30,7 +30,7 @@ from seamlessflow.producers.gateway.dialects.dialect import turn_of
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import Exchange
 from seamlessflow.producers.gateway.link import Link
-from seamlessflow.producers.gateway.replies import Reply
+from seamlessflow.producers.gateway.replies import ReplyRecord
 from seamlessflow.producers.gateway.server_span import opened_in, served, trace_headers
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.forks import check_form
@@ -236,7 +236,7 @@ class Sessions:
     def _command_fields(self, session_id: str) -> dict[str, Any]:
         return self._link.command_fields(session_id, self._settings.command_expiry_s)
 
-    def _key_end_ms(self, command: OpenSession, answered: Reply) -> int:
+    def _key_end_ms(self, command: OpenSession, answered: ReplyRecord) -> int:
         """Return the end of the session's key: the same for a call that is repeated."""
         end_ms = answered.open_until_ms if isinstance(answered, CommandAnswered) else None
         until_ms = command.issued_at_ms + command.max_age_ms if end_ms is None else end_ms

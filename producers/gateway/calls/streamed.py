@@ -18,7 +18,7 @@ import orjson
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta, Events
 from seamlessflow.producers.gateway.errors import ApiError, refused
-from seamlessflow.producers.gateway.replies import OK, Reply
+from seamlessflow.producers.gateway.replies import OK, ReplyRecord
 from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinished, TokenTensor
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
@@ -56,7 +56,7 @@ class StreamedAnswer:
         """Return the finished choices in order of their number."""
         return [self._answers[choice] for choice in sorted(self._answers)]
 
-    def write_reply(self, choice: int, reply: Reply) -> bytes:
+    def write_reply(self, choice: int, reply: ReplyRecord) -> bytes:
         """Return the bytes to send for a reply, maybe none. Raises `ApiError` if it failed."""
         if self.complete:
             return b""
@@ -146,7 +146,7 @@ def answered_turn(choice: int, reply: ReplyDelta | ReplyFinished) -> str:
     return reply.turn_id.removesuffix(f".{choice}") if choice else reply.turn_id
 
 
-def finished(reply: Reply) -> ReplyFinished:
+def finished(reply: ReplyRecord) -> ReplyFinished:
     """Return the reply as a whole answer. Raises `ApiError` if it reports a failure."""
     if isinstance(reply, ReplyFinished) and reply.status == OK:
         return reply

@@ -20,8 +20,8 @@ from seamlessflow.producers.gateway.dialects.canonical import canonical_json
 from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.identity import turn_of_tool_call
 
-Message = Mapping[str, Any]
-Place = tuple[int, int]
+HistoryMessage = Mapping[str, Any]
+CallPlace = tuple[int, int]
 """A call: the place of its message and its number there."""
 
 _TEXTS = ("content", "reasoning_content")
@@ -99,7 +99,7 @@ class ReadHistory(Generic[M]):
         return next(answers, self._kind("assistant"))
 
 
-def canonical_turns(messages: Sequence[Message], wording: Wording) -> tuple[bytes, ...]:
+def canonical_turns(messages: Sequence[HistoryMessage], wording: Wording) -> tuple[bytes, ...]:
     """Return canonical messages as JSON: those of a turn joined, results in order of the calls.
 
     Raises `ApiError` (400) for a second result of a call, and for a call without any.
@@ -109,7 +109,7 @@ def canonical_turns(messages: Sequence[Message], wording: Wording) -> tuple[byte
     return tuple(canonical_json(turns[place], wording.param) for place in places)
 
 
-def is_split(messages: Sequence[Message]) -> bool:
+def is_split(messages: Sequence[HistoryMessage]) -> bool:
     """Return whether two messages of the assistant, one behind the other, are of one turn."""
     before = None
     for message in messages:
@@ -123,9 +123,9 @@ def is_split(messages: Sequence[Message]) -> bool:
     return False
 
 
-def joined(messages: Sequence[Message]) -> list[Message]:
+def joined(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
     """Return canonical messages with those of one turn as one, in the place of the first."""
-    whole: list[Message] = []
+    whole: list[HistoryMessage] = []
     begun: int | None = None
     for message in messages:
         if message.get("role") == "assistant":
@@ -140,7 +140,7 @@ def joined(messages: Sequence[Message]) -> list[Message]:
     return whole
 
 
-def places_by_call(messages: Sequence[Message], wording: Wording) -> Sequence[int]:
+def places_by_call(messages: Sequence[HistoryMessage], wording: Wording) -> Sequence[int]:
     """Return the places of messages in the order in which they are to be rendered.
 
     Only results between two messages of the assistant change places with each other. The calls of
@@ -149,7 +149,7 @@ def places_by_call(messages: Sequence[Message], wording: Wording) -> Sequence[in
     """
     places = list(range(len(messages)))
     calls = _Calls()
-    run = list[tuple[Place, int]]()
+    run = list[tuple[CallPlace, int]]()
     for place, message in enumerate(messages):
         # A message that stands for an answer of the session (`turn_references.py`) has no role.
         role = message.get("role", "assistant")
@@ -170,13 +170,13 @@ def places_by_call(messages: Sequence[Message], wording: Wording) -> Sequence[in
     return places
 
 
-def _turn(message: Message) -> str | None:
+def _turn(message: HistoryMessage) -> str | None:
     """Return the turn of all calls of a message, or None."""
     turns = {turn_of_tool_call(str(call["id"])) for call in message.get("tool_calls") or ()}
     return turns.pop() if len(turns) == 1 else None
 
 
-def _together(first: Message, second: Message) -> Message:
+def _together(first: HistoryMessage, second: HistoryMessage) -> HistoryMessage:
     calls = {call["id"]: call for call in (*first["tool_calls"], *second["tool_calls"])}
     texts = {
         name: first.get(name) or second.get(name)
@@ -186,7 +186,7 @@ def _together(first: Message, second: Message) -> Message:
     return {**first, **texts, "tool_calls": list(calls.values())}
 
 
-def _exchange(places: list[int], run: Sequence[tuple[Place, int]]) -> None:
+def _exchange(places: list[int], run: Sequence[tuple[CallPlace, int]]) -> None:
     for (_, place), (_, result) in zip(run, sorted(run), strict=True):
         places[place] = result
 
@@ -195,13 +195,13 @@ class _Calls:
     """Calls that wait for their results; several may have one id."""
 
     def __init__(self) -> None:
-        self._waiting: dict[str, deque[Place]] = {}
+        self._waiting: dict[str, deque[CallPlace]] = {}
 
     def ask(self, place: int, calls: Sequence[Mapping[str, Any]]) -> None:
         for number, call in enumerate(calls):
             self._waiting.setdefault(call["id"], deque()).append((place, number))
 
-    def answer(self, call_id: str) -> Place | None:
+    def answer(self, call_id: str) -> CallPlace | None:
         """Return the call that a result is for, or None if each call of that id has its result."""
         waiting = self._waiting.get(call_id)
         if waiting is None:

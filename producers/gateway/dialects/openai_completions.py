@@ -15,7 +15,7 @@ from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest, 
 from seamlessflow.producers.gateway.dialects.dialect import COMPLETION, ChoiceDelta, event
 from seamlessflow.producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
 from seamlessflow.producers.gateway.dialects.parameters import (
-    Check,
+    ParameterCheck,
     flag,
     includes_usage,
     read_body,
@@ -170,7 +170,7 @@ def _candidates(score: Score) -> dict[str, float]:
     return {**dict(score.top), score.token: score.logprob}
 
 
-_REFUSED: Mapping[str, Check] = {
+_REFUSED: Mapping[str, ParameterCheck] = {
     **NOT_DONE,
     "echo": _no_echo,
     "suffix": unsupported(""),

@@ -15,7 +15,7 @@ from seamlessflow.schemas.json_text import read_json
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Check = Callable[[str, Any], object]
+ParameterCheck = Callable[[str, Any], object]
 MOST_STOPS = 16
 INT32, INT64 = 2**31 - 1, 2**63 - 1
 """Largest whole numbers that fields of records hold."""
@@ -60,7 +60,7 @@ def flag(name: str, value: Any) -> bool:
     return value
 
 
-def number(low: float, high: float) -> Check:
+def number(low: float, high: float) -> ParameterCheck:
     """Return a check for numbers in a range."""
 
     def check(name: str, value: Any) -> float:
@@ -112,7 +112,7 @@ def includes_usage(options: Any) -> bool:
     return wanted is not None and flag("stream_options.include_usage", wanted)
 
 
-def unsupported(*harmless: object) -> Check:
+def unsupported(*harmless: object) -> ParameterCheck:
     """Return a check that refuses every value but the `harmless` ones, which change nothing."""
 
     def check(name: str, value: Any) -> None:
@@ -122,7 +122,7 @@ def unsupported(*harmless: object) -> Check:
     return check
 
 
-def refuse(request: Mapping[str, Any], refused: Mapping[str, Check]) -> None:
+def refuse(request: Mapping[str, Any], refused: Mapping[str, ParameterCheck]) -> None:
     """Raise `ApiError` (400) for a parameter in `refused` whose value changes the answer."""
     for name in refused.keys() & request.keys():
         refused[name](name, request[name])

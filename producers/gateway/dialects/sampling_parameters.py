@@ -7,7 +7,7 @@ from seamlessflow.producers.gateway.dialects.canonical import ordered_json
 from seamlessflow.producers.gateway.dialects.parameters import (
     INT32,
     INT64,
-    Check,
+    ParameterCheck,
     flag,
     number,
     stops,
@@ -70,7 +70,7 @@ def _one_tool_call(name: str, value: Any) -> bool:
     return not flag(name, value)
 
 
-_FIELDS: Mapping[str, tuple[str, Check]] = {
+_FIELDS: Mapping[str, tuple[str, ParameterCheck]] = {
     "max_tokens": ("max_tokens", whole(1, INT32)),
     "max_completion_tokens": ("max_tokens", whole(1, INT32)),
     "temperature": ("temperature", number(0, 2)),
@@ -86,7 +86,7 @@ _FIELDS: Mapping[str, tuple[str, Check]] = {
     "stop": ("stop", stops),
     "parallel_tool_calls": ("one_tool_call", _one_tool_call),
 }
-NOT_DONE: Mapping[str, Check] = {
+NOT_DONE: Mapping[str, ParameterCheck] = {
     "use_beam_search": unsupported(False),
     "length_penalty": unsupported(1),
     "ignore_eos": unsupported(False),

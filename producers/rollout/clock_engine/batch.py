@@ -20,14 +20,11 @@ from seamlessflow.infra.device_model.batch import TOLERANCE, ModelledBatch
 from seamlessflow.infra.device_model.batch_clock import BatchClock
 from seamlessflow.infra.device_model.rates import Rates
 from seamlessflow.producers.rollout.clock_engine.answers import Answers, ClockTurn
-from seamlessflow.producers.rollout.engine.contract import TokenChunk
-from seamlessflow.producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.producers.rollout.engine.request import Request, RequestChunk, last_chunk
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 BLOCK = 64
 """Tokens of a block: more are cheaper to look up, fewer leave less of a prompt to compute again."""
-
-Emission = tuple[Request, TokenChunk]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class ClockBatch:
         self._computed = True
         """False if the KV of running turns is lost or of other weights."""
 
-    def add(self, request: Request, now_s: float) -> list[Emission]:
+    def add(self, request: Request, now_s: float) -> list[RequestChunk]:
         """Take a request; one whose id is live is ignored."""
         if request.request_id in self._live:
             return []
@@ -84,7 +81,7 @@ class ClockBatch:
         self._batch.add(turn)
         return self._planned(emissions)
 
-    def abort(self, request_id: str | None, now_s: float) -> list[Emission]:
+    def abort(self, request_id: str | None, now_s: float) -> list[RequestChunk]:
         """End one request, or all; unknown ids are ignored."""
         emissions = self._run(now_s)
         for name in list(self._live) if request_id is None else [request_id]:
@@ -100,7 +97,7 @@ class ClockBatch:
             self._drop(turn)
             self._planned([])
 
-    def give_up(self) -> list[Emission]:
+    def give_up(self) -> list[RequestChunk]:
         """End all requests for good, without a look at the time."""
         self._paused = True
         turns = list(self._live.values())
@@ -109,11 +106,11 @@ class ClockBatch:
         self._batch.drain()
         return self._planned([(turn.request, last_chunk(turn.sent, "abort")) for turn in turns])
 
-    def advance(self, now_s: float) -> list[Emission]:
+    def advance(self, now_s: float) -> list[RequestChunk]:
         """Return the chunks that are due until now."""
         return self._planned(self._run(now_s))
 
-    def pause(self, now_s: float) -> list[Emission]:
+    def pause(self, now_s: float) -> list[RequestChunk]:
         """Hold all turns; return what they have sampled."""
         emissions = self._run(now_s) + self._new(self._batch.running)
         self._paused = True
@@ -133,7 +130,7 @@ class ClockBatch:
         """Lose the KV of all turns, while paused."""
         self._computed = False
 
-    def _run(self, now_s: float) -> list[Emission]:
+    def _run(self, now_s: float) -> list[RequestChunk]:
         if self._paused:
             return []
         emissions = []
@@ -154,7 +151,7 @@ class ClockBatch:
         if begun and self._report_at_s == inf:
             self._report_at_s = self._batch.clock.now_s + self._report_s
 
-    def _reports(self, now_s: float) -> list[Emission]:
+    def _reports(self, now_s: float) -> list[RequestChunk]:
         due = []
         while self._fresh and self._sampled(self._fresh[0]) >= 1:
             due.append(self._fresh.popleft())
@@ -164,7 +161,7 @@ class ClockBatch:
         self._report_at_s = now_s + self._report_s if running else inf
         return self._new(running)
 
-    def _new(self, turns: Sequence[ClockTurn]) -> list[Emission]:
+    def _new(self, turns: Sequence[ClockTurn]) -> list[RequestChunk]:
         """Return the chunks of those turns that have new tokens."""
         ends = [(turn, turn.request.completed + self._sampled(turn)) for turn in turns]
         return [
@@ -185,7 +182,7 @@ class ClockBatch:
         clock = self._batch.clock
         return inf if passes is None else clock.now_s + clock.seconds_until(passes)
 
-    def _planned(self, emissions: list[Emission]) -> list[Emission]:
+    def _planned(self, emissions: list[RequestChunk]) -> list[RequestChunk]:
         """Begin turns that have room, find the next event, and return the emissions."""
         batch = self._batch
         next_s = inf

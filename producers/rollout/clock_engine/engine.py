@@ -13,14 +13,14 @@ from pathlib import Path
 
 from seamlessflow.infra.device_model.rates import Rates
 from seamlessflow.producers.rollout.clock_engine.answers import Answers
-from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch, Emission
+from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch
 from seamlessflow.producers.rollout.engine.contract import (
     ChunkCallback,
     EngineHealth,
     PauseMode,
     SamplingParams,
 )
-from seamlessflow.producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.producers.rollout.engine.request import Request, RequestChunk, last_chunk
 from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
 
 DEADLINE_S = 30.0
@@ -162,7 +162,7 @@ class ClockEngine(ThreadedEngine):
         self._batch.forget()
         return self._settings.memory_bytes
 
-    def _emit(self, emissions: Iterable[Emission]) -> None:
+    def _emit(self, emissions: Iterable[RequestChunk]) -> None:
         broken = set()
         for request, chunk in emissions:
             name = request.request_id

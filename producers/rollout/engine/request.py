@@ -106,6 +106,10 @@ class Request:
         return self.finish_reason(self.completed, int(self.tokens[-1]), limit)
 
 
+RequestChunk = tuple[Request, TokenChunk]
+"""A chunk of tokens, and the request that it answers."""
+
+
 def _token_ids(request_id: str, data: bytes) -> npt.NDArray[np.int32]:
     """Return little-endian int32 bytes as an array. Raises `RequestInvalid`."""
     if len(data) % TOKEN_BYTES:

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, EngineTimeout
 
 T = TypeVar("T")
-Command = Callable[[], object]
+EngineCall = Callable[[], object]
 
 
 class EngineState:
@@ -58,12 +58,12 @@ class CommandQueue:
     """Commands from any thread for the one that calls `run`, in the order they came."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[EngineCall] = queue.SimpleQueue()
 
     def __len__(self) -> int:
         return self._queue.qsize()
 
-    def put(self, command: Command) -> None:
+    def put(self, command: EngineCall) -> None:
         """Add a command. Does not block."""
         self._queue.put(command)
 
@@ -81,7 +81,11 @@ class EngineThread:
     """A thread that runs from construction until `close`."""
 
     def __init__(
-        self, name: str, timeout_s: float, run: Callable[[], None], put: Callable[[Command], object]
+        self,
+        name: str,
+        timeout_s: float,
+        run: Callable[[], None],
+        put: Callable[[EngineCall], object],
     ) -> None:
         """Start the thread on `run`, which must run the commands given to `put`, in that order."""
         self._timeout_s = timeout_s
@@ -91,7 +95,7 @@ class EngineThread:
         self._thread = threading.Thread(target=run, name=name, daemon=True)
         self._thread.start()
 
-    def post(self, call: str, command: Command) -> None:
+    def post(self, call: str, command: EngineCall) -> None:
         """Queue a command; an accepted one always runs. Raises `EngineStateInvalid` once closed."""
         with self._gate:
             if self._closed:
@@ -106,7 +110,7 @@ class EngineThread:
         future: Future[T] = Future()
         return self.ask_for(future, call, lambda: _answer(future, question))
 
-    def ask_for(self, future: Future[T], call: str, command: Command) -> T:
+    def ask_for(self, future: Future[T], call: str, command: EngineCall) -> T:
         """Return what `command` puts into `future`, at once or later. Raises as `ask` does."""
         self._refuse_within(call)
         self.post(call, command)
@@ -118,7 +122,7 @@ class EngineThread:
                 raise
             raise EngineTimeout(call, self._timeout_s) from None
 
-    def close(self, last: Command) -> None:
+    def close(self, last: EngineCall) -> None:
         """Queue `last`, which must end `run`, accept nothing after it, and wait for the thread.
 
         May be called twice. Raises `EngineStateInvalid` in the thread itself, and `EngineTimeout`.

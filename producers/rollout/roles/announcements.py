@@ -10,7 +10,7 @@ from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.releases import this_release
 
-State = Literal["starting", "ready", "paused", "asleep", "failed", "ended"]
+AnnouncedState = Literal["starting", "ready", "paused", "asleep", "failed", "ended"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,11 @@ class Facts:
 
 
 def heartbeat(
-    roles: RolloutRoles, facts: Facts, state: State, health: EngineHealth | None, now_ms: int
+    roles: RolloutRoles,
+    facts: Facts,
+    state: AnnouncedState,
+    health: EngineHealth | None,
+    now_ms: int,
 ) -> r.WorkerHeartbeat:
     """Return the sign of life; `health` is None until there is an engine."""
     held = roles.held

@@ -13,7 +13,7 @@ from seamlessflow.infra.worker.activity import Activity, PhaseTimes
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.roles import announcements as records
-from seamlessflow.producers.rollout.roles.announcements import State
+from seamlessflow.producers.rollout.roles.announcements import AnnouncedState
 from seamlessflow.producers.rollout.roles.device import RolloutDevice
 from seamlessflow.producers.rollout.roles.moves import (
     Acquired,
@@ -56,7 +56,7 @@ class RoleKeeper:
         return f"{self._roles.worker} ({self._roles.incarnation})"
 
     @property
-    def state(self) -> State:
+    def state(self) -> AnnouncedState:
         """The state that the heartbeat reports."""
         if self._loading is not None:
             return "paused"

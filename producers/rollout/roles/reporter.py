@@ -10,7 +10,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.worker.activity import Activity, ActivityAccount
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.producers.rollout.engine.contract import Engine, EngineHealth
-from seamlessflow.producers.rollout.roles.announcements import Facts, State, heartbeat
+from seamlessflow.producers.rollout.roles.announcements import AnnouncedState, Facts, heartbeat
 from seamlessflow.producers.rollout.roles.roles import RolloutRoles
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
@@ -32,7 +32,7 @@ class Reporter:
         self._passes_s = 0.0, 0.0
         self._activity_due_ms = now_ms + ACTIVITY_MS
         self._beat_due_ms = now_ms
-        self._state: State | None = None
+        self._state: AnnouncedState | None = None
         self._key = ""
 
     @property
@@ -46,7 +46,7 @@ class Reporter:
 
     def tick(
         self,
-        state: State,
+        state: AnnouncedState,
         activity: Activity,
         health: Callable[[], EngineHealth | None],
         tokens: int,
@@ -68,7 +68,7 @@ class Reporter:
             self._engine = engine
             self._passes_s = _passes_s(engine)
 
-    def beat(self, state: State, health: EngineHealth | None, now_ms: int) -> None:
+    def beat(self, state: AnnouncedState, health: EngineHealth | None, now_ms: int) -> None:
         """Write a heartbeat."""
         record = heartbeat(self._roles, self._facts, state, health, now_ms)
         self._key = fleet_key(record)

@@ -16,11 +16,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from seamlessflow.producers.rollout.engine.contract import TokenChunk
 from seamlessflow.producers.rollout.engine.pass_times import PassTimes
 from seamlessflow.producers.rollout.engine.request import (
     NO_TOP,
     Request,
+    RequestChunk,
     TopTokens,
     last_chunk,
     token_chunks,
@@ -28,9 +28,7 @@ from seamlessflow.producers.rollout.engine.request import (
 from seamlessflow.producers.rollout.torch_engine.forward import PADDING, CachedForward
 from seamlessflow.producers.rollout.torch_engine.rows import RowTable
 from seamlessflow.producers.rollout.torch_engine.sampling import most_likely, sample
-
-Emission = tuple[Request, TokenChunk]
-Rows = npt.NDArray[np.int64]
+from seamlessflow.schemas.arrays import Int64s
 
 
 class LogitsNotFinite(ArithmeticError):
@@ -66,13 +64,13 @@ class ContinuousBatch:
             self._live[request.request_id] = request
             self.waiting.append(request)
 
-    def abort(self, request_id: str | None) -> list[Emission]:
+    def abort(self, request_id: str | None) -> list[RequestChunk]:
         """End one request, or all; unknown ids are ignored."""
         ids = list(self._live) if request_id is None else [request_id]
         requests = [self._live[each] for each in ids if each in self._live]
         return [(request, last_chunk(self._drop(request), "abort")) for request in requests]
 
-    def advance(self) -> Iterator[Emission]:
+    def advance(self) -> Iterator[RequestChunk]:
         """Run one prefill and one decode pass; a row gets at most one token.
 
         Raises `LogitsNotFinite`, and whatever the model's forward raises. A generator, so that what
@@ -95,9 +93,9 @@ class ContinuousBatch:
             self.times.add_decode(decoding, time.perf_counter() - started)
             yield from sampled
 
-    def _admit(self) -> list[Emission]:
+    def _admit(self) -> list[RequestChunk]:
         """Give rows to waiting requests; return the ends of those with nothing left to sample."""
-        ended: list[Emission] = []
+        ended: list[RequestChunk] = []
         while self.waiting and self.table.running < self._max_running:
             request = self.waiting.popleft()
             if (reason := request.finished_before_start(self._limit)) is None:
@@ -107,7 +105,7 @@ class ContinuousBatch:
                 ended.append((request, last_chunk(request.completed, reason)))
         return ended
 
-    def _sample(self, rows: Rows, logits_BV: Tensor) -> list[Emission]:
+    def _sample(self, rows: Int64s, logits_BV: Tensor) -> list[RequestChunk]:
         """Sample one token for each of these rows, and end the requests that are finished by it."""
         if not rows.size:
             return []
@@ -175,7 +173,7 @@ def _decoding_first(table: RowTable) -> int:
 
 def _prefill(
     table: RowTable, forward: CachedForward, first: int, budget: int
-) -> tuple[Rows, Tensor, float]:
+) -> tuple[Int64s, Tensor, float]:
     """Give rows from `first` on a chunk of KV.
 
     As many rows get one as fit the budget, the oldest among them.
@@ -199,7 +197,7 @@ def _prefill(
     return rows[complete], logits_RV[torch.from_numpy(complete).to(logits_RV.device)], again
 
 
-def _decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Rows, Tensor]:
+def _decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Int64s, Tensor]:
     """Return the first `count` rows, and the logits [count, vocabulary] after their last tokens."""
     rows = np.arange(count)
     positions = table.cached[:count].copy()

@@ -23,9 +23,9 @@ from seamlessflow.producers.rollout.engine.contract import (
     SamplingParams,
     logprob_tolerance,
 )
-from seamlessflow.producers.rollout.engine.request import Request, last_chunk
+from seamlessflow.producers.rollout.engine.request import Request, RequestChunk, last_chunk
 from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
-from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch, Emission
+from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch
 from seamlessflow.producers.rollout.torch_engine.compatibility import plan_cache
 from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
 from seamlessflow.producers.rollout.torch_engine.weights import (
@@ -192,7 +192,7 @@ class TorchEngine(ThreadedEngine):
         else:
             self._batch.add(request)
 
-    def _emit(self, emissions: Iterable[Emission]) -> None:
+    def _emit(self, emissions: Iterable[RequestChunk]) -> None:
         broken = [
             request.request_id
             for request, chunk in emissions

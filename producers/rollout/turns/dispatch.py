@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 import xxhash
 
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.rendering.completion import MessageStream
 from seamlessflow.infra.telemetry.tracing import Span
 from seamlessflow.producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
@@ -28,13 +27,14 @@ from seamlessflow.producers.rollout.turns.unwritten import Unwritten
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import Headers
 
 STREAMED_EVERY_MS = 100
 UNSTREAMED_EVERY_MS = 2_000
 SILENCE_MS = 5_000
 """Time without a record after which an empty `TurnProgressed` shows that the turn is not lost."""
 
-Output = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted | r.TurnFailed
+DispatchOutput = r.TurnProgressed | r.TurnCompleted | r.TurnInterrupted | r.TurnFailed
 
 
 class _TokenFields(TurnFields):
@@ -75,7 +75,7 @@ class Dispatch:
         self.urgent = request.stream or self._message.may_end
         self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
 
-    def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> Output | None:
+    def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> DispatchOutput | None:
         """Add sampled tokens; return the record to write now, or None.
 
         Raises `ChunkOutOfOrder`, `ChunkIncomplete`.

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from seamlessflow.infra.clock import NEVER_MS
 from seamlessflow.infra.errors import DeliveryFailed
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.rendering.completion import MessageStream
 from seamlessflow.infra.telemetry.names import PROVIDER
@@ -20,8 +20,8 @@ from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, Req
 from seamlessflow.producers.rollout.turns.admission import Admission
 from seamlessflow.producers.rollout.turns.dispatch import (
     Dispatch,
+    DispatchOutput,
     LiveDispatch,
-    Output,
     sampling_params,
 )
 from seamlessflow.producers.rollout.turns.message import MessageParser, template_prompt
@@ -36,6 +36,7 @@ from seamlessflow.producers.rollout.turns.refusal import (
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import Headers
 
 SCAN_MS = 20
 """Time between two looks for dispatches that are due: one look serves many of them."""
@@ -44,7 +45,7 @@ SCAN_MS = 20
 HELD_MS = 1_000
 """Time that a turn waits for weights whose publication this worker has not read yet."""
 
-Write = Callable[[Output, int, Headers, OnDelivery], None]
+Write = Callable[[DispatchOutput, int, Headers, OnDelivery], None]
 """Writes a record of a turn to the given partition of `sessions`."""
 
 
@@ -247,7 +248,7 @@ class Serving:
         self._put(live, record)
         return isinstance(record, r.TurnInterrupted)
 
-    def _put(self, live: LiveDispatch, record: Output) -> None:
+    def _put(self, live: LiveDispatch, record: DispatchOutput) -> None:
         # Called on the producer's thread, so it only reports to the main loop.
         def delivered(error: DeliveryFailed | None, _: int) -> None:
             if error is not None:

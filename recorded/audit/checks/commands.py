@@ -17,8 +17,8 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 
-Asked = r.OpenSession | r.RequestTurn | r.AssignReward | r.CloseSession
-Call = tuple[object, ...]
+AuditedCommand = r.OpenSession | r.RequestTurn | r.AssignReward | r.CloseSession
+CommandFields = tuple[object, ...]
 
 
 class _Command(NamedTuple):
@@ -28,7 +28,7 @@ class _Command(NamedTuple):
     at_ms: int
     kind: str
     session_id: str
-    repeats: Call | None
+    repeats: CommandFields | None
     """The call that has its event if this command repeats it, without the session."""
 
 
@@ -87,7 +87,7 @@ class CommandsCheck:
                 shown = "its offset is committed"
                 self._judge(command_id, command, command.place, command.session_id, shown)
 
-    def _ask(self, received: Received, command: Asked) -> None:
+    def _ask(self, received: Received, command: AuditedCommand) -> None:
         if command.command_id in self._carried_out:
             self.findings.checked += 1
             return
@@ -136,7 +136,7 @@ class CommandsCheck:
             self.findings.add(place, f"{what} has no event on {SESSIONS.name}, but {shown}")
 
 
-def _repeated_by(command: Asked) -> Call | None:
+def _repeated_by(command: AuditedCommand) -> CommandFields | None:
     """Return the call that the command repeats if it leaves no event, or None if it cannot."""
     key = getattr(command, "idempotency_key", None)
     match command:
@@ -149,11 +149,11 @@ def _repeated_by(command: Asked) -> Call | None:
     return None
 
 
-def _calls_of(event: r.Record) -> Iterable[Call]:
+def _calls_of(event: r.Record) -> Iterable[CommandFields]:
     """Return the calls that the event is of, each by its session's id and name."""
     match event:
         case r.SessionOpened(idempotency_key=key):
-            calls: tuple[Call, ...] = (("open", key),)
+            calls: tuple[CommandFields, ...] = (("open", key),)
         case r.RewardAssigned(idempotency_key=key, reward=reward):
             calls = (("reward", key, *_content(reward)), ("reward", None, *_content(reward)))
         case r.SessionClosed(idempotency_key=key, command_id=str()):
@@ -166,5 +166,5 @@ def _calls_of(event: r.Record) -> Iterable[Call]:
         yield (session_name(session_id), *call)
 
 
-def _content(reward: r.Reward) -> Call:
+def _content(reward: r.Reward) -> CommandFields:
     return reward.name, reward.value, reward.scope, reward.turn_id, reward.source

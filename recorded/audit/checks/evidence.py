@@ -11,7 +11,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.kafka.client import Partition, Received
+from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import PartitionClaimed, SessionOpened
 
@@ -37,14 +37,14 @@ def ends_with_run(opened: SessionOpened) -> bool:
 class Kept:
     """Partitions without their beginning, with the time of the first record that is left."""
 
-    _since_ms: dict[Partition, float] = field(default_factory=dict)
+    _since_ms: dict[LogPartition, float] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
 
     def leave(self, topic: str) -> None:
         """Note that the topic is another run's and is not read: none of it is there."""
         self._elsewhere.add(topic)
 
-    def cut(self, partition: Partition) -> None:
+    def cut(self, partition: LogPartition) -> None:
         """Note that the partition's first records were removed."""
         self._since_ms[partition] = math.inf
 
@@ -54,7 +54,7 @@ class Kept:
         if self._since_ms.get(place) == math.inf:
             self._since_ms[place] = received.timestamp_ms
 
-    def whole(self, partition: Partition) -> bool:
+    def whole(self, partition: LogPartition) -> bool:
         """Return True if all records of the partition are there."""
         return partition not in self._since_ms and partition[0] not in self._elsewhere
 

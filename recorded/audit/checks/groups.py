@@ -19,22 +19,16 @@ import numpy as np
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.audit.checks.evidence import Kept
-from seamlessflow.recorded.audit.checks.ledger import (
-    Findings,
-    Hashes,
-    LogPlace,
-    Seen,
-    hash_of,
-    place_of,
-)
+from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, hash_of, place_of
 from seamlessflow.recorded.audit.verify import surviving_steps
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.arrays import UInt64s
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 
 EVAL = "eval"
-Named = str | tuple[str, str]
+AuditedGroup = str | tuple[str, str]
 """A group as the first policy has it; as a further one does, with the name of that policy."""
 _OF_POLICY = (r.GroupAdmitted, r.GroupDropped, r.GroupConsumed, r.StepCommitted)
 
@@ -45,8 +39,8 @@ class _AuditedCommit:
 
     record: r.StepCommitted
     place: LogPlace
-    groups: Hashes
-    again: Mapping[Named, int] = field(default_factory=dict)
+    groups: UInt64s
+    again: Mapping[AuditedGroup, int] = field(default_factory=dict)
     """Its groups that are trained again by plan, with their marks."""
     replaced: bool = False
     """True once it was judged as one that did not survive."""
@@ -68,11 +62,11 @@ class GroupsCheck:
         """First policy of the run: the one that the first record names."""
         self._rounds: set[str] = set()
         """Groups of evaluations that are not over."""
-        self._trained: Hashes = np.empty(0, np.uint64)
+        self._trained: UInt64s = np.empty(0, np.uint64)
         self._commits: list[_AuditedCommit] = []
-        self._unjudged: list[tuple[_AuditedCommit, tuple[Named, ...]]] = []
+        self._unjudged: list[tuple[_AuditedCommit, tuple[AuditedGroup, ...]]] = []
         self._evaluated = 0
-        self._late_drops: dict[Named, LogPlace] = {}
+        self._late_drops: dict[AuditedGroup, LogPlace] = {}
         """Groups that were dropped behind a step with them, which may not have survived."""
 
     @property
@@ -193,7 +187,7 @@ class GroupsCheck:
                 detail = f"group {_shown(name)} is in step {number}, although it was dropped"
                 self.findings.add(commit.place, detail)
 
-    def _judge_begun(self, commit: _AuditedCommit, names: Iterable[Named]) -> None:
+    def _judge_begun(self, commit: _AuditedCommit, names: Iterable[AuditedGroup]) -> None:
         """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
         for name in map(_shown, names):
             if name in self._admitted or name in self._opened:
@@ -209,7 +203,10 @@ class GroupsCheck:
                 self.findings.not_checkable += 1
 
     def _judge_repeated(
-        self, commit: _AuditedCommit, names: tuple[Named, ...], surviving: list[_AuditedCommit]
+        self,
+        commit: _AuditedCommit,
+        names: tuple[AuditedGroup, ...],
+        surviving: list[_AuditedCommit],
     ) -> None:
         """Judge a new step: each of its groups once, and in no other step that survives but by
         plan.
@@ -259,7 +256,7 @@ class GroupsCheck:
             detail = f"{lost} groups of {step} are in no step of the lineage that replaced it"
             self.findings.add(commit.place, detail)
 
-    def _named(self, policy: str, group_id: str) -> Named:
+    def _named(self, policy: str, group_id: str) -> AuditedGroup:
         return group_id if policy in ("", self._first) else (policy, group_id)
 
     @property
@@ -271,9 +268,9 @@ def _name(commit: r.StepCommitted) -> tuple[str, int]:
     return commit.lineage, commit.step
 
 
-def _shown(name: Named) -> str:
+def _shown(name: AuditedGroup) -> str:
     return name if isinstance(name, str) else name[1]
 
 
-def _together(groups: Iterable[Hashes]) -> Hashes:
+def _together(groups: Iterable[UInt64s]) -> UInt64s:
     return np.unique(np.concatenate([np.empty(0, np.uint64), *groups]))

@@ -4,14 +4,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import xxhash
 
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.arrays import UInt64s
 
 MOST_KEPT = 1_000
 """Most violations of a check that are kept as text; all are counted."""
-Hashes = npt.NDArray[np.uint64]
 _MERGED_FROM = 4_096
 _SHARE = 16
 """The set takes ten times the memory of the array for each hash, and merging sorts all of them."""
@@ -76,7 +75,7 @@ class Seen:
     """
 
     def __init__(self) -> None:
-        self._sorted: Hashes = np.empty(0, np.uint64)
+        self._sorted: UInt64s = np.empty(0, np.uint64)
         self._latest: set[int] = set()
 
     def __len__(self) -> int:
@@ -102,7 +101,7 @@ class Seen:
         place = int(np.searchsorted(self._sorted, np.uint64(hashed)))
         return place < len(self._sorted) and int(self._sorted[place]) == hashed
 
-    def hashes(self) -> Hashes:
+    def hashes(self) -> UInt64s:
         """Return all hashes, sorted."""
         latest = np.fromiter(self._latest, np.uint64, len(self._latest))
         return np.sort(np.concatenate([self._sorted, latest]))

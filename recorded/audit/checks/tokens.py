@@ -32,7 +32,7 @@ from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.trainer.steps.trained import TrainedRun
 
 EVAL = "eval"
-Commit = tuple[int, int, str]
+CommitPlace = tuple[int, int, str]
 """Step, version and lineage."""
 
 
@@ -66,8 +66,8 @@ class TokensCheck:
         self._finalized: OrderedDict[str, int] = OrderedDict()
         """Number of tokens of each finalized session that is kept, oldest first."""
         self._commits: list[r.StepCommitted] = []
-        self._places: dict[Commit, LogPlace] = {}
-        self._compared: set[Commit] = set()
+        self._places: dict[CommitPlace, LogPlace] = {}
+        self._compared: set[CommitPlace] = set()
         self._policies: set[str] = set()
         """Policies that are trained."""
         self._again: dict[str, int] = {}
@@ -295,5 +295,5 @@ def _shortened(commit: r.StepCommitted) -> r.StepCommitted:
     return replace(commit, groups=groups, trained_tokens={})
 
 
-def _commit_of(record: r.StepCommitted) -> Commit:
+def _commit_of(record: r.StepCommitted) -> CommitPlace:
     return record.step, record.version, record.lineage

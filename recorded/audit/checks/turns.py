@@ -18,7 +18,7 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.recorded.audit.checks.evidence import Kept, Owners, ends_with_run
 from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
-from seamlessflow.recorded.audit.sampled_tokens import CountedTurn, Output, sampler_of
+from seamlessflow.recorded.audit.sampled_tokens import CountedTurn, SampledOutput, sampler_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import SESSIONS
@@ -157,7 +157,7 @@ class TurnsCheck:
         self,
         session: _AuditedTurns,
         received: Received,
-        record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | Output,
+        record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | SampledOutput,
     ) -> None:
         turn = session.turns.get(record.turn_id)
         if turn is None:

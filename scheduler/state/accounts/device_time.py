@@ -23,7 +23,7 @@ CATEGORIES = (DECODING, TRAINING, SWITCHING, LOADING, RECOMPUTING, UNDER_FILLED,
 time of decoding beyond that."""
 ROLLOUT = "rollout"
 """A state of intervals that is no category; `divided` divides it, as it does `TRAINING`."""
-Window = tuple[int, int]
+TimeWindow = tuple[int, int]
 """Start and end in milliseconds since 1970."""
 _PROCESS = {ROLLOUT: "rollout", TRAINING: "train"}
 """Process whose reports divide a state."""
@@ -48,7 +48,7 @@ class Interval:
         whole = WAITING if self.state == ROLLOUT else self.state
         return self.shares or {whole: 1.0}
 
-    def within(self, window: Window) -> int:
+    def within(self, window: TimeWindow) -> int:
         """Return how many of its milliseconds lie in the window."""
         return max(0, min(self.end_ms, window[1]) - max(self.start_ms, window[0]))
 
@@ -84,7 +84,7 @@ class DeviceTime:
         return {name: self.subtotal(name) / total for name in CATEGORIES} if total else {}
 
 
-def device_time(intervals: Iterable[Interval], window: Window) -> dict[str, DeviceTime]:
+def device_time(intervals: Iterable[Interval], window: TimeWindow) -> dict[str, DeviceTime]:
     """Return the device time of each worker in the window.
 
     The categories of a worker sum to its devices times the time in which it was there.

@@ -12,8 +12,12 @@ if TYPE_CHECKING:
     from seamlessflow.recorded.erase.erased_sessions import ErasedSessions
     from seamlessflow.recorded.erase.erasing import LogErased, LogErasure
 
-Named = Annotated[list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")]
-To = Annotated[str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")]
+NamedSessions = Annotated[
+    list[str], typer.Argument(help="Ids of sessions; a name stands for all its own.")
+]
+CopyPrefix = Annotated[
+    str, typer.Option(help="Prefix of the topics that get the copy, such as clean.")
+]
 From = Annotated[
     str | None, typer.Option("--from", help="Prefix of the topics to erase from.  [the run's]")
 ]
@@ -43,8 +47,8 @@ Yes = Annotated[bool, typer.Option("--yes", help="Delete without asking.")]
 
 
 def erase(
-    sessions: Named,
-    to: To,
+    sessions: NamedSessions,
+    to: CopyPrefix,
     out: Out = None,
     from_: From = None,
     trained: Trained = None,

@@ -10,7 +10,7 @@ from seamlessflow.commands.options import (
     Groups,
     Offsets,
     Out,
-    Sessions,
+    SessionNames,
     Since,
     Tasks,
     Until,
@@ -30,7 +30,9 @@ class _Form(StrEnum):
     TRL = "trl"
 
 
-To = Annotated[Path, typer.Option(help="Directory of the files; a new one, or to go on with.")]
+ExportDirectory = Annotated[
+    Path, typer.Option(help="Directory of the files; a new one, or to go on with.")
+]
 Format = Annotated[_FileFormat, typer.Option(help="Format of the files.")]
 FormOf = Annotated[
     _Form,
@@ -41,8 +43,8 @@ FormOf = Annotated[
 
 
 def export(
-    to: To,
-    sessions: Sessions = None,
+    to: ExportDirectory,
+    sessions: SessionNames = None,
     out: Out = None,
     form: FormOf = _Form.SESSIONS,
     format: Format = _FileFormat.PARQUET,

@@ -11,7 +11,7 @@ from seamlessflow.commands.options import (
     Groups,
     Offsets,
     Out,
-    Sessions,
+    SessionNames,
     Since,
     Tasks,
     Until,
@@ -66,7 +66,7 @@ RunTasks = Annotated[
 
 def fork(
     to: ForksFile,
-    sessions: Sessions = None,
+    sessions: SessionNames = None,
     out: Out = None,
     groups: Groups = None,
     tasks: Tasks = None,

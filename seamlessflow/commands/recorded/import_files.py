@@ -7,11 +7,11 @@ import typer
 
 from seamlessflow.commands.options import Out
 
-Files = Annotated[
+ImportedFiles = Annotated[
     list[Path],
     typer.Argument(metavar="FILE...", help="Parquet or .jsonl files.", exists=True, dir_okay=False),
 ]
-To = Annotated[
+ImportPrefix = Annotated[
     str, typer.Option(help="Prefix of the topic to write: foreign. for foreign.trajectories.")
 ]
 Train = Annotated[
@@ -24,8 +24,8 @@ Version = Annotated[
 
 
 def import_files(
-    files: Files,
-    to: To,
+    files: ImportedFiles,
+    to: ImportPrefix,
     out: Out = None,
     train: Train = False,
     policy: Policy = "foreign",
@@ -39,9 +39,9 @@ def import_files(
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.importing import importing
     from seamlessflow.recorded.importing.foreign_trajectory import ForeignRules
-    from seamlessflow.recorded.importing.importing import Rows, jsonl_rows
+    from seamlessflow.recorded.importing.importing import ReadRows, jsonl_rows
 
-    readers: dict[bool, Rows] = {False: jsonl_rows}
+    readers: dict[bool, ReadRows] = {False: jsonl_rows}
     if any(path.suffix == ".parquet" for path in files):
         from seamlessflow.checks.packages import require
 

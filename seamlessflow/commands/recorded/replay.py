@@ -11,7 +11,7 @@ from seamlessflow.commands.options import (
     Groups,
     Offsets,
     Out,
-    Sessions,
+    SessionNames,
     Since,
     Tasks,
     Until,
@@ -45,7 +45,7 @@ class _Purpose(StrEnum):
     EVAL = "eval"
 
 
-To = Annotated[
+MergePrefix = Annotated[
     str | None,
     typer.Option(help="Prefix of the topic to write, such as again. for again.trajectories."),
 ]
@@ -90,7 +90,7 @@ Processes = Annotated[
 
 @app.command()
 def merge(
-    sessions: Sessions = None,
+    sessions: SessionNames = None,
     out: Out = None,
     groups: Groups = None,
     tasks: Tasks = None,
@@ -98,7 +98,7 @@ def merge(
     since: Since = None,
     until: Until = None,
     versions: Versions = None,
-    to: To = None,
+    to: MergePrefix = None,
     to_directory: ToDirectory = None,
     verify: Verify = False,
     diff: Diff = False,
@@ -140,7 +140,7 @@ def merge(
 
 @app.command()
 def match(
-    sessions: Sessions = None,
+    sessions: SessionNames = None,
     out: Out = None,
     groups: Groups = None,
     tasks: Tasks = None,

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-RecordedRun = Annotated[
+RecordedRunOption = Annotated[
     Path | None,
     typer.Option("--from", help="Directory of a run, live or ended: its rates and workload."),
 ]

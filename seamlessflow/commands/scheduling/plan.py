@@ -23,7 +23,7 @@ def _time(text: str) -> Any:
     return typer.Option(help=text, callback=_checked_time)
 
 
-_Config = Annotated[
+_PlanConfig = Annotated[
     Path | None, typer.Option(help="Run configuration; each choice is simulated, as simulate.")
 ]
 
@@ -48,7 +48,9 @@ _Model = Annotated[
     Path | None, typer.Option(help="Plan memory: directory of a model. See docs/compute.md.")
 ]
 
-_Memory = Annotated[str | None, typer.Option(help="Plan memory: that of each device, as 80GB.")]
+_DeviceMemory = Annotated[
+    str | None, typer.Option(help="Plan memory: that of each device, as 80GB.")
+]
 
 _HostMemory = Annotated[str | None, typer.Option(help="Memory of each host, as 2TB.")]
 
@@ -70,7 +72,7 @@ _AsJson = Annotated[bool, typer.Option("--json", help="Plan memory: print it as 
 
 
 def plan(
-    config: _Config = None,
+    config: _PlanConfig = None,
     out: _Out = None,
     kafka: _OnKafka = False,
     rollout_s: Annotated[float | None, _time("R: device seconds of rollout of a step.")] = None,
@@ -83,7 +85,7 @@ def plan(
     strategy: _Strategy = None,
     lag: _Lag = None,
     model: _Model = None,
-    memory: _Memory = None,
+    memory: _DeviceMemory = None,
     host_memory: _HostMemory = None,
     engine_devices: _EngineDevices = None,
     settings: _Set = None,

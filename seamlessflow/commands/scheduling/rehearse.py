@@ -7,7 +7,7 @@ import typer
 
 from seamlessflow.commands.scheduling.options import (
     KeptMeasures,
-    RecordedRun,
+    RecordedRunOption,
     RunOnKafka,
     measured_sections,
 )
@@ -24,7 +24,7 @@ def rehearse(
     out: Annotated[
         Path | None, typer.Option(help="Directory of the rehearsal.  [OUT/rehearsal]")
     ] = None,
-    recorded: RecordedRun = None,
+    recorded: RecordedRunOption = None,
     kafka: RunOnKafka = False,
     measured: KeptMeasures = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Optimizer steps.  [run.steps]")] = None,

@@ -9,7 +9,7 @@ from seamlessflow.commands.scheduling.compared_strategies import (
     SimulateOptions,
     compare_strategies,
 )
-from seamlessflow.commands.scheduling.options import KeptMeasures, RecordedRun, RunOnKafka
+from seamlessflow.commands.scheduling.options import KeptMeasures, RecordedRunOption, RunOnKafka
 from seamlessflow.infra.errors import ExitStatus
 
 _MOST_WORKERS = 100_000
@@ -20,7 +20,7 @@ def _workers_with(tags: str) -> Any:
     return typer.Option(min=0, max=_MOST_WORKERS, help=f"Workers with {tags}.")
 
 
-_Config = Annotated[
+_SimulationConfig = Annotated[
     Path | None,
     typer.Option(
         help="Run configuration; its sections simulation, device_model, run, scheduler, "
@@ -39,8 +39,8 @@ _WholeBatches = Annotated[
 
 
 def simulate(
-    config: _Config = None,
-    recorded: RecordedRun = None,
+    config: _SimulationConfig = None,
+    recorded: RecordedRunOption = None,
     kafka: RunOnKafka = False,
     measured: KeptMeasures = None,
     rollout: Annotated[int | None, _workers_with("the tag rollout alone")] = None,

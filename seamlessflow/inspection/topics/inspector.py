@@ -15,7 +15,7 @@ from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.deadline import never
 from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.bounds import BoundsLookup
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.outage import Outage
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -93,7 +93,7 @@ class TopicInspector:
         kept = self._kept(places)
         return [self._state(name, kept) for name in names]
 
-    def _state(self, name: str, kept: Mapping[Partition, range]) -> TopicState:
+    def _state(self, name: str, kept: Mapping[LogPartition, range]) -> TopicState:
         ranges = {place: offsets for place, offsets in kept.items() if place[0] == name}
         letters = TOPICS[name].dead_letters
         dead = sum(len(offsets) for place, offsets in kept.items() if place[0] == letters)
@@ -101,7 +101,7 @@ class TopicInspector:
         state = self._group(group, name, ranges) if group else None
         return TopicState(name, len(ranges), sum(map(len, ranges.values())), dead, state)
 
-    def _group(self, name: str, topic: str, ranges: Mapping[Partition, range]) -> GroupState:
+    def _group(self, name: str, topic: str, ranges: Mapping[LogPartition, range]) -> GroupState:
         try:
             group = self._groups.find(name, _LEADERS_S)
             committed = self._readers[name].committed(list(ranges), _LEADERS_S)
@@ -118,9 +118,9 @@ class TopicInspector:
         }
         return replace(state, waits_since_ms=self._oldest_ms(self._readers[name], waiting))
 
-    def _oldest_ms(self, reader: Reader, waiting: Mapping[Partition, int]) -> int | None:
+    def _oldest_ms(self, reader: Reader, waiting: Mapping[LogPartition, int]) -> int | None:
         """Return the time of the oldest record at these offsets, or None without all of them."""
-        came: dict[Partition, int] = {}
+        came: dict[LogPartition, int] = {}
         deadline = time.monotonic() + _OLDEST_S
         reader.assign(waiting)
         while len(came) < len(waiting) and time.monotonic() < deadline:
@@ -129,8 +129,8 @@ class TopicInspector:
         reader.assign({})
         return min(came.values()) if len(came) == len(waiting) else None
 
-    def _kept(self, places: Sequence[Partition]) -> Mapping[Partition, range]:
-        bounds: dict[Partition, tuple[int, int]] = {}
+    def _kept(self, places: Sequence[LogPartition]) -> Mapping[LogPartition, range]:
+        bounds: dict[LogPartition, tuple[int, int]] = {}
         # A broker that has just started, or that moves leaders, answers only a moment later.
         outage = Outage(self._kafka, never, _LEADERS_S)
         while silent := [place for place in places if place not in bounds]:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
 
 READINGS = 10
@@ -84,8 +84,8 @@ class LagGrowth:
 
 
 def behind(
-    kept: Mapping[Partition, range], committed: Mapping[Partition, int]
-) -> Mapping[Partition, int]:
+    kept: Mapping[LogPartition, range], committed: Mapping[LogPartition, int]
+) -> Mapping[LogPartition, int]:
     """Return the lag of each partition: the offsets that it keeps behind the committed one."""
     # A partition without a commit has a negative offset: all that it keeps is behind.
     return {
@@ -95,7 +95,7 @@ def behind(
 
 
 def group_state(
-    name: str, topic: str, group: FoundGroup, lags: Mapping[Partition, int]
+    name: str, topic: str, group: FoundGroup, lags: Mapping[LogPartition, int]
 ) -> GroupState:
     """Return the owner and the lag of each partition in `lags`."""
     shown = _labels(group.members)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
-from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch, Emission
+from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk
-from seamlessflow.producers.rollout.engine.request import Request
+from seamlessflow.producers.rollout.engine.request import Request, RequestChunk
 from seamlessflow.schemas.tokens import pack, unpack
 
 STOP = 99
@@ -65,7 +65,7 @@ class ClockedTurns:
         self.now_s += took_s
         self.batch.resume(self.now_s)
 
-    def take(self, emissions: Iterable[Emission]) -> None:
+    def take(self, emissions: Iterable[RequestChunk]) -> None:
         for owner, chunk in emissions:
             self.chunks[owner.request_id].append((round(self.now_s, 6), chunk))
 

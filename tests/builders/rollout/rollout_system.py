@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.kafka.client import BEGINNING, Headers, Received
+from seamlessflow.infra.kafka.client import BEGINNING, Received
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
@@ -28,7 +28,7 @@ from seamlessflow.producers.rollout.settings import RolloutSection, RolloutSetti
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import pack
-from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, Headers
 from tests.builders.own_topics import own_topics, small
 from tests.builders.records import control, fleet
 from tests.builders.records.prompts import generate

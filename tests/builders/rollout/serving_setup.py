@@ -2,14 +2,15 @@
 
 from typing import Any
 
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch, Output
+from seamlessflow.producers.rollout.turns.dispatch import DispatchOutput, LiveDispatch
 from seamlessflow.producers.rollout.turns.serving import Service, Serving
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Headers
 from tests.builders.engines.manual import ManualEngine
 from tests.builders.records.prompts import INCARNATION, WORKER
 from tests.builders.rollout.completions import LetterParser, chunk, codes
@@ -24,7 +25,7 @@ class ServingSetup:
     def __init__(self) -> None:
         self.engine = ManualEngine()
         self.parser = LetterParser()
-        self.written: list[Output] = []
+        self.written: list[DispatchOutput] = []
         self.places: list[tuple[int, Headers]] = []
         self.deliveries: list[OnDelivery] = []
         self.woken: list[LiveDispatch] = []
@@ -54,7 +55,7 @@ class ServingSetup:
             self.serving.advance(self.woken.pop(0), NOW)
 
     def _write(
-        self, record: Output, partition: int, headers: Headers, on_delivery: OnDelivery
+        self, record: DispatchOutput, partition: int, headers: Headers, on_delivery: OnDelivery
     ) -> None:
         self.written.append(record)
         self.places.append((partition, headers))

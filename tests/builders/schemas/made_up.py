@@ -16,7 +16,7 @@ from seamlessflow.schemas.codec import HEADER_BYTES, MARKER, UnknownSchema, deco
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.registry import (
     Schema,
-    Versions,
+    SchemaVersions,
     history,
     parsed,
     raw_schemas,
@@ -73,7 +73,7 @@ RELEASES = {
     )
     for version, schemas in _SCHEMAS.items()
 }
-VERSIONS: Versions = {
+VERSIONS: SchemaVersions = {
     name: {
         **kept,
         **{

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, StepGroup
 from seamlessflow.schemas.topics import (
@@ -15,6 +15,7 @@ from seamlessflow.schemas.topics import (
     SESSIONS,
     TASKS,
     TRAJECTORIES,
+    Headers,
 )
 from tests.builders.records import commands, control, prompts, replies, sessions
 from tests.builders.records.content import ids

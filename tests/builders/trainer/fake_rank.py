@@ -4,7 +4,7 @@ import socket
 from queue import Queue
 
 from seamlessflow.trainer.backends.backend import Machine
-from seamlessflow.trainer.backends.calls import Arrays, GangCall, Hello, Message, Reply, Welcome
+from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangMessage, Hello, Reply, Welcome
 from seamlessflow.trainer.link import Channel
 
 LIMIT_S = 20.0
@@ -43,6 +43,6 @@ class FakeRank:
         """End the connection without a word."""
         self._channel.close()
 
-    def _deliver(self, message: Message, _: Arrays) -> None:
+    def _deliver(self, message: GangMessage, _: Arrays) -> None:
         assert isinstance(message, GangCall)
         self._calls.put(message)

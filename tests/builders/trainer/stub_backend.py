@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 
 
@@ -20,7 +20,9 @@ class StubBackend:
     def __init__(self, text: str = "w0") -> None:
         self.text = text
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}
 
     def train(self, step: StepInput) -> Mapping[str, float]:

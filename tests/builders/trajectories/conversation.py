@@ -5,9 +5,9 @@ from typing import Any
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.decisions.decide import decide
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import forked_turn_id, tool_call_id
 from seamlessflow.schemas.records import ForkedPrefix, Record
 from tests.builders.records.commands import open_session, request_turn
@@ -30,7 +30,7 @@ class Conversation(SessionBuilder):
         self._fleet = fleet_with("w", weights=replace(WEIGHTS, strictness=strictness))
         self.carry_out(open_session(session_id=session_id, **opening))
 
-    def carry_out(self, command: Command, **around: Any) -> list[Record]:
+    def carry_out(self, command: SessionCommand, **around: Any) -> list[Record]:
         """Decide a command, apply its events and return them."""
         session = self.session if self.accepted else None
         events = decide(session, command, self._context(**around)).events

@@ -4,7 +4,7 @@ from typing import Any
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
-from seamlessflow.consumers.trajectories.matching.match import Messages
+from seamlessflow.consumers.trajectories.matching.match import RequestMessages
 from seamlessflow.schemas.records import PolicyWeights, Record, RoleAcquired, Sampling
 from tests.builders.records import control, fleet
 from tests.builders.records.content import ids
@@ -21,11 +21,15 @@ class OneTokenAMessage:
     def decode(self, ids: bytes) -> str:
         return bytes(ids[::4]).decode()
 
-    def render(self, messages: Messages, tools: Messages | None = None) -> bytes:
+    def render(self, messages: RequestMessages, tools: RequestMessages | None = None) -> bytes:
         return ids(*range(1, len(messages) + 1))
 
     def forced_call(
-        self, prompt: bytes, messages: Messages, tools: Messages | None, name: str | None
+        self,
+        prompt: bytes,
+        messages: RequestMessages,
+        tools: RequestMessages | None,
+        name: str | None,
     ) -> bytes:
         return ids(70, 71 if name else 72)
 
@@ -33,7 +37,11 @@ class OneTokenAMessage:
         return prompt
 
     def bridge(
-        self, prompt: bytes, completion: bytes, new: Messages, tools: Messages | None = None
+        self,
+        prompt: bytes,
+        completion: bytes,
+        new: RequestMessages,
+        tools: RequestMessages | None = None,
     ) -> bytes | None:
         return ids(*range(50, 50 + len(new)))
 

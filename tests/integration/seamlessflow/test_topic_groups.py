@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from seamlessflow.__main__ import app
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.deadline import never
-from seamlessflow.infra.kafka.client import Partition
+from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.group import membership
@@ -47,7 +47,7 @@ def members(cluster: KafkaSettings) -> Iterator[None]:
     """Keep two members of the managers' group that share the partitions."""
     with ExitStack() as stack:
         readers = []
-        owned = {name: set[Partition]() for name in MEMBERS}
+        owned = {name: set[LogPartition]() for name in MEMBERS}
         for name in MEMBERS:
             options = membership(cluster, GROUP, REQUESTS, None, never)
             reader = Reader(cluster, name, group=GROUP, **options)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from seamlessflow.consumers.trajectories.bus.committer import Job
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.consumers.trajectories.bus.readers import Found
-from seamlessflow.consumers.trajectories.bus.request_ends import Bounds
+from seamlessflow.consumers.trajectories.bus.request_ends import RequestBounds
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
 from seamlessflow.infra.kafka.client import Received
@@ -57,7 +57,9 @@ class SteppedReaders:
 
         self._told.append(remove)
 
-    def ask_for_bounds(self, numbers: Sequence[int], answer: Callable[[Bounds], None]) -> None:
+    def ask_for_bounds(
+        self, numbers: Sequence[int], answer: Callable[[RequestBounds], None]
+    ) -> None:
         """Report start and end of partitions of `requests` when it is carried out."""
 
         def measure() -> None:

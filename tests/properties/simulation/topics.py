@@ -9,10 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.errors import DeliveryFailed
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.schemas.codec import decode, encode
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import Headers
 from tests.properties.choices import Choices
 
 Place = tuple[str, int]

@@ -6,16 +6,15 @@ The simulation decides when it reads its slot, samples, advances its turns, chan
 from collections.abc import Callable
 
 from seamlessflow.infra.errors import DeliveryFailed
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.rollout.turns.admission import Admission
-from seamlessflow.producers.rollout.turns.dispatch import LiveDispatch, Output
+from seamlessflow.producers.rollout.turns.dispatch import DispatchOutput, LiveDispatch
 from seamlessflow.producers.rollout.turns.serving import Service, Serving
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS
+from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, SESSIONS, Headers
 from tests.builders.records import control, fleet
 from tests.properties.choices import Choices
 from tests.properties.simulation.engine import RecordedEngine
@@ -169,7 +168,7 @@ class Worker:
             self.serving.advance(self._woken.pop(0), self._clock())
 
     def _write(
-        self, record: Output, partition: int, headers: Headers, on_delivery: OnDelivery
+        self, record: DispatchOutput, partition: int, headers: Headers, on_delivery: OnDelivery
     ) -> None:
         self.sending.send(SESSIONS.name, record, partition=partition, on_delivery=on_delivery)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import pytest
 
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.infra.kafka.client import BEGINNING, Partition, Received
+from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
 from seamlessflow.scheduler.state.state import to_json
@@ -30,7 +30,7 @@ class Script:
         fleet: Sequence[Record] = (),
         control_end: int | None = None,
     ) -> None:
-        self.started: dict[Partition, int] = {}
+        self.started: dict[LogPartition, int] = {}
         self.away = False
         self._batches = {CONTROL_LOG: list(control), FLEET_LOG: [fleet] if fleet else []}
         sizes = {name: sum(map(len, batches)) for name, batches in self._batches.items()}
@@ -39,16 +39,16 @@ class Script:
             self._ends[CONTROL_LOG] = control_end
         self._next = {CONTROL_LOG: 0, FLEET_LOG: 0}
 
-    def later(self, partition: Partition, *records: Record) -> None:
+    def later(self, partition: LogPartition, *records: Record) -> None:
         """Add one more batch."""
         self._batches[partition].append(records)
 
-    def add(self, offsets: Mapping[Partition, int]) -> None:
+    def add(self, offsets: Mapping[LogPartition, int]) -> None:
         self.started.update(offsets)
 
     def ends(
-        self, partitions: Iterable[Partition], limit_s: float | None = None
-    ) -> Mapping[Partition, int]:
+        self, partitions: Iterable[LogPartition], limit_s: float | None = None
+    ) -> Mapping[LogPartition, int]:
         if self.away:
             raise KafkaUnavailable("nowhere", limit_s or 0)
         return {partition: self._ends[partition] for partition in partitions}
@@ -61,7 +61,7 @@ class Script:
                 ]
         return []
 
-    def _received(self, partition: Partition, record: Record) -> Received:
+    def _received(self, partition: LogPartition, record: Record) -> Received:
         offset = self._next[partition]
         self._next[partition] += 1
         return Received(partition[0], 0, offset, getattr(record, "at_ms", 0), None, (), record)

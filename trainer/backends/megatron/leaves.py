@@ -17,7 +17,7 @@ from seamlessflow.trainer.backends.sharded.parts import TensorPart
 
 VALUES = "score.weight"
 """Hugging Face's name of the output of a critic."""
-Kind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
+LeafKind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
 """Division of a tensor over ranks. `fused`: by rows of several tensors in turn. `vocabulary`: by
 rows, padded with zeros to the same number for each rank."""
 
@@ -45,7 +45,7 @@ class Leaf:
     """One tensor of Megatron-core, and the Hugging Face tensors that it is made of."""
 
     name: str
-    kind: Kind
+    kind: LeafKind
     sources: tuple[str, ...]
     parts: tuple[int, ...] = (1,)
     """For `fused`: rows of each source in a block, as a ratio."""

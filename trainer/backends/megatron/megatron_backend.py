@@ -25,7 +25,7 @@ from seamlessflow.trainer.backends.megatron.sharded_model import ShardedModel
 from seamlessflow.trainer.backends.model import DTYPES
 from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS, Keeping, SavedState
 from seamlessflow.trainer.backends.rank_backend import RankBackend
-from seamlessflow.trainer.backends.sharded.parts import Files, Parts, TensorPart, part_of
+from seamlessflow.trainer.backends.sharded.parts import FileParts, TensorPart, TensorParts, part_of
 from seamlessflow.trainer.backends.token_sums import TokenSums
 
 _MOMENTS = ("exp_avg", "exp_avg_sq")
@@ -41,7 +41,7 @@ class ShardKeeping(Keeping):
         self._groups = groups
         self._ranks = ranks
 
-    def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> Files:
+    def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> FileParts:
         sharded = cast(ShardedModel, model)
         parameters = dict(model.named_parameters())
         moments = dict[str, TensorPart]()
@@ -139,7 +139,7 @@ class MegatronBackend(RankBackend):
     def _published(self) -> PreTrainedModel:
         return self._model.unsharded()
 
-    def _model_parts(self) -> Parts:
+    def _model_parts(self) -> TensorParts:
         return self._model.parts(self._parameters)
 
     def _whole_weights(self) -> dict[str, Tensor]:

@@ -44,9 +44,9 @@ class TensorPart:
         return replace(self, values=on_host.contiguous())
 
 
-Parts = Mapping[str, TensorPart]
+TensorParts = Mapping[str, TensorPart]
 """A rank's parts of several tensors, by name."""
-Files = Mapping[str, Parts]
+FileParts = Mapping[str, TensorParts]
 """Parts by the names of their files."""
 
 

@@ -24,7 +24,7 @@ from transformers.core_model_loading import revert_weight_conversion
 from transformers.modeling_utils import remove_tied_weights_from_state_dict
 
 from seamlessflow.trainer.backends.model import DTYPES, write_configuration
-from seamlessflow.trainer.backends.sharded.parts import Parts, TensorPart
+from seamlessflow.trainer.backends.sharded.parts import TensorPart, TensorParts
 from seamlessflow.trainer.backends.sharded.shards import INDEX, SINGLE
 from seamlessflow.trainer.parallelism import Dtype
 
@@ -67,7 +67,7 @@ class ModelFiles:
             index = {"metadata": facts, "weight_map": split.tensor_to_filename}
             self._index = json.dumps(index, indent=2, sort_keys=True) + "\n"
 
-    def write(self, directory: Path, parts: Parts, leads: bool) -> None:
+    def write(self, directory: Path, parts: TensorParts, leads: bool) -> None:
         """Write this rank's parts of the tensors, by their names in the model. Rank 0 (`leads`)
         also writes configuration and index. Every rank must call it. Raise OSError.
         """
@@ -100,7 +100,7 @@ def model_files(
 
 def write_tensors(
     path: Path,
-    parts: Parts,
+    parts: TensorParts,
     leads: bool,
     dtype: torch.dtype | None = None,
     metadata: Mapping[str, str] | None = None,
@@ -128,7 +128,7 @@ def _empty(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:
 
 
 def _layout(
-    parts: Parts, types: Mapping[str, torch.dtype], metadata: Mapping[str, str] | None
+    parts: TensorParts, types: Mapping[str, torch.dtype], metadata: Mapping[str, str] | None
 ) -> tuple[bytes, Mapping[str, int], int]:
     """Return a file's header, the place of each tensor and the size of all."""
     facts: dict[str, object] = {} if metadata is None else {"__metadata__": dict(metadata)}

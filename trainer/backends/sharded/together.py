@@ -16,7 +16,7 @@ from queue import Queue
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.line import Line, LineLost
 from seamlessflow.trainer.backends.optimizer_state import save_state
-from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.backends.sharded.parts import FileParts
 
 _COPY_S = 600.0
 """Limit of the wait for a snapshot that rank 0 has taken."""
@@ -39,7 +39,7 @@ class RankWriteFailed(SeamlessFlowError):
 class GangSaves:
     """The checkpoints of a gang, made from its ranks' snapshots in their order."""
 
-    def __init__(self, lines: Sequence[Line], snapshots: Queue[Files], leads: bool) -> None:
+    def __init__(self, lines: Sequence[Line], snapshots: Queue[FileParts], leads: bool) -> None:
         """`lines`: rank 0's lead to the other ranks, in rank order; any other rank's leads to rank
         0.
 

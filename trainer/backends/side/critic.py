@@ -29,7 +29,7 @@ from seamlessflow.trainer.backends.optimizer_state import (
     copied,
     load_state,
 )
-from seamlessflow.trainer.backends.sharded.parts import Files
+from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.frozen import Placed
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
@@ -81,7 +81,7 @@ class Critic:
         self._optimizer.zero_grad(set_to_none=True)
         return total
 
-    def state(self) -> Files:
+    def state(self) -> FileParts:
         """Return a copy of this rank's part of weights and optimizer, on the host."""
         return self._keeping.copied(self._model, self._optimizer, CRITIC)
 
@@ -145,7 +145,7 @@ class ValueHead:
         """Forget the gradient."""
         self._optimizer.zero_grad(set_to_none=True)
 
-    def state(self) -> Files:
+    def state(self) -> FileParts:
         """Return a copy of weights and optimizer on the host."""
         return copied(self._output, self._optimizer, CRITIC)
 

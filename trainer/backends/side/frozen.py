@@ -23,7 +23,7 @@ from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.forward import Forward
 from seamlessflow.trainer.backends.model import forget_copies, load_model
 from seamlessflow.trainer.backends.optimizer_state import REFERENCE, WEIGHTS, Keeping, adamw
-from seamlessflow.trainer.backends.sharded.parts import Files, part_of
+from seamlessflow.trainer.backends.sharded.parts import FileParts, part_of
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import OptimizerSection
@@ -108,7 +108,7 @@ class RenewedReference:
         if self._steps % self._every == 0:
             self._model.become(policy)
 
-    def state(self) -> Files:
+    def state(self) -> FileParts:
         """Return a copy of this rank's part of weights and count, on the host."""
         files = self._keeping.copied(self._model.module, self._untrained, REFERENCE)
         return {**files, STEPS: {"steps": part_of(torch.tensor([self._steps]))}}

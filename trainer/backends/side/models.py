@@ -4,7 +4,6 @@ Each rank has all of them, as it has the policy: whole, or its shards. Called by
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -17,14 +16,13 @@ from transformers import PreTrainedModel
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
 from seamlessflow.trainer.backends.optimizer_state import Keeping
-from seamlessflow.trainer.backends.sharded.parts import Files
-from seamlessflow.trainer.backends.side.critic import Critic, ValueHead
+from seamlessflow.trainer.backends.sharded.parts import FileParts
+from seamlessflow.trainer.backends.side.critic import Autocast, Critic, ValueHead
 from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed, RenewedReference
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 
-Autocast = Callable[[], AbstractContextManager[object]]
 _OF_POLICY = {Column.PROXIMAL, Column.ENTROPY}
 """Columns of the policy itself, by its own pass."""
 
@@ -82,7 +80,7 @@ class SideModels:
         columns: Sequence[Column],
         device: torch.device,
         autocast: Autocast,
-    ) -> Annotated:
+    ) -> AnnotatedColumns:
         """Return the columns of each micro-batch; one pass computes all of the policy itself."""
         of_policy = _OF_POLICY if self.head is None else {*_OF_POLICY, Column.VALUE}
         annotated = self._of_policy(
@@ -107,7 +105,7 @@ class SideModels:
         if self._renewed is not None:
             self._renewed.step_over(weights)
 
-    def state(self) -> Files:
+    def state(self) -> FileParts:
         """Return a copy of this rank's part of all changing models, on the host."""
         return {
             name: content for model in self._changing() for name, content in model.state().items()

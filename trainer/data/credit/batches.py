@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.data.advantages import (
     EQUAL,
     ReturnRules,
@@ -20,9 +21,9 @@ from seamlessflow.trainer.data.advantages import (
     varied,
 )
 from seamlessflow.trainer.data.chains import NOWHERE, Column
-from seamlessflow.trainer.data.episodes import Episode, Float64s, accumulated, followers, following
+from seamlessflow.trainer.data.episodes import Episode, accumulated, followers, following
 
-Episodes = Sequence[Sequence[Episode]]
+GroupedEpisodes = Sequence[Sequence[Episode]]
 """The sessions of each group of a batch."""
 
 
@@ -35,10 +36,10 @@ class Credit:
     """Returns for the critic to learn; NaN where it learns none. None: there is no critic."""
 
 
-BatchEstimator = Callable[[Episodes, ReturnRules], list[list[Credit]]]
+BatchEstimator = Callable[[GroupedEpisodes, ReturnRules], list[list[Credit]]]
 
 
-def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def grpo_batch(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return (r - mean of the group) / (deviation of the batch's returns + epsilon).
 
     Group mean and batch deviation, arXiv 2508.08221 (Lite PPO). A group of nearly equal returns
@@ -51,7 +52,7 @@ def grpo_batch(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     return [_of_sessions(group, of_S) for group, of_S in zip(groups, values, strict=True)]
 
 
-def gdpo(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def gdpo(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return the sums of decoupled advantages, normalised over all sessions of the batch.
 
     Group reward-decoupled normalization, arXiv 2601.05242. Each named reward is normalised in its
@@ -70,7 +71,7 @@ def gdpo(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     ]
 
 
-def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def reinforce_pp(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return the discounted return of each token, in standard deviations from the batch's mean.
 
     REINFORCE++, arXiv 2501.03262: no group is needed.
@@ -79,7 +80,7 @@ def reinforce_pp(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     return _whitened([[Credit(values_N) for values_N in group] for group in returns], rules)
 
 
-def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def reinforce_pp_baseline(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return the same, with the group's mean return subtracted from each session's return.
 
     REINFORCE++-baseline, arXiv 2501.03262.
@@ -93,7 +94,7 @@ def reinforce_pp_baseline(groups: Episodes, rules: ReturnRules) -> list[list[Cre
     return _whitened(by_group, rules)
 
 
-def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return generalized advantages over tokens, whitened over the batch, and returns to learn.
 
     delta_t = r_t + discount V_t+1 - V_t, A_t = delta_t + discount lambda A_t+1 (arXiv 1506.02438,
@@ -114,7 +115,7 @@ def gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     return _whitened(by_group, rules)
 
 
-def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def turn_gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return generalized advantages over turns: all tokens of a turn have the turn's advantage.
 
     As `gae`, with turns instead of tokens. V_k is the value before the first trained token of turn
@@ -125,7 +126,7 @@ def turn_gae(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
     )
 
 
-def distill(groups: Episodes, rules: ReturnRules) -> list[list[Credit]]:
+def distill(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return the log-prob of each token under the teacher, minus that of the policy before the
     step.
 

@@ -10,17 +10,18 @@ from dataclasses import replace
 
 import numpy as np
 
+from seamlessflow.schemas.arrays import Float32s, Float64s
 from seamlessflow.trainer.data.batch import Batch, Prepared
-from seamlessflow.trainer.data.chains import Annotated, Chain, Column, Columns, Floats, credited
-from seamlessflow.trainer.data.credit.batches import Credit, Episodes
-from seamlessflow.trainer.data.episodes import Episode, Float64s, episode
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Chain, Column, Columns, credited
+from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
+from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.methods import ResultMalformed, checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
 
-Estimate = Callable[[Episodes], list[list[Credit]]]
+Estimate = Callable[[GroupedEpisodes], list[list[Credit]]]
 
 
-def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: Annotated) -> Batch:
+def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: AnnotatedColumns) -> Batch:
     """Return the batch with the columns of its chains, which `packed` holds."""
     columns = iter(by_chain(batch.chains(), packed, annotated))
     return _replaced(batch, lambda chain: replace(chain, columns=next(columns)))
@@ -62,7 +63,9 @@ def with_only(batch: Batch, names: Collection[Column]) -> Batch:
     return _replaced(batch, change)
 
 
-def checked_credit(estimated: Sequence[Sequence[Credit]], groups: Episodes) -> list[list[Credit]]:
+def checked_credit(
+    estimated: Sequence[Sequence[Credit]], groups: GroupedEpisodes
+) -> list[list[Credit]]:
     """Return credit after a check: advantages are finite, targets finite or NaN.
 
     Raises `ResultMalformed`.
@@ -108,7 +111,7 @@ def entropy_scaled(batch: Batch, scale: float) -> Batch:
 
 
 def by_chain(
-    chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: Annotated
+    chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: AnnotatedColumns
 ) -> list[Columns]:
     """Return the columns of each chain, from those of the micro-batches."""
     if not chains:
@@ -117,7 +120,7 @@ def by_chain(
     # The place of each trained token among all trained ones.
     places_S = np.cumsum(np.concatenate([chain.tokens.trained_T for chain in chains])) - 1
     ends_C = np.cumsum([chain.trained() for chain in chains])
-    of_chains: list[dict[Column, Floats]] = [{} for _ in chains]
+    of_chains: list[dict[Column, Float32s]] = [{} for _ in chains]
     for name, arrays in annotated.items():
         flat_N = np.zeros(int(ends_C[-1]), np.float32)
         for batch, array_N in zip(packed, arrays, strict=True):
@@ -191,7 +194,7 @@ def _parts(
     start = 0
     for chain in chains:
         part = slice(start, start + chain.trained())
-        columns: dict[Column, Floats] = {}
+        columns: dict[Column, Float32s] = {}
         if credit.targets_N is not None:
             known_N = np.isfinite(credit.targets_N[part])
             columns[Column.TARGET] = np.where(known_N, credit.targets_N[part], 0).astype("f4")

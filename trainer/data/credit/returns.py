@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.trainer.credit import ONE_REWARD
 
-Weights = Mapping[str, float]
+RewardWeights = Mapping[str, float]
 
 _UNJUDGED = {"unrewarded", "pruned", "filtered"}
 """Final states in which a session has no return."""
@@ -24,7 +24,7 @@ def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
     return {reward.name: reward for reward in trajectory.rewards if reward.scope == "session"}
 
 
-def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> float | None:
+def session_return(trajectory: Trajectory, weights: RewardWeights = ONE_REWARD) -> float | None:
     """Return the weighted sum of a session's rewards, or None if the session was not judged.
 
     The last session reward of each name counts. A complete session that lacks one is not judged. If
@@ -38,13 +38,13 @@ def session_return(trajectory: Trajectory, weights: Weights = ONE_REWARD) -> flo
     return weighted(values, weights)
 
 
-def lacking(trajectory: Trajectory, weights: Weights) -> list[str]:
+def lacking(trajectory: Trajectory, weights: RewardWeights) -> list[str]:
     """Return the names of the rewards that a session needs and lacks."""
     rewards = session_rewards(trajectory)
     return [name for name in weights if name not in rewards]
 
 
-def turn_returns(trajectory: Trajectory, weights: Weights) -> dict[str, float]:
+def turn_returns(trajectory: Trajectory, weights: RewardWeights) -> dict[str, float]:
     """Return the weighted sum of each turn's rewards, if it has any; missing ones are 0."""
     by_turn: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for reward in trajectory.rewards:
@@ -53,12 +53,12 @@ def turn_returns(trajectory: Trajectory, weights: Weights) -> dict[str, float]:
     return {turn: weighted(rewards, weights) for turn, rewards in by_turn.items()}
 
 
-def weighted(rewards: Mapping[str, float], weights: Weights) -> float:
+def weighted(rewards: Mapping[str, float], weights: RewardWeights) -> float:
     """Return the weighted sum of rewards, the same whatever the order of the setting."""
     return sum((weights[name] * rewards.get(name, 0.0) for name in sorted(weights)), 0.0)
 
 
-def unjudged(trajectory: Trajectory, weights: Weights) -> str:
+def unjudged(trajectory: Trajectory, weights: RewardWeights) -> str:
     """Return the reason for a session that was not judged, with the names of its rewards."""
     if trajectory.status in _UNJUDGED and trajectory.reason:
         return f"{trajectory.status}: {trajectory.reason}"

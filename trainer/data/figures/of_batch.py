@@ -13,7 +13,7 @@ import numpy as np
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.credit.overlong import overlong_facts
-from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.figures.evaluation import pass_at_k, passed
 from seamlessflow.trainer.data.lengths import length_metrics, quantiles
 from seamlessflow.trainer.data.sessions import ValidSession
@@ -24,7 +24,7 @@ MOST_SHOWN = 16
 _LONGEST_LABEL = 40
 
 
-def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict[str, float]:
+def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -> dict[str, float]:
     """Return the metrics that are known before training (names in `trainer/metrics/names.py`).
 
     `weights`: the weights of the named rewards in a return.
@@ -61,7 +61,7 @@ def facts(batch: Batch, clock: StepClock, weights: Weights = ONE_REWARD) -> dict
     return {name: float(value) for name, value in metrics.items()}
 
 
-def reward_figures(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
+def reward_figures(sessions: Sequence[ValidSession], weights: RewardWeights) -> dict[str, float]:
     """Return mean and quantiles of each named reward, each source's part, and the returns' spread.
 
     A reward's figures are over the sessions that have it. A source's part is what its weighted
@@ -156,7 +156,7 @@ def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:
     }
 
 
-def _of_sources(sessions: Sequence[ValidSession], weights: Weights) -> dict[str, float]:
+def _of_sources(sessions: Sequence[ValidSession], weights: RewardWeights) -> dict[str, float]:
     sums: defaultdict[str, float] = defaultdict(float)
     counts = Counter[str]()
     for session in sessions:

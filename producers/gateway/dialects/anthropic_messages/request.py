@@ -18,7 +18,7 @@ from seamlessflow.producers.gateway.dialects.canonical import (
 )
 from seamlessflow.producers.gateway.dialects.parameters import (
     INT32,
-    Check,
+    ParameterCheck,
     flag,
     number,
     read_body,
@@ -185,13 +185,13 @@ def _described(place: str, tool: Mapping[str, Any]) -> dict[str, object]:
     return {"description": description, "parameters": schema}
 
 
-_SAMPLING: Mapping[str, tuple[str, Check]] = {
+_SAMPLING: Mapping[str, tuple[str, ParameterCheck]] = {
     "temperature": ("temperature", number(0, 1)),
     "top_p": ("top_p", number(0, 1)),
     "top_k": ("top_k", whole(0, INT32)),
     "stop_sequences": ("stop", stop_list),
 }
-_REFUSED: Mapping[str, Check] = {
+_REFUSED: Mapping[str, ParameterCheck] = {
     "mcp_servers": unsupported([]),
     "container": unsupported(),
     "thread": unsupported(),

@@ -24,7 +24,7 @@ from seamlessflow.producers.gateway.dialects.parameters import flag, text, unsup
 from seamlessflow.producers.gateway.errors import ApiError, bad
 from seamlessflow.schemas.json_text import write_json
 
-Part = Mapping[str, Any]
+HistoryPart = Mapping[str, Any]
 _BESIDE = ("thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution")
 """Members that say more about a part's data."""
 _EQUAL_NUMBERS = (
@@ -84,13 +84,13 @@ class GoogleHistory(ReadHistory[_Said]):
         for where, kind, part in parts:
             read(self, where, kind, part)
 
-    def _user(self, place: str, kind: str, part: Part) -> None:
+    def _user(self, place: str, kind: str, part: HistoryPart) -> None:
         if kind == "functionResponse":
             self._messages.append(self._response(at(place, kind), part[kind]))
         else:
             self._message_of("user").texts.append(_text(place, kind, part))
 
-    def _model(self, place: str, kind: str, part: Part) -> None:
+    def _model(self, place: str, kind: str, part: HistoryPart) -> None:
         message = self._message_of("assistant")
         message.signed.append(signed_thought(part.get("thoughtSignature")))
         if kind == "functionCall":
@@ -116,7 +116,7 @@ class GoogleHistory(ReadHistory[_Said]):
         return _Said("tool", texts=[shown], answered_call=call)
 
 
-_READ: Mapping[str, Callable[[GoogleHistory, str, str, Part], None]] = {
+_READ: Mapping[str, Callable[[GoogleHistory, str, str, HistoryPart], None]] = {
     "user": GoogleHistory._user,
     "function": GoogleHistory._user,
     "model": GoogleHistory._model,
@@ -135,7 +135,7 @@ def canonical_history(instruction: object, contents: object) -> GoogleHistory:
     return history
 
 
-def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, Part]]:
+def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, HistoryPart]]:
     """Yield the place of each part, the name of the member with its data, and its members."""
     for n, value in enumerate(listed(f"{place}.parts", content.get("parts", []))):
         where = f"{place}.parts[{n}]"
@@ -149,14 +149,14 @@ def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, P
         yield where, kinds[0], part
 
 
-def _text(place: str, kind: str, part: Part) -> str:
+def _text(place: str, kind: str, part: HistoryPart) -> str:
     """Return the text of a part that the agent wrote."""
     if flag(f"{place}.thought", part.get("thought", False)):
         raise bad(f"{place}.thought", f"{place}.thought: only the model has thoughts")
     return _own_text(place, kind, part)
 
 
-def _own_text(place: str, kind: str, part: Part) -> str:
+def _own_text(place: str, kind: str, part: HistoryPart) -> str:
     if kind != "text":
         raise _refused(at(place, kind))
     return text(f"{place}.text", part["text"])

@@ -27,7 +27,7 @@ from seamlessflow.producers.gateway.dialects.google_content.tools import (
 from seamlessflow.producers.gateway.dialects.parameters import (
     INT32,
     INT64,
-    Check,
+    ParameterCheck,
     flag,
     number,
     read_body,
@@ -41,7 +41,7 @@ from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.records import Sampling
 
 DIALECT = "google.content"
-Form = Literal["whole", "events", "array"]
+AnswerForm = Literal["whole", "events", "array"]
 """Forms of an answer: one object, server-sent events, or a JSON array that grows."""
 
 MOST_LOGPROBS = 20
@@ -51,7 +51,7 @@ _NO_PREFILL = "contents must end with a user's text or a function's response, no
 
 
 @refuse_deep_nesting
-def parse(body: bytes, max_choices: int, model: str, form: Form) -> CanonicalRequest:
+def parse(body: bytes, max_choices: int, model: str, form: AnswerForm) -> CanonicalRequest:
     """Return the request in a body. Raises `ApiError` (400) that names the wrong member."""
     request = members("", read_body(body))
     refuse(request, _REFUSED)
@@ -162,7 +162,7 @@ def _whole(low: int, high: int) -> Callable[[str, Any], int]:
     return check_number
 
 
-_SAMPLING: Mapping[str, tuple[str, Check]] = {
+_SAMPLING: Mapping[str, tuple[str, ParameterCheck]] = {
     "temperature": ("temperature", number(0, 2)),
     "topP": ("top_p", number(0, 1)),
     "topK": ("top_k", _whole(0, INT32)),
@@ -183,10 +183,10 @@ _READ_ELSEWHERE = frozenset(
         "thinkingConfig",
     }
 )
-_HARMLESS: Mapping[str, Check] = {
+_HARMLESS: Mapping[str, ParameterCheck] = {
     "responseModalities": unsupported([], ["TEXT"], ["MODALITY_UNSPECIFIED"]),
     "enableEnhancedCivicAnswers": unsupported(False),
 }
-_REFUSED: Mapping[str, Check] = {
+_REFUSED: Mapping[str, ParameterCheck] = {
     "cachedContent": unsupported(""),
 }

@@ -19,7 +19,7 @@ from seamlessflow.producers.gateway.dialects.scores import scores
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import ReplyFinished
 
-Part = dict[str, object]
+AnswerPart = dict[str, object]
 WAITING = b"\n\n"
 """Bytes that clients skip in both forms. The vendor's own client takes a comment for an error."""
 _TOO_LONG = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."
@@ -67,7 +67,7 @@ class ContentEvents:
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """Write the next part of a candidate: thoughts, then text, then calls."""
         read = orjson.loads(piece.delta)
-        parts: list[Part] = []
+        parts: list[AnswerPart] = []
         if thought := read.get("reasoning_content"):
             self._unsigned[choice] = self._unsigned.get(choice, "") + thought
             if self._request.echoed["thoughts"]:
@@ -165,7 +165,7 @@ def _usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
     return counts | {"thoughtsTokenCount": apart} if apart else counts
 
 
-def _call_part(call: Mapping[str, Any]) -> Part:
+def _call_part(call: Mapping[str, Any]) -> AnswerPart:
     """Return the part with a call."""
     function = call["function"]
     arguments = orjson.Fragment(call_input(function["arguments"]))
@@ -203,18 +203,20 @@ def _candidate(number: int, answer: ReplyFinished, request: CanonicalRequest) ->
     return candidate
 
 
-def _partial_candidate(choice: int, parts: Sequence[Part]) -> dict[str, Any]:
+def _partial_candidate(choice: int, parts: Sequence[AnswerPart]) -> dict[str, Any]:
     return {"content": {"parts": parts, "role": "model"}, "index": choice}
 
 
-def _message_parts(message: Mapping[str, Any], shows_thoughts: bool) -> list[Part]:
+def _message_parts(message: Mapping[str, Any], shows_thoughts: bool) -> list[AnswerPart]:
     calls = [_call_part(call) for call in message.get("tool_calls") or ()]
-    said: Part = {"text": message.get("content") or ""}
+    said: AnswerPart = {"text": message.get("content") or ""}
     thought = message.get("reasoning_content")
     signed = calls[0] if calls else said
     if thought:
         signed["thoughtSignature"] = signature(thought)
-    shown: list[Part] = [{"text": thought, "thought": True}] if thought and shows_thoughts else []
+    shown: list[AnswerPart] = (
+        [{"text": thought, "thought": True}] if thought and shows_thoughts else []
+    )
     return [*shown, *([said] if said["text"] or not calls else []), *calls]
 
 

@@ -6,12 +6,12 @@ call that is not in the assistant message before it. Answers stand in the order 
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import canonical_json, tool_call
 from seamlessflow.producers.gateway.dialects.history import (
+    HistoryMessage,
     Wording,
     is_split,
     joined,
@@ -19,7 +19,6 @@ from seamlessflow.producers.gateway.dialects.history import (
 )
 from seamlessflow.producers.gateway.errors import bad
 
-Message = Mapping[str, Any]
 _PLAIN_ROLES = ("user", "assistant", "system")
 _RESULTS = Wording(
     "messages",
@@ -46,7 +45,7 @@ def canonical_messages(messages: object) -> tuple[bytes, ...]:
     return tuple(read[place] for place in places_by_call(messages, _RESULTS))
 
 
-def _refuse_lone_answers(messages: list[Message]) -> None:
+def _refuse_lone_answers(messages: list[HistoryMessage]) -> None:
     """Raise `ApiError` for a tool's answer whose call is not in the assistant message before."""
     calls: set[str] = set()
     for n, message in enumerate(messages):
@@ -83,15 +82,15 @@ def _message(place: str, message: object) -> dict[str, object]:
     return read(place, message)
 
 
-def _instruction(place: str, message: Message) -> dict[str, object]:
+def _instruction(place: str, message: HistoryMessage) -> dict[str, object]:
     return _named(place, message, {"role": "system", "content": _content(place, message)})
 
 
-def _user(place: str, message: Message) -> dict[str, object]:
+def _user(place: str, message: HistoryMessage) -> dict[str, object]:
     return _named(place, message, {"role": "user", "content": _content(place, message)})
 
 
-def _tool_answer(place: str, message: Message) -> dict[str, object]:
+def _tool_answer(place: str, message: HistoryMessage) -> dict[str, object]:
     call = message.get("tool_call_id")
     if not isinstance(call, str) or not call:
         raise bad(f"{place}.tool_call_id", f"{place}.tool_call_id must name a tool call")
@@ -99,7 +98,7 @@ def _tool_answer(place: str, message: Message) -> dict[str, object]:
     return _named(place, message, {"role": "tool", "content": content, "tool_call_id": call})
 
 
-def _assistant(place: str, message: Message) -> dict[str, object]:
+def _assistant(place: str, message: HistoryMessage) -> dict[str, object]:
     if message.get("function_call") is not None:
         raise bad(f"{place}.function_call", "function_call is not supported: use tool_calls")
     read: dict[str, object] = {"role": "assistant"}
@@ -116,7 +115,7 @@ def _assistant(place: str, message: Message) -> dict[str, object]:
     return _named(place, message, read)
 
 
-_ROLES: Mapping[str, Callable[[str, Message], dict[str, object]]] = {
+_ROLES: Mapping[str, Callable[[str, HistoryMessage], dict[str, object]]] = {
     "user": _user,
     "assistant": _assistant,
     "tool": _tool_answer,
@@ -125,7 +124,7 @@ _ROLES: Mapping[str, Callable[[str, Message], dict[str, object]]] = {
 }
 
 
-def _named(place: str, message: Message, read: dict[str, object]) -> dict[str, object]:
+def _named(place: str, message: HistoryMessage, read: dict[str, object]) -> dict[str, object]:
     name = message.get("name")
     if name is None:
         return read
@@ -134,7 +133,7 @@ def _named(place: str, message: Message, read: dict[str, object]) -> dict[str, o
     return read | {"name": name}
 
 
-def _content(place: str, message: Message) -> str:
+def _content(place: str, message: HistoryMessage) -> str:
     content = message.get("content")
     if isinstance(content, str):
         return content

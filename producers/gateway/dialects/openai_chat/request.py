@@ -14,7 +14,7 @@ from seamlessflow.producers.gateway.dialects.canonical import (
 )
 from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonical_messages
 from seamlessflow.producers.gateway.dialects.parameters import (
-    Check,
+    ParameterCheck,
     flag,
     includes_usage,
     read_body,
@@ -154,7 +154,7 @@ def _function(place: str, name: str, function: Mapping[str, object]) -> dict[str
     return read
 
 
-_REFUSED: Mapping[str, Check] = {
+_REFUSED: Mapping[str, ParameterCheck] = {
     **NOT_DONE,
     "functions": unsupported([]),
     "function_call": unsupported("auto", "none"),

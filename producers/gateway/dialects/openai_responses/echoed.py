@@ -8,7 +8,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamlessflow.producers.gateway.dialects.canonical import ordered_json
-from seamlessflow.producers.gateway.dialects.parameters import INT32, Check, flag, text, whole
+from seamlessflow.producers.gateway.dialects.parameters import (
+    INT32,
+    ParameterCheck,
+    flag,
+    text,
+    whole,
+)
 from seamlessflow.producers.gateway.errors import bad
 
 LOGPROBS = "message.output_text.logprobs"
@@ -70,7 +76,7 @@ def _truncation(name: str, value: Any) -> None:
         raise bad(name, f"{name} must be one of {', '.join(_TRUNCATIONS)}")
 
 
-_CHECKS: Mapping[str, Check] = {
+_CHECKS: Mapping[str, ParameterCheck] = {
     "include": _included,
     "max_tool_calls": whole(1, INT32),
     "metadata": _metadata,

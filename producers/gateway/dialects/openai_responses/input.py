@@ -22,7 +22,7 @@ from typing import Any, Literal
 from seamlessflow.producers.gateway.dialects.canonical import tool_call
 from seamlessflow.producers.gateway.dialects.history import Wording, canonical_turns
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
-    Item,
+    ResponseItem,
     custom_call,
     reasoning_text,
     shell_call,
@@ -33,7 +33,7 @@ from seamlessflow.producers.gateway.errors import ApiError, bad
 from seamlessflow.schemas.identity import turn_of_tool_call
 from seamlessflow.schemas.turn_references import turn_reference
 
-_Part = Literal["reasoning", "message", "call"]
+_InputPart = Literal["reasoning", "message", "call"]
 _ROLES = {"user": "user", "system": "system", "developer": "system"}
 _RESULTS = Wording(
     "input",
@@ -42,7 +42,7 @@ _RESULTS = Wording(
     between=("user", "system"),
 )
 _TEXT_PARTS = ("input_text", "output_text", "text")
-_PARTS: Mapping[str, _Part] = {"rs": "reasoning", "msg": "message"}
+_PARTS: Mapping[str, _InputPart] = {"rs": "reasoning", "msg": "message"}
 """By the prefix of an item's id; all others are calls."""
 
 
@@ -51,14 +51,14 @@ class _AssistantTurn:
     """The assistant's message of one turn, while its items are read."""
 
     turn: str | None = None
-    last: _Part = "reasoning"
+    last: _InputPart = "reasoning"
     reasoning: list[str] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    calls: list[Item] = field(default_factory=list)
+    calls: list[ResponseItem] = field(default_factory=list)
     is_named: bool = False
     """True if an item of the turn was named instead of sent."""
 
-    def may_contain(self, part: _Part, turn: str | None) -> bool:
+    def may_contain(self, part: _InputPart, turn: str | None) -> bool:
         """Return whether the next item belongs to this turn too.
 
         Without ids, an item that a model would not sample after the last one begins another turn.
@@ -72,9 +72,9 @@ class _AssistantTurn:
                 return self.last != "message"
         return True
 
-    def message(self) -> Item:
+    def message(self) -> ResponseItem:
         """Return the message in canonical form, or the reference that stands for it."""
-        sent: Item = {}
+        sent: ResponseItem = {}
         content = "".join(self.texts)
         if self.calls:
             sent["tool_calls"] = self.calls
@@ -95,13 +95,13 @@ class _History:
 
     def __init__(self, continues: bool = False) -> None:
         self._continues = continues
-        self._messages: list[_AssistantTurn | Item] = []
+        self._messages: list[_AssistantTurn | ResponseItem] = []
         self._assistant: _AssistantTurn | None = None
         self._after_tool_answer = False
         self._calls: set[str] = set()
         self._named: set[str | None] = set()
 
-    def assistant_message(self, part: _Part, turn: str | None) -> _AssistantTurn:
+    def assistant_message(self, part: _InputPart, turn: str | None) -> _AssistantTurn:
         """Return the message that an item of the assistant belongs to."""
         if self._assistant is None or not self._belongs(self._assistant, part, turn):
             self._assistant = _AssistantTurn()
@@ -111,12 +111,12 @@ class _History:
         self._assistant.last = part
         return self._assistant
 
-    def add_call(self, call: Item, turn: str | None) -> None:
+    def add_call(self, call: ResponseItem, turn: str | None) -> None:
         """Add a call of the assistant."""
         self.assistant_message("call", turn).calls.append(call)
         self._calls.add(call["id"])
 
-    def add_named(self, part: _Part, turn: str) -> None:
+    def add_named(self, part: _InputPart, turn: str) -> None:
         """Add an item of a turn that the agent names instead of sending it."""
         self.assistant_message(part, turn).is_named = True
         self._named.add(turn)
@@ -127,24 +127,24 @@ class _History:
             self._continues or call_id in self._calls or turn_of_tool_call(call_id) in self._named
         )
 
-    def add_tool_answer(self, message: Item) -> None:
+    def add_tool_answer(self, message: ResponseItem) -> None:
         """Add a tool's answer."""
         self._messages.append(message)
         self._after_tool_answer = True
 
-    def add_message(self, message: Item) -> None:
+    def add_message(self, message: ResponseItem) -> None:
         """Add a message of another role."""
         self._messages.append(message)
         self._assistant = None
 
-    def messages(self) -> list[Item]:
+    def messages(self) -> list[ResponseItem]:
         """Return all messages in canonical form."""
         return [
             message.message() if isinstance(message, _AssistantTurn) else message
             for message in self._messages
         ]
 
-    def _belongs(self, assistant: _AssistantTurn, part: _Part, turn: str | None) -> bool:
+    def _belongs(self, assistant: _AssistantTurn, part: _InputPart, turn: str | None) -> bool:
         # Some agents put each tool's answer right after its call, between items of one turn.
         if self._after_tool_answer:
             return turn is not None and turn == assistant.turn

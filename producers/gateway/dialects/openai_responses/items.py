@@ -21,7 +21,7 @@ from seamlessflow.producers.gateway.dialects.openai_responses.tools import (
 )
 from seamlessflow.schemas.identity import turn_of_tool_call
 
-Item = dict[str, Any]
+ResponseItem = dict[str, Any]
 _PREFIXES = {
     "message": "msg",
     "reasoning": "rs",
@@ -52,9 +52,9 @@ def turn_of_item(item: Mapping[str, Any]) -> str | None:
     return turn_id if turn_id and index.isdigit() and prefix in _PREFIXES.values() else None
 
 
-def reasoning_item(name: str, text: str, status: str, encrypted: bool) -> Item:
+def reasoning_item(name: str, text: str, status: str, encrypted: bool) -> ResponseItem:
     """Return an item with reasoning."""
-    item: Item = {"id": name, "type": "reasoning", "summary": [], "status": status}
+    item: ResponseItem = {"id": name, "type": "reasoning", "summary": [], "status": status}
     item["content"] = [{"type": "reasoning_text", "text": text}]
     if encrypted:
         item["encrypted_content"] = _OWN_REASONING + _packed(text)
@@ -71,12 +71,12 @@ def reasoning_text(item: Mapping[str, Any]) -> str:
     return _texts(item.get("content")) or ("" if encrypted else _texts(item.get("summary")))
 
 
-def text_part(text: str, logprobs: Sequence[Item] = ()) -> Item:
+def text_part(text: str, logprobs: Sequence[ResponseItem] = ()) -> ResponseItem:
     """Return the only part of a message."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
-def message_item(name: str, content: Sequence[Item], status: str) -> Item:
+def message_item(name: str, content: Sequence[ResponseItem], status: str) -> ResponseItem:
     """Return an item with a message."""
     return {
         "id": name,
@@ -93,7 +93,7 @@ def call_item(
     call: Mapping[str, Any],
     offered: Mapping[str, Offered],
     status: str,
-) -> Item:
+) -> ResponseItem:
     """Return a sampled call as an item, in the name and form in which its tool was offered."""
     name = call["function"]["name"]
     arguments = call["function"]["arguments"]
@@ -152,7 +152,7 @@ def _wrapped(text: str) -> str:
     return json.dumps({"input": text}, ensure_ascii=False)
 
 
-def _action(arguments: str) -> Item | None:
+def _action(arguments: str) -> ResponseItem | None:
     """Return the action of a local shell call, or None if the arguments have no command."""
     match _object(arguments):
         case {"command": list(command), **rest} if all(isinstance(word, str) for word in command):
@@ -178,7 +178,7 @@ def _spelling(item: Mapping[str, Any]) -> str | None:
     return _unpacked(packed) if spelt else None
 
 
-def _object(text: str) -> Item:
+def _object(text: str) -> ResponseItem:
     try:
         read = orjson.loads(text)
     except orjson.JSONDecodeError:

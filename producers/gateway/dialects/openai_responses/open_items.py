@@ -11,7 +11,7 @@ import orjson
 
 from seamlessflow.producers.gateway.dialects.dialect import event
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
-    Item,
+    ResponseItem,
     call_item,
     item_id,
     message_item,
@@ -72,7 +72,7 @@ class OpenMessage:
         self._place = {"item_id": self._id, "output_index": index, "content_index": 0}
         self._delta = delta_head("response.output_text.delta", {**self._place, "logprobs": []})
         self._texts: list[str] = []
-        self._logprobs: list[Item] = []
+        self._logprobs: list[ResponseItem] = []
 
     def begin(self) -> bytes:
         """Begin the item and its part, without text."""
@@ -81,7 +81,7 @@ class OpenMessage:
             "response.content_part.added", **self._place, part=text_part("")
         )
 
-    def more(self, text: str, logprobs: Sequence[Item]) -> bytes:
+    def more(self, text: str, logprobs: Sequence[ResponseItem]) -> bytes:
         """Write more text."""
         self._texts.append(text)
         if not logprobs:
@@ -90,7 +90,7 @@ class OpenMessage:
         kind = "response.output_text.delta"
         return self._write(kind, **self._place, delta=text, logprobs=logprobs)
 
-    def close(self, status: str) -> tuple[bytes, Item]:
+    def close(self, status: str) -> tuple[bytes, ResponseItem]:
         """Return the last events of the item, and the whole item."""
         part = text_part("".join(self._texts), self._logprobs)
         item = message_item(self._id, [part], status)
@@ -124,7 +124,7 @@ class OpenReasoning:
         self._texts.append(text)
         return self._write.delta(self._delta, text)
 
-    def close(self, status: str) -> tuple[bytes, Item]:
+    def close(self, status: str) -> tuple[bytes, ResponseItem]:
         """Return the last events of the item, and the whole item."""
         text = "".join(self._texts)
         item = reasoning_item(self._id, text, status, self._encrypted)
@@ -164,7 +164,7 @@ class OpenCall:
         self._texts.append(arguments)
         return b"" if self._is_held else self._delta(self._item("in_progress"), arguments)
 
-    def close(self, status: str) -> tuple[bytes, Item]:
+    def close(self, status: str) -> tuple[bytes, ResponseItem]:
         """Return the last events of the item, and the whole item."""
         item = self._item(status)
         data = self._whole(item) if self._is_held else b""
@@ -173,30 +173,30 @@ class OpenCall:
             data += self._write(f"{kind}.done", **self._place(item), **{member: item[member]})
         return data + self._write(_DONE, output_index=self._index, item=item), item
 
-    def _whole(self, item: Item) -> bytes:
+    def _whole(self, item: ResponseItem) -> bytes:
         data = self._added(item | {"status": "in_progress"})
         if item["type"] in _CALL_TEXT:
             _, member = _CALL_TEXT[item["type"]]
             data += self._delta(item, item[member])
         return data
 
-    def _added(self, item: Item) -> bytes:
+    def _added(self, item: ResponseItem) -> bytes:
         _, member = _CALL_TEXT.get(item["type"], ("", ""))
         empty = item | {member: ""} if member else item
         return self._write(_ADDED, output_index=self._index, item=empty)
 
-    def _delta(self, item: Item, text: str) -> bytes:
+    def _delta(self, item: ResponseItem, text: str) -> bytes:
         kind, _ = _CALL_TEXT[item["type"]]
         return self._write(f"{kind}.delta", **self._place(item), delta=text)
 
-    def _place(self, item: Item) -> Item:
+    def _place(self, item: ResponseItem) -> ResponseItem:
         return {"item_id": item["id"], "output_index": self._index}
 
-    def _item(self, status: str) -> Item:
+    def _item(self, status: str) -> ResponseItem:
         function = {**self._call["function"], "arguments": "".join(self._texts)}
         whole = {"id": self._call["id"], "function": function}
         return call_item(self._turn_id, self._index, whole, self._offered, status)
 
 
-def _thought(text: str) -> Item:
+def _thought(text: str) -> ResponseItem:
     return {"type": "reasoning_text", "text": text}

@@ -28,7 +28,7 @@ from seamlessflow.producers.gateway.dialects.openai_responses.tools import (
 )
 from seamlessflow.producers.gateway.dialects.parameters import (
     INT32,
-    Check,
+    ParameterCheck,
     flag,
     read_body,
     refuse,
@@ -184,7 +184,7 @@ def _named(place: str, tool: object, functions: Collection[Offered]) -> str:
 
 
 _OF_OTHER_DIALECTS = ("max_tokens", "max_completion_tokens")
-_REFUSED: Mapping[str, Check] = {
+_REFUSED: Mapping[str, ParameterCheck] = {
     **NOT_DONE,
     "background": unsupported(False),
     "conversation": unsupported(),

@@ -17,7 +17,7 @@ from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import RESPONSE, ChoiceDelta
 from seamlessflow.producers.gateway.dialects.openai_responses.echoed import ECHOED, ENCRYPTED
 from seamlessflow.producers.gateway.dialects.openai_responses.items import (
-    Item,
+    ResponseItem,
     call_item,
     item_id,
     message_item,
@@ -37,7 +37,7 @@ from seamlessflow.schemas.json_text import write_json
 from seamlessflow.schemas.records import ReplyFinished
 
 _CUT = "length"
-_DEFAULTS: Item = {
+_DEFAULTS: ResponseItem = {
     "metadata": {},
     "parallel_tool_calls": True,
     "reasoning": {"effort": None, "summary": None},
@@ -78,8 +78,8 @@ class ResponseEvents:
         self._encrypted = _wants_encrypted(request)
         self._write = EventWriter()
         self._open: OpenMessage | OpenReasoning | OpenCall | None = None
-        self._items: list[Item] = []
-        self._scores: list[Item] = []
+        self._items: list[ResponseItem] = []
+        self._scores: list[ResponseItem] = []
         self._begun = False
         self._has_output = False
 
@@ -181,7 +181,7 @@ class ResponseEvents:
         self._open = None
         return data
 
-    def _scored(self, piece: ChoiceDelta) -> list[Item]:
+    def _scored(self, piece: ChoiceDelta) -> list[ResponseItem]:
         most = self._request.sampling.top_logprobs
         scored = scores(piece.token_ids, piece.logprobs, piece.tensors, most, piece.from_token)
         return _shown_scores(scored)
@@ -210,18 +210,18 @@ class _ResponseStates:
         """Return the response before anything was sampled."""
         return self._state("in_progress", [])
 
-    def finished(self, items: Sequence[Item], answer: ReplyFinished) -> bytes:
+    def finished(self, items: Sequence[ResponseItem], answer: ReplyFinished) -> bytes:
         """Return the whole response, complete or cut at the token limit."""
         details = {"reason": "max_output_tokens"} if _is_cut(answer) else None
         status = "incomplete" if _is_cut(answer) else "completed"
         return self._state(status, items, incomplete_details=details, usage=_usage(answer))
 
-    def failed(self, items: Sequence[Item], error: ApiError) -> bytes:
+    def failed(self, items: Sequence[ResponseItem], error: ApiError) -> bytes:
         """Return the response after a failure."""
         code = _FAILURES.get(error.status, "server_error")
         return self._state("failed", items, error={"code": code, "message": error.message})
 
-    def _state(self, status: str, items: Sequence[Item], **more: object) -> bytes:
+    def _state(self, status: str, items: Sequence[ResponseItem], **more: object) -> bytes:
         state = {"status": status, "output": items, **_NOTHING_MORE, **more}
         return self._head + b"," + orjson.dumps(state)[1:]
 
@@ -236,7 +236,7 @@ def _wants_encrypted(request: CanonicalRequest) -> bool:
     return ENCRYPTED in request.echoed.get("include", ())
 
 
-def _shown_scores(scored: Sequence[Score] | None) -> list[Item]:
+def _shown_scores(scored: Sequence[Score] | None) -> list[ResponseItem]:
     """Return log-probs of tokens in OpenAI's format."""
     return [
         {
@@ -247,14 +247,14 @@ def _shown_scores(scored: Sequence[Score] | None) -> list[Item]:
     ]
 
 
-def _shown_score(token: str, logprob: float) -> Item:
+def _shown_score(token: str, logprob: float) -> ResponseItem:
     return {"token": token, "logprob": logprob, "bytes": []}
 
 
-def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> list[Item]:
+def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> list[ResponseItem]:
     message = orjson.loads(answer.message or b"{}")
     calls = message.get("tool_calls") or ()
-    items = list[Item]()
+    items = list[ResponseItem]()
     if reasoning := message.get("reasoning_content"):
         name = item_id("reasoning", turn_id, 0)
         items.append(reasoning_item(name, reasoning, "completed", _wants_encrypted(request)))
@@ -270,7 +270,7 @@ def _items(turn_id: str, request: CanonicalRequest, answer: ReplyFinished) -> li
     return items
 
 
-def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Item:
+def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> ResponseItem:
     if not request.wants_logprobs:
         return text_part(content)
     most = request.sampling.top_logprobs
@@ -278,7 +278,7 @@ def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Ite
     return text_part(content, _shown_scores(scored))
 
 
-def _usage(answer: ReplyFinished) -> Item:
+def _usage(answer: ReplyFinished) -> ResponseItem:
     # The protocol writes unknown counts as 0: cached tokens, and reasoning of some renderers.
     return {
         "input_tokens": answer.prompt_tokens,

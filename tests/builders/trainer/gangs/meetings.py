@@ -2,9 +2,9 @@
 
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.network.line import Line
-from seamlessflow.trainer.backends.meeting import Coming, Facts, Meeting, came
+from seamlessflow.trainer.backends.meeting import Coming, GangFacts, Meeting, came
 
-FACTS: Facts = {"run.policy": "main"}
+FACTS: GangFacts = {"run.policy": "main"}
 
 
 def meeting() -> Meeting:
@@ -12,7 +12,7 @@ def meeting() -> Meeting:
     return Meeting(HOST, FACTS)
 
 
-def coming(rank: int, devices: int = 1, facts: Facts = FACTS) -> Coming:
+def coming(rank: int, devices: int = 1, facts: GangFacts = FACTS) -> Coming:
     """Return what a rank says when it comes."""
     return Coming(worker=f"w{rank}", rank=rank, devices=devices, facts=facts)
 

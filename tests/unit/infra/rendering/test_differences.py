@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from seamlessflow.infra.rendering.differences import Message, behind_answer
+from seamlessflow.infra.rendering.differences import behind_answer
+from seamlessflow.infra.rendering.probes import Message
 
 HISTORIES: list[list[Message]] = [
     [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}],

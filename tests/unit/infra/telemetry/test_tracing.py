@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.semconv.schemas import Schemas
 from opentelemetry.trace import SpanKind
 
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.contexts import RandomIds
 from seamlessflow.infra.telemetry.metrics import Metrics
@@ -22,6 +22,7 @@ from seamlessflow.infra.telemetry.names import PROVIDER
 from seamlessflow.infra.telemetry.output import metrics_export
 from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
 from seamlessflow.schemas.records import TurnCancelled
+from seamlessflow.schemas.topics import Headers
 
 ROUTE = "/v1/chat/completions"
 AGENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7"

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
-from seamlessflow.consumers.trajectories.matching.match import Messages, PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import PromptRenderer, RequestMessages
 from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import STRICTNESSES, Strictness
@@ -152,7 +152,11 @@ class Forgetful(OneTokenAMessage):
     """A renderer whose template changes earlier tokens, so that it bridges nothing."""
 
     def bridge(
-        self, prompt: bytes, completion: bytes, new: Messages, tools: Messages | None = None
+        self,
+        prompt: bytes,
+        completion: bytes,
+        new: RequestMessages,
+        tools: RequestMessages | None = None,
     ) -> None:
         return None
 

@@ -5,10 +5,9 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from seamlessflow.infra.kafka.client import Headers
 from seamlessflow.recorded.trace.view import waterfall_view
 from seamlessflow.recorded.trace.waterfall import waterfall
-from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.schemas.topics import CONTROL, Headers
 from tests.builders.traces import session_history as history
 
 

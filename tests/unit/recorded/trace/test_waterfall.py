@@ -6,12 +6,20 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.infra.kafka.client import Headers, Received
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row
 from seamlessflow.recorded.trace.view import waterfall_json
 from seamlessflow.recorded.trace.waterfall import Waterfall, waterfall
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.topics import CONTROL, PROMPTS, REPLIES, REQUESTS, SESSIONS, TASKS
+from seamlessflow.schemas.topics import (
+    CONTROL,
+    PROMPTS,
+    REPLIES,
+    REQUESTS,
+    SESSIONS,
+    TASKS,
+    Headers,
+)
 from tests.builders.records import commands, control, sessions
 from tests.builders.records.content import ids
 from tests.builders.traces import session_history as history

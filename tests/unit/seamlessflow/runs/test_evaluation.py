@@ -7,14 +7,14 @@ from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.credit import ONE_REWARD
-from seamlessflow.trainer.data.credit.returns import Weights
+from seamlessflow.trainer.data.credit.returns import RewardWeights
 from tests.builders.records import sessions
 from tests.builders.trajectories.session_builder import SessionBuilder
 
 ROWS = [TaskRow("a", b'{"id":"a"}', {"level": "1"}), TaskRow("b", b'{"id":"b"}', {})]
 
 
-def evaluation(samples: int = 1, weights: Weights = ONE_REWARD) -> Evaluation:
+def evaluation(samples: int = 1, weights: RewardWeights = ONE_REWARD) -> Evaluation:
     return Evaluation(EvaluationPlan("run-held", "p", "test", ROWS, samples, 10, weights))
 
 

@@ -11,8 +11,8 @@ from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.calls import (
     GangCall,
     GangCallName,
+    GangMessage,
     Hello,
-    Message,
     Reply,
     encoded,
     received,
@@ -29,7 +29,7 @@ HELLO = Hello(token="t", worker="w", machine=Machine("cpu", 1, "2"), dtype="floa
         Reply(number=3, metrics={"loss": 0.5}, remembered=(6, 7)),
     ],
 )
-def test_a_message_comes_as_it_was_sent(message: Message) -> None:
+def test_a_message_comes_as_it_was_sent(message: GangMessage) -> None:
     ids = np.arange(6, dtype=np.int32)
     stream = io.BytesIO(encoded(message, {"ids": ids}) + encoded(HELLO, {}))
 

@@ -18,7 +18,7 @@ from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.schemas.records import Record, StepCommitted
 from seamlessflow.trainer.backends.backend import StepInput, UpdateFailed
 from seamlessflow.trainer.data.batch import Batch, prepare
-from seamlessflow.trainer.data.chains import Annotated, Column
+from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
@@ -57,7 +57,9 @@ class Backend(StubBackend):
         super().__init__()
         self._log = log
 
-    def annotate(self, batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Annotated:
+    def annotate(
+        self, batches: Sequence[MicroBatch], columns: Sequence[Column]
+    ) -> AnnotatedColumns:
         numbers = self._log.column
         return {
             name: [np.full(len(batch), numbers, np.float32) for batch in batches]

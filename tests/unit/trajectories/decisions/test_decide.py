@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from seamlessflow.consumers.trajectories.decisions.decide import decide
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.records.commands import (
@@ -32,7 +32,7 @@ from tests.builders.trajectories.decisions import WEIGHTS, context, fleet_with, 
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
 
-def refusal(built: SessionBuilder | None, command: Command, **more: Any) -> tuple[int, str]:
+def refusal(built: SessionBuilder | None, command: SessionCommand, **more: Any) -> tuple[int, str]:
     decision = decide(built.session if built else None, command, context(**more))
     (event,) = decision.events
     assert isinstance(event, r.CommandRefused)

@@ -6,10 +6,10 @@ import pytest
 
 from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.decisions.decide import decide
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from tests.builders.records.commands import assign_reward, close_session, open_session
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, finalized, opened, started
@@ -22,7 +22,7 @@ CLOSE = close_session(idempotency_key="k3", await_reward_ms=9_000)
 CUT = completed(ids(9), finish_reason="length")
 
 
-def carried_out(*commands: Command) -> SessionBuilder:
+def carried_out(*commands: SessionCommand) -> SessionBuilder:
     """Return the session that these commands make."""
     built = SessionBuilder()
     session: Session | None = None
@@ -33,7 +33,7 @@ def carried_out(*commands: Command) -> SessionBuilder:
     return built
 
 
-def ended(*commands: Command) -> EndedSessions:
+def ended(*commands: SessionCommand) -> EndedSessions:
     """Return what is kept of the session that these commands make, once it is finalized."""
     built = carried_out(*commands)
     if built.session.finalized_at_ms is None:
@@ -43,7 +43,7 @@ def ended(*commands: Command) -> EndedSessions:
     return kept
 
 
-def answered(decision: Decision, command: Command) -> bool:
+def answered(decision: Decision, command: SessionCommand) -> bool:
     """Return True if the command was only answered, with status 200."""
     answer = decision.answer
     assert answer is None or (answer.status, answer.command_id) == (200, command.command_id)
@@ -58,7 +58,7 @@ def refusal(decision: Decision) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("before", [(OPEN,), (OPEN, CLOSE)])
-def test_an_opening_repeated_with_its_key_is_answered(before: tuple[Command, ...]) -> None:
+def test_an_opening_repeated_with_its_key_is_answered(before: tuple[SessionCommand, ...]) -> None:
     session = carried_out(*before).session
 
     assert answered(decide(session, OPEN, context()), OPEN)

@@ -6,10 +6,10 @@ import pytest
 
 from seamlessflow.consumers.trajectories.decisions.context import Decision
 from seamlessflow.consumers.trajectories.decisions.decide import decide
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
 from tests.builders.records.commands import assign_reward, close_session
 from tests.builders.records.sessions import claimed, opened
@@ -36,7 +36,7 @@ class NamedSessions:
             if isinstance(event, r.SessionFinalized) and folded.session is not None:
                 self.kept.append(self.partition.end(folded.session))
 
-    def call(self, command: Command, command_id: str = "again") -> Decision:
+    def call(self, command: SessionCommand, command_id: str = "again") -> Decision:
         command, partition = replace(command, command_id=command_id), self.partition
         situation = context(ended=partition.ended, used=partition.used)
         decision = decide(partition.find(command), command, situation)
@@ -76,7 +76,7 @@ def test_a_reward_repeated_by_name_is_assigned_to_no_other_session(
     close: r.CloseSession, later: list[Record]
 ) -> None:
     sessions = NamedSessions(FIRST)
-    calls: list[Command] = [REWARD, close] if close is CLOSE else [close, REWARD]
+    calls: list[SessionCommand] = [REWARD, close] if close is CLOSE else [close, REWARD]
     for number, call in enumerate(calls):
         sessions.call(call, f"first-{number}")
     sessions.apply(*later)

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from seamlessflow.consumers.trajectories.sessions.addressing import Command
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
 from tests.builders.records.commands import (
     assign_reward,
@@ -31,7 +31,7 @@ def partition(*events: Record) -> Partition:
     return made
 
 
-def addressed(owner: Partition, command: Command | r.CountTokens) -> str | None:
+def addressed(owner: Partition, command: SessionCommand | r.CountTokens) -> str | None:
     session = owner.find(command)
     return None if session is None else session.session_id
 

@@ -11,7 +11,7 @@ from google.genai.types import GenerateContentResponse
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import ChoiceDelta
 from seamlessflow.producers.gateway.dialects.google_content.members import signature
-from seamlessflow.producers.gateway.dialects.google_content.request import Form, parse
+from seamlessflow.producers.gateway.dialects.google_content.request import AnswerForm, parse
 from seamlessflow.producers.gateway.dialects.google_content.response import (
     ContentEvents,
     completion,
@@ -26,7 +26,7 @@ CALL = {"id": "call_t_0", "type": "function", "function": {"name": "f", "argumen
 OTHER = {"id": "call_t_1", "type": "function", "function": {"name": "g", "arguments": "[1]"}}
 
 
-def request(form: Form = "whole", **config: Any) -> CanonicalRequest:
+def request(form: AnswerForm = "whole", **config: Any) -> CanonicalRequest:
     body = {"contents": [{"parts": [{"text": "x"}]}], "generationConfig": config}
     return parse(orjson.dumps(body), 4, "m", form)
 
@@ -50,7 +50,9 @@ def parts(answer: ReplyFinished, **config: Any) -> Any:
     return answered(answer, **config)["candidates"][0]["content"]["parts"]
 
 
-def streamed(form: Form, *deltas: dict[str, Any], failed: bool = False, **config: Any) -> bytes:
+def streamed(
+    form: AnswerForm, *deltas: dict[str, Any], failed: bool = False, **config: Any
+) -> bytes:
     events = ContentEvents("t", 1, request(form, **config))
     data = events.open(5) + events.keep_alive()
     data += b"".join(events.delta(0, ChoiceDelta(orjson.dumps(delta))) for delta in deltas)

@@ -11,7 +11,7 @@ import torch
 from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
 from seamlessflow.trainer.backends.megatron.megatron_backend import MegatronBackend
 from seamlessflow.trainer.backends.optimizer_state import WEIGHTS
-from seamlessflow.trainer.backends.sharded.parts import Parts
+from seamlessflow.trainer.backends.sharded.parts import TensorParts
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import Layout, pack
@@ -159,7 +159,7 @@ def test_a_model_is_read_by_parts_unless_its_files_need_a_conversion(
     assert ("each rank loads all of it" in caplog.text) != parted
 
 
-def weights(backend: TorchBackend) -> Parts:
+def weights(backend: TorchBackend) -> TensorParts:
     return backend.state()[WEIGHTS]
 
 

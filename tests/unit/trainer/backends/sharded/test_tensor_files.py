@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from seamlessflow.infra.weights.tensors import tensor_hashes
 from seamlessflow.trainer.backends.model import load_model, write_model
-from seamlessflow.trainer.backends.sharded.parts import Parts, TensorPart, part_of, read_part
+from seamlessflow.trainer.backends.sharded.parts import TensorPart, TensorParts, part_of, read_part
 from seamlessflow.trainer.backends.sharded.tensor_files import (
     MOST_ELEMENTS,
     model_files,
@@ -22,7 +22,7 @@ from tests.builders.disks.file_limit import largest_file
 from tests.builders.models import config, model, random_model, saved
 
 
-def rows(whole: PreTrainedModel, rank: int) -> Parts:
+def rows(whole: PreTrainedModel, rank: int) -> TensorParts:
     """Return the rows of one of two ranks."""
     rank_parts = {}
     for name, tensor in whole.state_dict().items():
@@ -93,7 +93,7 @@ def tensors() -> dict[str, torch.Tensor]:
     return whole
 
 
-def parts(whole: dict[str, torch.Tensor], rank: int, ranks: int, dimension: int = 0) -> Parts:
+def parts(whole: dict[str, torch.Tensor], rank: int, ranks: int, dimension: int = 0) -> TensorParts:
     """Return a rank's part of each tensor, divided in a dimension if it has that."""
     rank_parts: dict[str, TensorPart] = {}
     for name, tensor in whole.items():

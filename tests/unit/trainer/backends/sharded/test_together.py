@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from seamlessflow.infra.network.line import Line
-from seamlessflow.trainer.backends.sharded.parts import Files, part_of
+from seamlessflow.trainer.backends.sharded.parts import FileParts, part_of
 from seamlessflow.trainer.backends.sharded.together import GangSaves, RankWriteFailed
 from seamlessflow.trainer.recovery import checkpoint
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
@@ -30,7 +30,7 @@ class Ranks:
     """Three ranks with their snapshots; the first leads."""
 
     def __init__(self, lines: Sequence[Line], others: Sequence[Line]) -> None:
-        self.snapshots = [Queue[Files]() for _ in range(RANKS)]
+        self.snapshots = [Queue[FileParts]() for _ in range(RANKS)]
         self.lines = others
         """Those of the other ranks to the first."""
         self.first = GangSaves(lines, self.snapshots[0], True)
