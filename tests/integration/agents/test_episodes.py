@@ -102,9 +102,7 @@ def test_a_sample_whose_session_is_refused_ends_at_once_with_the_reason(status: 
 
 
 def test_a_sample_that_the_gateway_refuses_in_any_form_does_not_end_the_process() -> None:
-    gateway = run(
-        CallableAgent(never, THREADS), answering=lambda *_: refusal(400, "invalid_value")
-    )
+    gateway = run(CallableAgent(never, THREADS), answering=lambda *_: refusal(400, "invalid_value"))
     assert gateway.paths() == ["/sessions", "/sessions"]
 
 
