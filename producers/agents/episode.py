@@ -170,9 +170,9 @@ class Episodes:
             if not error.answered:
                 # The manager may carry the call out when it is back: no one else would close that.
                 await self._close_left(name, _GIVEN_UP)
-            if task.fork is None or not _refuses_fork(error):
+            if not _stays_refused(error):
                 raise
-            return await self._without_fork(name, task, gateway, error)
+            return await self._refused(name, task, gateway, error)
         if opened is None:
             _log.warning("%s: skipped, the session exists already", name)
             return None
@@ -194,13 +194,18 @@ class Episodes:
         await gateway.close(name, closing_calls(ending, self._rules).close)
         return ending
 
-    async def _without_fork(
+    async def _refused(
         self, name: str, task: Task, gateway: GatewayClient, refused: GatewayRefused
     ) -> Ending:
-        """Open and close a session whose fork was refused: without one, the sample never ends."""
+        """Open and close a session whose opening was refused: without one, the sample never ends.
+
+        It has the sample's place in its group, and nothing else that may have been refused.
+        """
         reason = f"{refused.code}: {refused.detail}"
-        _log.error("%s: not forked, %s", name, reason)
-        await self._open(name, replace(task, fork=None), gateway)
+        _log.error("%s: not opened, %s", name, reason)
+        place = _place(task) if refused.code != _FORK_REFUSED else replace(task, fork=None)
+        left_s = self._left_s(task)
+        await gateway.open(name, place, self._settings.name, _CLOSE_MARGIN_S, left_s)
         # No further attempt could begin otherwise.
         await gateway.close(name, CloseCall("aborted", reason[:REASON_CHARACTERS], "setting"))
         return AgentCrashed(reason)
@@ -324,9 +329,22 @@ def _beginning(name: str, task: Task) -> Sequence[Mapping[str, Any]]:
     return [orjson.loads(message) for message in history(of_session(task.fork, name))]
 
 
-def _refuses_fork(error: GatewayRefused) -> bool:
-    """Return True if the fork itself is refused, not a call at a bad moment."""
-    return error.code == _FORK_REFUSED or error.status in (400, 413)
+def _stays_refused(error: GatewayRefused) -> bool:
+    """Return True if the same opening is refused again however often it is repeated."""
+    return error.answered and not error.lasting and 400 <= error.status < 500
+
+
+def _place(task: Task) -> Task:
+    """Return the task with its place in its group alone."""
+    return replace(
+        task,
+        task_id="",
+        metadata={},
+        turn_limit=0,
+        pinned_version=None,
+        fork=None,
+        overrides=None,
+    )
 
 
 def _label(ending: Ending | None) -> str:

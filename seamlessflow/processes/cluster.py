@@ -12,7 +12,7 @@ from pathlib import Path
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.disk import whole_file
-from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError, TopicMissing
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
@@ -37,6 +37,16 @@ class NoRunData(SeamlessFlowError):
             reason += f"; of a run with a Kafka of your own give {variables} instead of --out"
             reason += f", and to audit it also --trained {out / 'trained'}"
         super().__init__(reason)
+
+
+class NothingRecorded(SeamlessFlowError):
+    """A directory contains the Kafka data of a run that ended before it made its topics."""
+
+    lasting = True
+
+    def __init__(self, out: Path) -> None:
+        self.out = out
+        super().__init__(f"nothing was recorded in {out}: its run ended while it started")
 
 
 class NoRunningRun(SeamlessFlowError):
@@ -74,7 +84,8 @@ def has_address(out: Path) -> bool:
 def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
     """Return settings for the Kafka of the run in `out`, or of the environment if `out` is None.
 
-    Raises `NoRunData`, and `BrokerFailed` if the broker cannot serve the data.
+    Raises `NoRunData`, `NothingRecorded` in place of `TopicMissing`, and `BrokerFailed` if the
+    broker cannot serve the data.
     """
     if out is None:
         yield load_settings(ProcessSettings).kafka
@@ -86,7 +97,13 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
     if not (out / KAFKA_DIR).is_dir():
         raise NoRunData(out)
     with Broker(out / KAFKA_DIR, short_lived=True) as broker:
-        yield broker.settings
+        try:
+            yield broker.settings
+        except TopicMissing as error:
+            # Topics that another program made there are none of a run's.
+            if any(name.endswith(CONTROL.name) for name in partition_counts(broker.settings)):
+                raise
+            raise NothingRecorded(out) from error
 
 
 @contextmanager

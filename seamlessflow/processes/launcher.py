@@ -99,6 +99,12 @@ class Launcher:
         """Return whether the user asked to stop; a wait for Kafka then ends."""
         return self._stop.asked
 
+    def kafka_ended(self) -> bool:
+        """Return whether a wait for Kafka must end that does not `check` the processes meanwhile:
+        the user asked to stop, or the embedded broker ended, which only `check` starts again.
+        """
+        return self.stopping() or (self._broker is not None and not self._broker.running)
+
     def start(self, spec: ChildSpec) -> Child:
         """Start a process; return at once."""
         if spec.name in self._children:

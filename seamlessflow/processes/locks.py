@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 from seamlessflow.access import RUN_GROUP
 from seamlessflow.infra.deadline import Stopping
-from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError
+from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.kafka.start.members import Presence, client_ids
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import CONTROL
@@ -47,12 +47,12 @@ class RunUnderWay(SeamlessFlowError):
 
 @contextmanager
 def only_run(out: Path, name: str = RUN) -> Iterator[None]:
-    """Hold the lock of a directory, which is made if it is missing. Raises `RunUnderWay`.
+    """Hold the lock of a directory, which is made if it is missing.
 
-    Where a file system has no locks, nothing is held.
+    Raises `RunUnderWay`, and `SettingsRejected` for a place in which nothing can be written. Where
+    a file system has no locks, nothing is held.
     """
-    out.mkdir(parents=True, exist_ok=True)
-    with _file(out, name).open("a+b") as file:
+    with _opened(out, name) as file:
         _lock(out, file)
         file.truncate(0)
         file.write(f"process {os.getpid()} of {socket.gethostname()}".encode())
@@ -122,6 +122,16 @@ def only_run_on(
 
 def _file(out: Path, name: str) -> Path:
     return out / f"{name}.lock"
+
+
+def _opened(out: Path, name: str) -> BinaryIO:
+    """Return the open file of a lock in the directory. Raises `SettingsRejected`."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        return _file(out, name).open("a+b")
+    except OSError as error:
+        reason = f"nothing can be written in {out}: {error.strerror}"
+        raise SettingsRejected("out", reason) from error
 
 
 def _lock(out: Path, file: BinaryIO) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import KafkaUnavailable, SettingsRejected
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
 from seamlessflow.infra.network.addresses import free_port, is_open, reached_here
 from seamlessflow.infra.settings import KafkaSettings
@@ -32,6 +33,8 @@ from seamlessflow.watching.observer import Observer, StallReports, frozen, progr
 from seamlessflow.watching.progress import RunProgress
 
 _LOADED_TIMEOUT_S = 60.0
+_END_S = 3.0
+"""Time in which a broker ends that has answered with the fault of its disk."""
 
 
 @contextmanager
@@ -40,7 +43,8 @@ def kafka_to_run_on(
 ) -> Iterator[KafkaSettings]:
     """Return the configured Kafka, or start an embedded broker; create all topics on it.
 
-    Raises `TooFewSlots` for topics of an earlier run, or of another program, with too few.
+    Raises `TooFewSlots` for topics of an earlier run, or of another program, with too few. Raises
+    `BrokerUnusable` in place of what a wait for an embedded broker raises that ended by itself.
     """
     options = TopicOptions(workers=sum("rollout" in worker.tags for worker in config.workers))
     if config.kafka is not None:
@@ -51,8 +55,13 @@ def kafka_to_run_on(
     display.phase("starting Kafka")
     with embedded_broker(config.kafka_dir, config) as broker:
         launcher.watch(broker)
-        create_topics(broker.settings, TOPICS.values(), options, launcher.stopping)
-        yield broker.settings
+        try:
+            create_topics(broker.settings, TOPICS.values(), options, launcher.kafka_ended)
+            yield broker.settings
+        except (KafkaUnavailable, SettingsRejected) as error:
+            if not launcher.stopping() and (fault := broker.fault(_END_S)) is not None:
+                raise fault from error
+            raise
 
 
 def embedded_broker(directory: Path, config: RunConfig) -> Broker:

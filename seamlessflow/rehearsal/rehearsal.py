@@ -102,7 +102,7 @@ def rehearse(config: RunConfig, display: Display, stop: Stop) -> Rehearsed:
     ):
         facts = run_processes(config, display, launcher, kafka)
         facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
-        outcome = write_report(config, kafka, facts, launcher.stopping)
+        outcome = write_report(config, kafka, facts, launcher.kafka_ended)
         display.phase("measuring the way of turns and batches through the software")
         software = _software(kafka, outcome, launcher.stopping)
         control = read_topic(kafka, CONTROL, Skipped(), stopping=launcher.stopping)

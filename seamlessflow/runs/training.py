@@ -69,11 +69,11 @@ def train(
         _only_run_on(config, launcher.stopping),
     ):
         facts = LauncherFacts()
-        if not is_finished(config, kafka, launcher.stopping):
+        if not is_finished(config, kafka, launcher.kafka_ended):
             facts = run_processes(config, display, launcher, kafka, prepare, held_back)
         display.phase("checking what was trained against the log")
         facts = replace(facts, restarts=supervisor.counts, peak_rss_mb=launcher.peaks_mb)
-        return write_report(config, kafka, facts, launcher.stopping)
+        return write_report(config, kafka, facts, launcher.kafka_ended)
 
 
 def follow(

@@ -84,6 +84,28 @@ def test_a_sample_whose_fork_is_refused_ends_at_once_with_the_reason() -> None:
     assert gateway.calls[-1].body["reason"] == "fork_refused: Conflict"
 
 
+@pytest.mark.parametrize("status", [400, 413, 422])
+def test_a_sample_whose_session_is_refused_ends_at_once_with_the_reason(status: int) -> None:
+    """Refuse an opening for what a place in a group does not need, whichever member that is."""
+
+    def refusing(path: str, body: Payload) -> tuple[int, Payload]:
+        refused = path == "/sessions" and (body["task_id"] or body["metadata"])
+        return refusal(status, "invalid_value") if refused else accepting(path, body)
+
+    gateway = run(CallableAgent(never, THREADS), answering=refusing)
+    assert gateway.paths() == ["/sessions", "/sessions", f"/sessions/{SESSION}/close"]
+    assert closed(gateway) == ("aborted", "setting")
+    assert str(gateway.calls[-1].body["reason"]).startswith("invalid_value: ")
+    place = ("session_id", "policy", "purpose", "split", "group_id", "sample", "attempt")
+    for name in (*place, "group_size", "min_group_size"):
+        assert gateway.calls[1].body[name] == gateway.calls[0].body[name]
+
+
+def test_a_sample_that_the_gateway_refuses_in_any_form_does_not_end_the_process() -> None:
+    gateway = run(CallableAgent(never, THREADS), answering=lambda *_: refusal(400, "invalid_value"))
+    assert gateway.paths() == ["/sessions", "/sessions"]
+
+
 def test_an_agent_is_stopped_when_its_group_is_complete_without_it() -> None:
     groups = EndedGroups()
 

@@ -17,12 +17,14 @@ from typer.testing import CliRunner, Result
 from seamlessflow.__main__ import app
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.processes.cluster import NothingRecorded
 from seamlessflow.schemas.topics import (
     CONTROL,
     FLEET,
@@ -226,6 +228,19 @@ def test_a_session_that_is_not_there_is_told(cluster: KafkaSettings) -> None:
 
 def test_a_directory_without_a_run_is_told(tmp_path: Path) -> None:
     assert "holds no run" in str(run("show", "x", "--out", str(tmp_path)).exception)
+
+
+@pytest.mark.parametrize("command", ["show x", "audit", "timeline", "export --to data"])
+def test_a_run_that_ended_before_its_first_record_has_nothing_to_show(
+    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with Broker(tmp_path / "kafka", short_lived=True):
+        pass
+    failed = run(*command.split(), "--out", str(tmp_path)).exception
+    assert str(failed) == f"nothing was recorded in {tmp_path}: its run ended while it started"
+    assert isinstance(failed, NothingRecorded)
+    assert failed.process_status(ready=False) is ExitStatus.LASTING
 
 
 def test_a_session_is_shown_from_kept_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

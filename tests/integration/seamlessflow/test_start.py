@@ -1,5 +1,7 @@
 """The start of a run on a real broker: what it waits for is named when it does not come."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,10 +9,11 @@ from rich.console import Console
 
 from seamlessflow.config import RestartsSection
 from seamlessflow.config_file import parse
-from seamlessflow.infra.errors import BrokerLate, ExitStatus
+from seamlessflow.infra.errors import BrokerLate, BrokerUnusable, ExitStatus
+from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.processes.launcher import Launcher, NotReady
+from seamlessflow.processes.launcher import BROKER, Launcher, NotReady
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
@@ -60,3 +63,21 @@ def test_an_embedded_kafka_that_is_late_names_the_setting_and_may_be_tried_again
     assert "not ready within 0.05 s: set a larger start_timeout_s, or see" in str(late.value)
     assert "\n" not in str(late.value)
     assert late.value.process_status(ready=False) is ExitStatus.PASSING
+
+
+def test_an_embedded_kafka_that_ended_is_named_with_its_log(tmp_path: Path) -> None:
+    config = parse({"out": tmp_path})
+    display, supervisor = PlainDisplay(Console()), Supervisor(RestartsSection(), print)
+    with (
+        Launcher(tmp_path / "logs", Stop(), supervisor) as launcher,
+        pytest.raises(BrokerUnusable) as ended,
+        kafka_to_run_on(config, launcher, display) as kafka,
+    ):
+        os.kill(launcher.pids[BROKER], signal.SIGKILL)
+        # Only the launcher starts it again, and that does not look while a wait goes on.
+        find_cluster(kafka, stopping=launcher.kafka_ended)
+    assert str(ended.value) == (
+        f"embedded Kafka broker in {tmp_path / 'kafka'}: it ended with exit status -9; "
+        f"its log is {tmp_path / 'kafka' / 'broker.log'}"
+    )
+    assert ended.value.process_status(ready=False) is ExitStatus.PASSING

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.demo.directory import set_aside
-from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.errors import ExitStatus, SettingsRejected
 from seamlessflow.processes.locks import RunUnderWay, only_run, others, owner_of, refuse_running
 from seamlessflow.rehearsal.directory import REPORT
 from tests.paths import ROOT
@@ -46,6 +46,19 @@ def test_a_second_command_in_the_same_directory_is_refused_with_the_first(tmp_pa
 def test_a_directory_in_which_nothing_ran_is_free(tmp_path: Path) -> None:
     refuse_running(tmp_path / "none")
     assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("place", ["file/runs/a", "file", "directory"])
+def test_a_place_where_no_directory_can_be_made_is_a_wrong_setting(
+    place: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "directory" / "run.lock").mkdir(parents=True)
+    out = tmp_path / place
+    with pytest.raises(SettingsRejected) as refused, only_run(out):
+        pass
+    assert str(refused.value).startswith(f"out: nothing can be written in {out}: ")
+    assert refused.value.process_status(ready=False) is ExitStatus.LASTING
 
 
 def test_the_lock_ends_with_a_command_that_is_killed(tmp_path: Path) -> None:
