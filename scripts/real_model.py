@@ -12,7 +12,6 @@ import argparse
 import fcntl
 import hashlib
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.infra.broker.jars import default_cache
+from seamlessflow.infra.disk import free_bytes
 
 WRONG = 2
 _CHUNK = 2**20
@@ -127,7 +127,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 def _require_room(model: RealModel, directory: Path) -> None:
-    free = shutil.disk_usage(directory).free
+    free = free_bytes(directory)
     if free < model.disk_bytes:
         needed = f"{model.disk_bytes // 2**20} MiB are needed, {free // 2**20} MiB are free"
         raise ModelUnmade(f"{directory} has too little room: {needed}; SEAMLESSFLOW_CACHE moves it")

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 import yaml
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from benchmarks.gpu.part import Asked, Figures, Lacks, meets
+from benchmarks.gpu.steps import usual_shape, write_shape
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.broker.jars import class_path
 from seamlessflow.infra.errors import JarRejected, JarsUnavailable
@@ -27,7 +27,7 @@ _ROOT = Path(__file__).parents[2]
 
 def run(asked: Asked) -> Figures:
     """Return what the run's summary says of steps, devices, tokens and their log-probs."""
-    _await_kafka()
+    _require_kafka()
     directory = asked.directory
     _write_model(directory / "model", asked.small)
     tokens = 16 if asked.small else 256
@@ -43,7 +43,7 @@ def run(asked: Asked) -> Figures:
     return figures
 
 
-def _await_kafka() -> None:
+def _require_kafka() -> None:
     """Raise `Lacks` without Kafka."""
     try:
         class_path()
@@ -55,24 +55,14 @@ def _write_model(directory: Path, small: bool) -> None:
     """Write random weights of the body of Qwen3-0.6B, or tiny ones, with the demo's tokenizer."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
-    layers, width = (2, 64) if small else (28, 1024)
-    torch.manual_seed(0)
-    config = Qwen3Config(
+    write_shape(
+        directory,
+        usual_shape(small),
+        torch.float32 if small else torch.bfloat16,
         vocab_size=tokenizer.vocabulary_size,
-        hidden_size=width,
-        intermediate_size=3 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=4 if small else 16,
-        num_key_value_heads=2 if small else 8,
-        head_dim=16 if small else 128,
-        max_position_embeddings=2048,
-        tie_word_embeddings=True,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.token_id("<|endoftext|>"),
     )
-    model = Qwen3ForCausalLM(config)
-    torch.nn.Module.to(model, torch.float32 if small else torch.bfloat16)
-    model.save_pretrained(directory)
 
 
 def _settings(asked: Asked) -> Mapping[str, Any]:

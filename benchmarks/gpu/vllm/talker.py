@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.gpu.steps import random_model
+from benchmarks.gpu.steps import random_model, usual_shape
 from seamlessflow.demo.tokenizer import CONTROL_TOKENS, MARKUP_TOKENS, make_tokenizer
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
@@ -22,7 +22,7 @@ def write_talker(directory: Path, small: bool) -> None:
     """
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
-    model = random_model("tiny" if small else "qwen3-0.6b")
+    model = random_model(usual_shape(small))
     marks = [tokenizer.token_id(token) for token in CONTROL_TOKENS + MARKUP_TOKENS]
     with torch.no_grad():
         first_V = model.model.embed_tokens.weight[:, 0]
