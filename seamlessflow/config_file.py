@@ -25,7 +25,9 @@ from seamlessflow.infra.json_lines import broken_place
 from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import from_environment, unread
 from seamlessflow.infra.variables import SettingPath, place_in
-from seamlessflow.read_paths import found_beside, searched
+from seamlessflow.infra.weights.model_hub import ModelNotFetched
+from seamlessflow.named_models import Fetched, fetch, fetchable, hub_models
+from seamlessflow.read_paths import found_beside, replaced, searched
 
 Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
@@ -70,6 +72,8 @@ class Reading:
 
     config: RunConfig | None
     lines: list[str]
+    sections: dict[str, Any]
+    """What is right of the file, under the environment."""
     left_out: list[SettingPath] = field(default_factory=list)
     """Wrong settings that were left out; they may cause faults that are found later."""
     searched: Mapping[SettingPath, str] = field(default_factory=dict)
@@ -89,14 +93,20 @@ class Reading:
         return any(path[: len(fault.path)] == fault.path[: len(path)] for path in self.left_out)
 
 
-def load(path: Path, check: Check | None = None, fill: Fill = by_this_machine) -> RunConfig:
+def load(
+    path: Path,
+    check: Check | None = None,
+    fill: Fill = by_this_machine,
+    fetched: Fetched = Fetched.ALL,
+) -> RunConfig:
     """Return the configuration of a YAML or TOML file, filled with `fill`, checked with `check`.
 
     Relative paths of files to read are looked for beside the configuration file, then in the
-    working directory. Paths of files to write are relative to the working directory. Raises
-    `FileRejected`, or `ConfigRejected` with all that is wrong.
+    working directory. Paths of files to write are relative to the working directory. Of the models
+    that a hub names, the files `fetched` are fetched. Raises `FileRejected`, or `ConfigRejected`
+    with all that is wrong.
     """
-    return parse(sections_of(path), path, check, fill)
+    return parse(sections_of(path), path, check, fill, fetched)
 
 
 def parse(
@@ -104,17 +114,19 @@ def parse(
     path: Path | None = None,
     check: Check | None = None,
     fill: Fill = by_this_machine,
+    fetched: Fetched = Fetched.ALL,
 ) -> RunConfig:
     """Make the configuration from values, the environment and the defaults that `fill` adds.
 
     Raises `ConfigRejected`.
     """
     reading = read(values)
-    if reading.config is not None:
-        reading.config = fill(reading.config)
     if path is not None:
         reading.searched = searched(values, path.parent)
+    if reading.config is not None and fetched is not Fetched.NONE:
+        _fetch_models(reading, fetched)
     if reading.config is not None:
+        reading.config = fill(reading.config)
         sizes = list(_size_faults(reading.config))
         reading.add(sizes)
         if check is not None and not sizes:
@@ -130,7 +142,8 @@ def read(values: Mapping[str, Any]) -> Reading:
     lines = [line.strip() for line in unread()]
     variables, wrong = from_environment(RunConfig, os.environ)
     merged = _merged(values, variables)
-    reading = Reading(None, [*lines, *(f"{name}: {text}" for name, text in wrong.items())])
+    lines += [f"{name}: {text}" for name, text in wrong.items()]
+    reading = Reading(None, lines, merged)
     for _ in range(_ROUNDS):  # a rule about several settings is checked when each is right
         try:
             reading.config = RunConfig(**deepcopy(merged))
@@ -143,6 +156,24 @@ def read(values: Mapping[str, Any]) -> Reading:
             if not all(removed):
                 break
     return reading
+
+
+def _fetch_models(reading: Reading, fetched: Fetched) -> None:
+    """Put directories in the places of the models that a hub names.
+
+    Once a setting is wrong, nothing more is fetched: it is only asked if it could be.
+    """
+    for path, model in list(hub_models(reading.sections)):
+        directory = None
+        try:
+            directory = fetchable(model) if reading.lines else fetch(model, fetched)
+        except ModelNotFetched as error:
+            reading.add([Fault(path, str(error))])
+        if directory is None:  # no files that could be checked
+            reading.left_out.append(path)
+        else:
+            reading.sections = replaced(reading.sections, path, str(directory))
+            reading.config = RunConfig(**deepcopy(reading.sections))
 
 
 def as_written(path: SettingPath) -> str:

@@ -5,7 +5,7 @@ is always relative to the working directory. Called by `config_file.py`.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +18,10 @@ _OF_POLICY = (
     ("trainer", "reference"),
     ("trainer", "teacher"),
 )
+MODELS = (*_OF_POLICY, *(("policies", _ANY, *path) for path in _OF_POLICY))
+"""Settings that name models."""
 READ = (
-    *_OF_POLICY,
-    *(("policies", _ANY, *path) for path in _OF_POLICY),
+    *MODELS,
     ("pacing", "tasks"),
     ("pacing", "sources", _ANY, "tasks"),
     ("pacing", "forks"),
@@ -36,8 +37,8 @@ def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]
     resolved: dict[str, Any] = dict(sections)
     for path, text in _relative(sections):
         beside = directory / text
-        if _exists(beside):
-            resolved = _replaced(resolved, path, str(beside))
+        if exists(beside):
+            resolved = replaced(resolved, path, str(beside))
     return resolved
 
 
@@ -50,9 +51,35 @@ def searched(sections: Mapping[str, Any], directory: Path) -> Mapping[SettingPat
     missing = {
         path: unreachable(text) or where
         for path, text in _relative(sections)
-        if not _exists(directory / text) and not _exists(Path(text))
+        if not exists(directory / text) and not exists(Path(text))
     }
-    return missing | {path: why for path, text in _named(sections) if (why := _unencodable(text))}
+    named = values_at(sections, READ)
+    return missing | {path: why for path, text in named if (why := _unencodable(text))}
+
+
+def values_at(
+    sections: Mapping[str, Any], patterns: Iterable[tuple[str, ...]]
+) -> Iterator[tuple[SettingPath, str]]:
+    """Yield the texts that stand at the places of patterns, with their settings."""
+    for pattern in patterns:
+        for path, value in _matching(sections, pattern):
+            if isinstance(value, str) and value:
+                yield path, value
+
+
+def replaced(sections: Mapping[str, Any], path: SettingPath, value: str) -> dict[str, Any]:
+    """Return the sections with another value at a place."""
+    first, *rest = path
+    inner = replaced(sections[str(first)], tuple(rest), value) if rest else value
+    return {**sections, str(first): inner}
+
+
+def exists(path: Path) -> bool:
+    """Return whether a path is there; False also for one that no disk can have."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
 
 
 def unreachable(text: str) -> str:
@@ -74,14 +101,8 @@ def _unencodable(text: str) -> str:
 
 
 def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
-    return ((path, text) for path, text in _named(sections) if not Path(text).is_absolute())
-
-
-def _named(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
-    for pattern in READ:
-        for path, value in _matching(sections, pattern):
-            if isinstance(value, str) and value:
-                yield path, value
+    named = values_at(sections, READ)
+    return ((path, text) for path, text in named if not Path(text).is_absolute())
 
 
 def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPath, Any]]:
@@ -96,16 +117,3 @@ def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPat
     for key in names:
         for path, inner in _matching(value[key], tuple(rest)):
             yield (key, *path), inner
-
-
-def _replaced(sections: Mapping[str, Any], path: SettingPath, value: str) -> dict[str, Any]:
-    first, *rest = path
-    inner = _replaced(sections[str(first)], tuple(rest), value) if rest else value
-    return {**sections, str(first): inner}
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name that no disk can have
-        return False

@@ -76,7 +76,7 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
     """
     rules = batch_rules(settings)
     publication = Publication(settings)
-    publication.check_tokens()
+    publication.check_model()
     publication.check_rendering()
     log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
     newest = _newest(settings, log, stopping)

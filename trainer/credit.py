@@ -97,7 +97,7 @@ class CriticSection(Section):
         "policy's last hidden states, computed in the same pass",
     )
     model: Path | None = Field(
-        None, description="kind model: directory it begins with; none: the policy"
+        None, description="kind model: model it begins with, as policy.model; none: the policy"
     )
     coefficient: float = Field(
         0.0,
@@ -169,7 +169,7 @@ class CreditSettings(Section):
     )
     reference: Path | None = Field(
         None,
-        description="Model directory that kl_penalty and loss.kl compare with; none: policy.model",
+        description="Model that kl_penalty and loss.kl compare with; none: policy.model",
     )
     reference_every: int | None = Field(
         None,
@@ -183,7 +183,7 @@ class CreditSettings(Section):
         description="Weight of (log-prob - reference's log-prob), taken from a token's reward; for "
         "the advantages reinforce_pp, reinforce_pp_baseline, gae, turn_gae",
     )
-    teacher: Path | None = Field(None, description="distill: model directory of the teacher")
+    teacher: Path | None = Field(None, description="distill: model of the teacher, as policy.model")
 
     @field_validator("rewards")
     @classmethod

@@ -19,7 +19,9 @@ class PolicySection(Section):
     """The initial model, and the settings that all processes follow for the policy."""
 
     model: Path = Field(
-        Path("model"), description="Hugging Face directory with the initial weights and tokenizer"
+        Path("model"),
+        description="Hugging Face directory with the initial weights and tokenizer, or a model of "
+        "a hub, owner/name, with @revision for a branch, tag or commit (docs/start/your-model.md)",
     )
     renderer: RendererSettings = Field(
         RendererSettings(FROM_MODEL),

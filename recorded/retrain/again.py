@@ -11,6 +11,7 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.model_hub import HubModel, cached, look_up
 from seamlessflow.recorded.retrain.recorded_batches import micro_batches
 from seamlessflow.recorded.retrain.recorded_run import (
     RecordedRun,
@@ -137,12 +138,15 @@ def initial_model(named: Path, out: Path | None) -> Path:
     """Return the directory of the initial model that a run named.
 
     The run may have been started in another working directory than this command. A relative name is
-    therefore also looked for beside the run's directory, and in it. Raises `RunNotRepeatable`.
+    therefore also looked for beside the run's directory, and in it. A model of a hub is fetched
+    again, by its commit. Raises `RunNotRepeatable` and `ModelNotFetched`.
     """
     places = [named] if out is None else [named, out.parent / named, out / named]
     for place in dict.fromkeys(place.absolute() for place in places):
         if place.is_dir():
             return place
+    if (model := HubModel.of_snapshot(named)) is not None:
+        return cached(model) or look_up(model).fetch()
     looked = ", ".join(str(place) for place in dict.fromkeys(path.absolute() for path in places))
     raise RunNotRepeatable(
         f"the initial model {named} is not there (looked for {looked}): give the command the "

@@ -4,7 +4,8 @@ Called by `seamlessflow show` and `seamlessflow trace`. `requests`, `prompts` an
 for hours or days only, so an old session has fewer records.
 """
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -18,10 +19,12 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.rendering.tokenizer import Tokenizer, TokenizerError
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.recorded.show.observed import ObservedSession, observed_at
 from seamlessflow.schemas.identity import session_id as session_of
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import (
+    LineageStarted,
     PartitionClaimed,
     PolicyWeights,
     Record,
@@ -155,6 +158,17 @@ def recent_trajectories(settings: KafkaSettings, count: int, skipped: Skipped) -
         if isinstance(item.record, Trajectory)
     ]
     return sorted(trajectories, key=lambda trajectory: trajectory.finalized_at_ms)[-count:]
+
+
+def initial_models(settings: KafkaSettings, skipped: Skipped) -> Mapping[str, str]:
+    """Return the model that each policy began with: a directory, or a hub's name and commit."""
+    models: dict[str, str] = {}
+    for item in read_topic(settings, CONTROL, skipped):
+        if isinstance(item.record, LineageStarted) and item.record.settings:
+            directory = json.loads(item.record.settings)["policy"]["model"]
+            model = HubModel.of_snapshot(Path(directory))
+            models.setdefault(item.record.policy, str(model or directory))
+    return models
 
 
 def load_history(settings: KafkaSettings, session: str, skipped: Skipped) -> SessionHistory:

@@ -48,7 +48,7 @@ from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
 from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
 from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
-from seamlessflow.trainer.recovery.resume import other_tokens
+from seamlessflow.trainer.recovery.resume import other_model
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
@@ -84,7 +84,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for policy_config in each_policy(config):
             yield from _policy_faults(policy_config, config)
-            yield from _token_faults(policy_config)
+            yield from _resume_faults(policy_config)
             yield from group_faults(policy_config)
         yield from sharing_faults(config)
         yield from (
@@ -163,12 +163,12 @@ def _alike(first: Path, other: Path) -> bool:
     )
 
 
-def _token_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if the run began with other tokens; its trainer would find it, but late."""
+def _resume_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if the run began with another model; its trainer would find it, but late."""
     model = config.policy.model
     if _leading_nowhere(config.weights_dir.absolute()):
         return  # a fault of its own
-    if reason := other_tokens(model, config.weights_dir.resolve()):
+    if reason := other_model(model, config.weights_dir.resolve()):
         yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
 
 

@@ -11,7 +11,7 @@ _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", 
 
 def doctor(
     out: Annotated[Path, typer.Option(help="Directory of a later run.")] = Path(".seamlessflow"),
-    model: Annotated[Path | None, typer.Option(help="A Hugging Face directory to check.")] = None,
+    model: Annotated[Path | None, typer.Option(help="A model to check: as policy.model.")] = None,
     renderer: Annotated[
         str, typer.Option(help="Renderer settings for --model, as JSON; without a name: found.")
     ] = "{}",

@@ -53,6 +53,7 @@ def kubernetes(
         manifests,
     )
     from seamlessflow.kubernetes.objects import ClusterNames
+    from seamlessflow.named_models import Fetched
 
     _check_names(image, {"--secret": secret, "--claim": claim, "--strimzi": strimzi})
     if variables := from_environment(RunConfig, os.environ)[0]:
@@ -61,7 +62,7 @@ def kubernetes(
         raise typer.BadParameter(text, param_hint="--config")
     if config.suffix not in (".yaml", ".yml"):
         raise typer.BadParameter(f"{config} is no YAML file", param_hint="--config")
-    loaded = load(config, _faults, by_named_devices)
+    loaded = load(config, _faults, by_named_devices, Fetched.NONE)
     if (kafka := loaded.kafka) is None:  # refused above
         return
     if strimzi and kafka.bootstrap_servers != (address := bootstrap_address(strimzi)):

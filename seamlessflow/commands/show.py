@@ -110,14 +110,17 @@ def _list(out: Path | None, count: int) -> None:
     from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
-    from seamlessflow.recorded.show.log import recent_trajectories
+    from seamlessflow.recorded.show.log import initial_models, recent_trajectories
     from seamlessflow.recorded.show.session_view import list_view
 
     console = wide_console()
     skipped = Skipped()
     with kafka_to_inspect(out) as kafka:
         trajectories = recent_trajectories(kafka, count, skipped)
+        models = initial_models(kafka, skipped)
     console.print(list_view(trajectories))
+    for policy, model in models.items():
+        console.print(f"policy {policy} began with {model}", style="dim", soft_wrap=True)
     _notices(skipped.notices)
 
 

@@ -45,7 +45,7 @@ def evaluate(
         int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="A Hugging Face directory to evaluate instead of a version.")
+        Path | None, typer.Option(help="A model to evaluate instead of a version: as policy.model.")
     ] = None,
     temperature: Temperature = None,
     limit: Annotated[
@@ -60,14 +60,16 @@ def evaluate(
     from seamlessflow.config_file import load
     from seamlessflow.console import clean_console
     from seamlessflow.infra.weights.versions import lease
+    from seamlessflow.named_models import named_directory
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
     from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
     from seamlessflow.watching.display import display
 
     console = clean_console(highlight=False)
-    loaded = load(config, evaluation_check(version, weights, tasks, chosen))
-    policy = choose_weights(loaded, version, weights)
+    directory = None if weights is None else named_directory("--weights", weights)
+    loaded = load(config, evaluation_check(version, directory, tasks, chosen))
+    policy = choose_weights(loaded, version, directory)
     try:
         with (
             # The run may go on, and delete the version before the evaluation has its copy.

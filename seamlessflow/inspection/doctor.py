@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.network.addresses import is_free
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection import findings
@@ -134,17 +134,26 @@ def _memory() -> Finding:
     return findings.memory(kilobytes * 1024)
 
 
-def _model(directory: Path, renderer: str) -> Finding:
-    """Load the model's renderer and compare its prompts with those of the model's template."""
+def _model(named: Path, renderer: str) -> Finding:
+    """Load the model's renderer and compare its prompts with those of the model's template.
+
+    The weights of a model of a hub are not fetched for it.
+    """
     from seamlessflow.infra.rendering.model_template.discovery import named_for
     from seamlessflow.infra.rendering.renderer import Renderer
     from seamlessflow.infra.rendering.settings import RendererError
     from seamlessflow.inspection.model_directory import foreign_tokenizer, incomplete
     from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
+    from seamlessflow.named_models import Fetched, named_directory
     from seamlessflow.trainer.policy import PolicySection
 
-    what = f"model {directory}"
-    if lacking := incomplete(directory):
+    what = f"model {named}"
+    try:
+        directory = named_directory("--model", named, Fetched.WITHOUT_WEIGHTS)
+    except SettingsRejected as error:
+        reason, _, remedy = error.reason.rpartition(": ")
+        return Finding(what, Grade.FAILED, reason, remedy)
+    if lacking := incomplete(directory, with_weights=directory == named):
         return Finding(what, Grade.FAILED, lacking, "name a Hugging Face model directory")
     if foreign := foreign_tokenizer(directory):
         return Finding(what, Grade.FAILED, foreign, "copy the model's own tokenizer into it")

@@ -22,7 +22,7 @@ def incomplete(directory: Path, with_weights: bool = True) -> str:
     A directory `with_weights` must have them; of one without, only what prompts need is asked for.
     """
     if not directory.is_dir():
-        return f"there is no directory {directory}{_of_hub(directory)}"
+        return f"there is no directory {directory}"
     lacking = [name for name in _FILES if not (directory / name).is_file()]
     try:
         files = _weights(directory) if with_weights else []
@@ -37,13 +37,6 @@ def incomplete(directory: Path, with_weights: bool = True) -> str:
         return f"{directory / pointers[0]} is a pointer of Git LFS, not the file: run git lfs pull"
     damages = (_damage(directory / name) for name in files)
     return next(filter(None, damages), "")
-
-
-def _of_hub(directory: Path) -> str:
-    """Return a remedy if a path looks like the name of a model at a hub, empty if not."""
-    if directory.is_absolute() or len(directory.parts) != 2 or directory.parent.exists():
-        return ""
-    return ": names of a hub are not fetched, so download it and name the directory"
 
 
 def foreign_tokenizer(directory: Path) -> str:

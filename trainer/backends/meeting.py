@@ -19,6 +19,7 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, connect_to, listener_on
 from seamlessflow.infra.network.line import LOOK_S, Line, LineLost
+from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.sinks import SinkSettings
@@ -215,13 +216,17 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _content(directory: Path) -> str:
-    """Return 12 hex digits for a model: its configuration, and names and sizes of its weights."""
+    """Return 12 hex digits for a model: its configuration, and names and sizes of its weights.
+
+    With the name and commit of a hub's model, whose weights may change while their sizes stay.
+    """
     digest = hashlib.sha256()
     for path in (directory / "config.json", directory / "tokenizer.json"):
         digest.update(path.read_bytes() if path.is_file() else b"none")
     for path in sorted(directory.glob("*.safetensors")):
         digest.update(f"{path.name} {path.stat().st_size}".encode())
-    return digest.hexdigest()[:12]
+    model = HubModel.of_snapshot(directory)
+    return digest.hexdigest()[:12] + (f" of {model}" if model else "")
 
 
 def _coming(said: Any) -> Coming | None:

@@ -3,7 +3,7 @@
 Steps committed after the last checkpoint are executed again, with the same groups and sessions.
 They get new version numbers and a new lineage. So every group is in exactly one step of the lineage
 that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
-or later. Pure, except `other_tokens`, which compares the model's tokens with the run's.
+or later. Pure, except `other_model`, which compares the model with the run's.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ import orjson
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
+from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMethod
 from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.steps import step_name
@@ -27,6 +28,8 @@ from seamlessflow.trainer.step_methods import differences
 SECTIONS = ("run", "pacing", "policy", "trainer")
 """Sections of the settings that decide what a step computes."""
 _FILE = "tokenizer.json"
+ORIGIN = ".origin"
+"""File beside a run's tokenizer, with the name and commit of the hub's model that it began with."""
 
 
 class StepNotRecorded(SeamlessFlowError):
@@ -185,15 +188,27 @@ def lineage_started(
     )
 
 
-def other_tokens(model: Path, weights_dir: Path) -> str:
+def other_model(model: Path, weights_dir: Path) -> str:
     """Return why a run with this directory of weights cannot go on with a model; empty if it can.
+
+    Its tokens must be those of the run, and its commit, if both are the same model of a hub.
 
     It needs no log, so `train` and the trainer ask before they read the log, which may take long.
     Also empty for a run that has not begun, and for a model that is no longer there.
     """
     named = model / _FILE
     recorded = weights_dir / TOKENIZER / _FILE
+    if text := _other_commit(HubModel.of_snapshot(model), weights_dir / TOKENIZER / ORIGIN):
+        return text
     if not (named.is_file() and recorded.is_file()) or named.read_bytes() == recorded.read_bytes():
         return ""
     text = f"its {_FILE} is not that of this run, {recorded}, whose tokens would mean others"
     return f"{text}: name the model that the run began with, or begin another run (out)"
+
+
+def _other_commit(model: HubModel | None, origin: Path) -> str:
+    began = HubModel.named(origin.read_text(encoding="utf-8")) if origin.is_file() else None
+    if model is None or began is None or model.name != began.name or model == began:
+        return ""
+    text = f"{model.name} is now the commit {model.revision}, and this run began with {began}"
+    return f"{text}: write {began} to go on with it, or begin another run (out)"

@@ -23,6 +23,7 @@ from seamlessflow.infra.rendering.settings import RendererSettings, rendering_ha
 from seamlessflow.infra.weights.adapter import BaseModel
 from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish, read_manifest
+from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.infra.weights.remote.sending import weights_sender
 from seamlessflow.infra.weights.tensors import tensors_hash
 from seamlessflow.infra.weights.versions import PublishedWeights, lease, retain, versions
@@ -30,7 +31,7 @@ from seamlessflow.schemas.records import LineageStarted, PolicyWeights, Sampling
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, ModelUnusable
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.recovery.resume import Resume, other_tokens
+from seamlessflow.trainer.recovery.resume import ORIGIN, Resume, other_model
 from seamlessflow.trainer.settings import TrainerSettings
 
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
@@ -94,7 +95,7 @@ class Publication:
         Raise `ModelUnusable`, also for a run that goes on with a model of other tokens.
         """
         model = self._settings.policy.model
-        self.check_tokens()
+        self.check_model()
         if self._tokenizer.is_dir():
             return
         if not (model / "tokenizer.json").is_file():
@@ -102,10 +103,12 @@ class Publication:
         with whole_directory(self._tokenizer) as draft:
             for path in companions(model):
                 shutil.copyfile(path, draft / path.name)
+            if (origin := HubModel.of_snapshot(model)) is not None:
+                (draft / ORIGIN).write_text(str(origin), encoding="utf-8")
 
-    def check_tokens(self) -> None:
-        """Raise `ModelUnusable` for a model whose tokens differ from the run's."""
-        if reason := other_tokens(self._settings.policy.model, self._root):
+    def check_model(self) -> None:
+        """Raise `ModelUnusable` for a model with which the run cannot go on."""
+        if reason := other_model(self._settings.policy.model, self._root):
             raise ModelUnusable(str(self._settings.policy.model), reason)
 
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> PublishedWeights:

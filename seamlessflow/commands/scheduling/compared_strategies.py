@@ -135,6 +135,7 @@ def _loaded(
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.lab.calibration.sections import under
+    from seamlessflow.named_models import Fetched
     from seamlessflow.reports.simulated_workers import with_own_work
 
     sections = dict(sections_of(config)) if config is not None else {}
@@ -151,7 +152,9 @@ def _loaded(
     if "workers" in sections and "simulation" in shown:
         del shown["simulation"]["workers"]
     values = under(sections, shown)
-    return with_own_work(parse(values, config, strategy_faults, by_modelled_devices))
+    fetched = Fetched.WITHOUT_WEIGHTS
+    loaded = parse(values, config, strategy_faults, by_modelled_devices, fetched)
+    return with_own_work(loaded)
 
 
 def _checked(config: "RunConfig", path: Path | None) -> "tuple[RunConfig, ModelledCluster]":

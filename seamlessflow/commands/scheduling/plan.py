@@ -45,7 +45,7 @@ _TrainDevices = Annotated[
 ]
 
 _Model = Annotated[
-    Path | None, typer.Option(help="Plan memory: directory of a model. See docs/compute.md.")
+    Path | None, typer.Option(help="Plan memory of a model: as policy.model. See docs/compute.md.")
 ]
 
 _DeviceMemory = Annotated[

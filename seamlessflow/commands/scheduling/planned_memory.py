@@ -132,6 +132,7 @@ def _configured(options: MemoryOptions) -> "RunConfig":
     from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices, by_this_machine
+    from seamlessflow.named_models import Fetched
 
     config = options.config
     devices = options.devices
@@ -145,7 +146,7 @@ def _configured(options: MemoryOptions) -> "RunConfig":
     for path, value in [*changes, *map(_setting, options.settings)]:
         values = _with(values, path, value)
     fill = by_this_machine if devices is None else by_modelled_devices
-    return parse(values, config, trained_model_faults, fill)
+    return parse(values, config, trained_model_faults, fill, Fetched.WITHOUT_WEIGHTS)
 
 
 def _values(count: int, alone: int | None, engine: int | None) -> dict[str, Any]:

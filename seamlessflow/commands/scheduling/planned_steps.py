@@ -192,6 +192,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.config_file import load
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.each_policy import left_out
+    from seamlessflow.named_models import Fetched
     from seamlessflow.reports import simulated_split as simulated
     from seamlessflow.reports.simulated_workers import (
         modelled_as,
@@ -201,7 +202,8 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.reports.split_plan import choices, planned
     from seamlessflow.reports.variant import cluster_of
 
-    config = with_own_work(load(path, strategy_faults, by_modelled_devices))
+    fetched = Fetched.WITHOUT_WEIGHTS
+    config = with_own_work(load(path, strategy_faults, by_modelled_devices, fetched))
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)

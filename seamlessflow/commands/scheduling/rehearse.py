@@ -41,6 +41,7 @@ def rehearse(
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.lab.calibration.sections import under
+    from seamlessflow.named_models import Fetched
     from seamlessflow.rehearsal.rehearsal import rehearsal_of
 
     if scale is not None and scale <= 0:
@@ -53,6 +54,7 @@ def rehearse(
         config,
         lambda run: before_training(rehearsal_of(run, out, steps, scale)),
         by_modelled_devices,
+        Fetched.WITHOUT_WEIGHTS,
     )
     from seamlessflow.console import long_job_console
     from seamlessflow.infra.errors import ExitStatus

@@ -18,6 +18,7 @@ from seamlessflow.checks.check import (
 )
 from seamlessflow.config_file import Check
 from seamlessflow.infra.network.addresses import HOST
+from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
 from tests.builders.run_files import changed, faults, model_directory, run_values
 from tests.paths import HARD_NAMES, ROOT
 
@@ -54,6 +55,24 @@ def test_a_run_does_not_go_on_with_a_model_of_other_tokens(
     (line,) = faults(values)
     assert line.startswith(f"policy.model: {model.parent}: its tokenizer.json is not that of this")
     assert "name the model that the run began with" in line
+
+
+def test_a_run_does_not_go_on_with_another_commit_of_its_model(
+    values: Mapping[str, Any], tmp_path: Path
+) -> None:
+    tokenizer = tmp_path / "out/weights/tokenizer"
+    tokenizer.mkdir(parents=True)
+    (tokenizer / ".origin").write_text(f"org/name@{COMMIT}")
+    same = snapshot_directory(tmp_path, "org/name")
+    for directory in (same, later := snapshot_directory(tmp_path, "org/name", LATER)):
+        directory.mkdir(parents=True)
+        model_directory(directory)
+    assert faults(changed(values, "policy", model=same)) == ()
+    assert faults(values) == (), "a directory of the same tokens is not asked for its origin"
+
+    (line,) = faults(changed(values, "policy", model=later))
+    assert f"org/name is now the commit {LATER}, and this run began with org/name@{COMMIT}" in line
+    assert f"write org/name@{COMMIT} to go on with it, or begin another run (out)" in line
 
 
 @pytest.mark.parametrize("lacking", ["pacing", "agents"])
@@ -113,12 +132,6 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         ("weights", {"url": ""}, "weights.url: '' is no whole path, as file:///mnt/weights is"),
         ("weights", {"url": "file:sent"}, "weights.url: 'file:sent' is no whole path"),
         ("policy", {"model": "nope"}, "policy.model: there is no directory nope"),
-        (
-            "policy",
-            {"model": "Org/Name"},
-            "policy.model: there is no directory Org/Name: names of a hub are not fetched, so "
-            "download it and name the directory",
-        ),
         ("policy", {"renderer": {"name": "glm-4.5"}}, "policy.renderer: renderer glm-4.5: the tok"),
         ("pacing", {"tasks": None}, "pacing.tasks: no file of tasks is named"),
         (

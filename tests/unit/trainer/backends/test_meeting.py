@@ -26,6 +26,7 @@ from seamlessflow.trainer.backends.meeting import (
 )
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
 from tests.builders.trainer.gangs.meetings import FACTS, coming, line, meeting
 
 LIMIT_S = 20.0
@@ -189,6 +190,17 @@ def test_another_model_is_told_by_its_content(tmp_path: Path) -> None:
     assert differences(facts, gang_facts(settings(other))).startswith("policy.model is ")
     critic = gang_facts(settings(directory, critic={"model": other}))
     assert differences(facts, critic).startswith("trainer.critic.model is ")
+
+
+def test_another_commit_of_a_model_is_named(tmp_path: Path) -> None:
+    first, later = (snapshot_directory(tmp_path, "org/name", at) for at in (COMMIT, LATER))
+    for directory in (first, later):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        model(directory)
+    difference = differences(gang_facts(settings(first)), gang_facts(settings(later)))
+    assert difference.startswith("policy.model is ")
+    assert f"of org/name@{LATER}, not " in difference
+    assert f"of org/name@{COMMIT}" in difference
 
 
 def test_the_first_differences_are_named_and_the_others_counted() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication, WeightsDirectoryInUse, first_weights
+from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
 
@@ -179,6 +181,21 @@ def test_a_run_does_not_go_on_with_a_model_of_other_tokens(settings: TrainerSett
     (settings.policy.model / "tokenizer.json").write_text('{"other": 1}')
     with pytest.raises(ModelUnusable, match="is not that of this run"):
         Publication(settings).prepare()
+
+
+def test_a_run_does_not_go_on_with_another_commit_of_its_model(
+    settings: TrainerSettings, tmp_path: Path
+) -> None:
+    def of_commit(commit: str) -> Publication:
+        directory = snapshot_directory(tmp_path, "org/name", commit)
+        shutil.copytree(settings.policy.model, directory, dirs_exist_ok=True)
+        policy = settings.policy.model_copy(update={"model": directory})
+        return Publication(settings.model_copy(update={"policy": policy}))
+
+    of_commit(COMMIT).prepare()
+    of_commit(COMMIT).prepare()
+    with pytest.raises(ModelUnusable, match=f"write org/name@{COMMIT} to go on"):
+        of_commit(LATER).prepare()
 
 
 def test_a_renderer_is_a_section_or_its_json_text(monkeypatch: pytest.MonkeyPatch) -> None:
