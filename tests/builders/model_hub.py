@@ -24,6 +24,8 @@ class Repository:
     gated: bool = False
     token: str = ""
     """The token that it asks for; none if it is empty."""
+    sizes: dict[str, int] = field(default_factory=dict)
+    """Sizes that the hub lists instead of the real ones."""
 
 
 @dataclass
@@ -105,7 +107,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
                 if commit not in repository.commits:
                     self._refuse(404, "RevisionNotFound")
                 elif listing:
-                    self._list(f"{owner}/{name}", commit, repository.commits[commit])
+                    self._list(f"{owner}/{name}", commit, repository)
                 else:
                     self._send(commit, file, repository.commits[commit][file])
 
@@ -113,8 +115,10 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
             asked = self.headers.get("authorization", "")
             return bool(repository.token) and asked != f"Bearer {repository.token}"
 
-        def _list(self, name: str, commit: str, files: Mapping[str, bytes]) -> None:
-            siblings = [{"rfilename": file, "size": len(files[file])} for file in files]
+        def _list(self, name: str, commit: str, repository: Repository) -> None:
+            sizes = {file: len(content) for file, content in repository.commits[commit].items()}
+            sizes |= repository.sizes
+            siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
             body = json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode()
             self._begin(200, {"content-type": "application/json"}, len(body))
             self.wfile.write(body)
