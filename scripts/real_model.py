@@ -333,8 +333,9 @@ def write_directory(file: Path, directory: Path) -> None:
         tokenizer: Any = AutoTokenizer.from_pretrained(  # nosec B615 # a local file
             file.parent, gguf_file=file.name, local_files_only=True
         )
-    except (ImportError, KeyError, NotImplementedError, OSError, ValueError) as error:
-        raise ModelUnmade(f"transformers cannot read {file.name}: {error}") from error
+    except Exception as error:  # the libraries have kinds of their own for what they do not know
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise ModelUnmade(f"transformers cannot read {file.name}: {reason}") from error
     directory.mkdir()
     # `save_pretrained` refuses what came from a quantised file, although it is widened.
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}

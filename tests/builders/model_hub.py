@@ -40,6 +40,8 @@ class Hub:
     """Bytes behind which the next download of a file breaks off, for each time that it does."""
     always_cut: bool = False
     requests: list[str] = field(default_factory=list)
+    asked: threading.Event = field(default_factory=threading.Event)
+    """Set by the first request."""
     ended: threading.Event = field(default_factory=threading.Event)
 
     def serve(self, name: str, directory: Path, commit: str = COMMIT) -> Repository:
@@ -91,6 +93,7 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
         def _answer(self) -> None:
             path = unquote(urlsplit(self.path).path)
             hub.requests.append(f"{self.command} {path} {self.headers.get('range', '')}".strip())
+            hub.asked.set()
             if hub.silent:
                 hub.ended.wait()
                 return
