@@ -73,7 +73,7 @@ class Reading:
     config: RunConfig | None
     lines: list[str]
     sections: dict[str, Any]
-    """What is right of the file, under the environment."""
+    """Sections of the file, under the environment, without wrong settings."""
     left_out: list[SettingPath] = field(default_factory=list)
     """Wrong settings that were left out; they may cause faults that are found later."""
     searched: Mapping[SettingPath, str] = field(default_factory=dict)

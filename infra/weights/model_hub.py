@@ -96,9 +96,9 @@ class Listing:
     def require_room(self, with_weights: bool = True) -> None:
         """Raise `ModelNotFetched` if the disk of the cache has no room for what is lacking."""
         cache = cache_directory()
-        there = next(path for path in (cache, *cache.parents) if path.exists())
+        disk = next(path for path in (cache, *cache.parents) if path.exists())
         needed = sum(self.lacking(with_weights).values())
-        if (free := free_bytes(there)) < needed:
+        if (free := free_bytes(disk)) < needed:
             text = (
                 f"{self.model} takes {needed / 1e6:,.1f} MB more, and the disk of the cache {cache}"
             )

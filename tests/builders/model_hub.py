@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "c0ffee" * 6 + "c0ff"
@@ -60,8 +61,7 @@ def snapshot_directory(cache: Path, name: str, commit: str = COMMIT) -> Path:
 def model_hub() -> Iterator[Hub]:
     """Yield a hub that serves until the end."""
     hub = Hub()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(hub))
-    server.daemon_threads = True
+    server = _Server(hub)
     hub.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -73,80 +73,97 @@ def model_hub() -> Iterator[Hub]:
         server.server_close()
 
 
-def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        """Answers of the hub."""
+class _Server(ThreadingHTTPServer):
+    """A server of one hub, on a free port of loopback."""
 
-        protocol_version = "HTTP/1.1"
+    daemon_threads = True
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Print nothing."""
+    def __init__(self, hub: Hub) -> None:
+        super().__init__(("127.0.0.1", 0), _Answers)
+        self.hub = hub
 
-        def do_HEAD(self) -> None:
-            """Answer with the facts of a file."""
-            self._answer()
 
-        def do_GET(self) -> None:
-            """Answer with a model's files, or a file."""
-            self._answer()
+class _Answers(BaseHTTPRequestHandler):
+    """Answers of the hub."""
 
-        def _answer(self) -> None:
-            path = unquote(urlsplit(self.path).path)
-            hub.requests.append(f"{self.command} {path} {self.headers.get('range', '')}".strip())
-            hub.asked.set()
-            if hub.silent:
-                hub.ended.wait()
-                return
-            listing = path.startswith("/api/models/")
-            owner, name, *rest = path.removeprefix("/api/models/").strip("/").split("/")
-            repository = hub.repositories.get(f"{owner}/{name}")
-            if repository is None or self._unknown_to(repository):
-                self._refuse(401, "" if repository is None else "RepoNotFound")
-            elif repository.gated and not listing:
-                self._refuse(403, "GatedRepo")
+    protocol_version = "HTTP/1.1"
+
+    @property
+    def hub(self) -> Hub:
+        """The hub that answers."""
+        return cast(_Server, self.server).hub
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+    def do_HEAD(self) -> None:
+        """Answer with the facts of a file."""
+        self._answer()
+
+    def do_GET(self) -> None:
+        """Answer with a model's files, or a file."""
+        self._answer()
+
+    def _answer(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        asked = f"{self.command} {path} {self.headers.get('range', '')}"
+        self.hub.requests.append(asked.strip())
+        self.hub.asked.set()
+        if self.hub.silent:
+            self.hub.ended.wait()
+            return
+        listing = path.startswith("/api/models/")
+        owner, name, *rest = path.removeprefix("/api/models/").strip("/").split("/")
+        repository = self.hub.repositories.get(f"{owner}/{name}")
+        if repository is None or self._unknown_to(repository):
+            self._refuse(401, "" if repository is None else "RepoNotFound")
+        elif repository.gated and not listing:
+            self._refuse(403, "GatedRepo")
+        else:
+            revision, _, file = "/".join(rest[1:]).partition("/")
+            commit = repository.branches.get(revision, revision)
+            if commit not in repository.commits:
+                self._refuse(404, "RevisionNotFound")
+            elif listing:
+                self._list(f"{owner}/{name}", commit, repository)
             else:
-                revision, _, file = "/".join(rest[1:]).partition("/")
-                commit = repository.branches.get(revision, revision)
-                if commit not in repository.commits:
-                    self._refuse(404, "RevisionNotFound")
-                elif listing:
-                    self._list(f"{owner}/{name}", commit, repository)
-                else:
-                    self._send(commit, file, repository.commits[commit][file])
+                self._send(commit, file, repository.commits[commit][file])
 
-        def _unknown_to(self, repository: Repository) -> bool:
-            asked = self.headers.get("authorization", "")
-            return bool(repository.token) and asked != f"Bearer {repository.token}"
+    def _unknown_to(self, repository: Repository) -> bool:
+        asked = self.headers.get("authorization", "")
+        return bool(repository.token) and asked != f"Bearer {repository.token}"
 
-        def _list(self, name: str, commit: str, repository: Repository) -> None:
-            sizes = {file: len(content) for file, content in repository.commits[commit].items()}
-            sizes |= repository.sizes
-            siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
-            body = json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode()
-            self._begin(200, {"content-type": "application/json"}, len(body))
-            self.wfile.write(body)
+    def _list(self, name: str, commit: str, repository: Repository) -> None:
+        sizes = {file: len(content) for file, content in repository.commits[commit].items()}
+        sizes |= repository.sizes
+        siblings = [{"rfilename": file, "size": size} for file, size in sizes.items()]
+        body = json.dumps({"id": name, "sha": commit, "siblings": siblings}).encode()
+        self._begin(200, {"content-type": "application/json"}, len(body))
+        self.wfile.write(body)
 
-        def _send(self, commit: str, file: str, content: bytes) -> None:
-            etag = hashlib.sha256(content).hexdigest()
-            start = int(self.headers.get("range", "bytes=0-")[len("bytes=") :].rstrip("-"))
-            headers = {"etag": f'"{etag}"', "x-repo-commit": commit}
-            if start:
-                headers["content-range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
-            self._begin(206 if start else 200, headers, len(content) - start)
-            if self.command == "HEAD":
-                return
-            behind = hub.cut.get(file) if hub.always_cut else hub.cut.pop(file, None)
-            self.wfile.write(content[start:] if behind is None else content[start:behind])
-            if behind is not None:
-                self.close_connection = True
+    def _send(self, commit: str, file: str, content: bytes) -> None:
+        etag = hashlib.sha256(content).hexdigest()
+        start = int(self.headers.get("range", "bytes=0-")[len("bytes=") :].rstrip("-"))
+        headers = {"etag": f'"{etag}"', "x-repo-commit": commit}
+        if start:
+            headers["content-range"] = f"bytes {start}-{len(content) - 1}/{len(content)}"
+        self._begin(206 if start else 200, headers, len(content) - start)
+        if self.command == "HEAD":
+            return
+        behind = self._cut(file)
+        self.wfile.write(content[start:] if behind is None else content[start:behind])
+        if behind is not None:
+            self.close_connection = True
 
-        def _refuse(self, status: int, code: str) -> None:
-            self._begin(status, {"x-error-code": code} if code else {}, 0)
+    def _cut(self, file: str) -> int | None:
+        cut = self.hub.cut
+        return cut.get(file) if self.hub.always_cut else cut.pop(file, None)
 
-        def _begin(self, status: int, headers: Mapping[str, str], length: int) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "content-length": str(length)}.items():
-                self.send_header(name, value)
-            self.end_headers()
+    def _refuse(self, status: int, code: str) -> None:
+        self._begin(status, {"x-error-code": code} if code else {}, 0)
 
-    return Handler
+    def _begin(self, status: int, headers: Mapping[str, str], length: int) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "content-length": str(length)}.items():
+            self.send_header(name, value)
+        self.end_headers()

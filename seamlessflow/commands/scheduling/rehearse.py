@@ -1,7 +1,8 @@
 """The command `seamlessflow rehearse`: a run on modelled devices, before one on real ones."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +12,10 @@ from seamlessflow.commands.scheduling.options import (
     RunOnKafka,
     measured_sections,
 )
+
+if TYPE_CHECKING:
+    from seamlessflow.config import RunConfig
+    from seamlessflow.config_file import Check
 
 _LATER = "the next rehearsal begins anew and replaces"
 _MEASURED = ("device_model", "rollout")
@@ -38,23 +43,14 @@ def rehearse(
     Ends with status 78 if this machine was too small to tell; see docs/scheduling/rehearsal.md.
     """
     from seamlessflow.checks.check import before_training
-    from seamlessflow.config_file import parse, sections_of
-    from seamlessflow.device_defaults import by_modelled_devices
-    from seamlessflow.lab.calibration.sections import under
-    from seamlessflow.named_models import Fetched
     from seamlessflow.rehearsal.rehearsal import rehearsal_of
 
     if scale is not None and scale <= 0:
         raise typer.BadParameter("--scale must be greater than 0")
     measures = measured_sections(recorded, kafka, measured)
-    used = {name: measures[name] for name in _MEASURED if name in measures}
     # The check is of what runs: the run's own devices need not be there.
-    loaded = parse(
-        under(sections_of(config), used),
-        config,
-        lambda run: before_training(rehearsal_of(run, out, steps, scale)),
-        by_modelled_devices,
-        Fetched.WITHOUT_WEIGHTS,
+    loaded = _loaded(
+        config, measures, lambda run: before_training(rehearsal_of(run, out, steps, scale))
     )
     from seamlessflow.console import long_job_console
     from seamlessflow.infra.errors import ExitStatus
@@ -70,3 +66,15 @@ def rehearse(
     console.print(view(result))
     if result.distorted or result.outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)
+
+
+def _loaded(config: Path, measures: Mapping[str, Any], check: "Check") -> "RunConfig":
+    """Return the run of a file with what was measured. No weights are fetched for it."""
+    from seamlessflow.config_file import parse, sections_of
+    from seamlessflow.device_defaults import by_modelled_devices
+    from seamlessflow.lab.calibration.sections import under
+    from seamlessflow.named_models import Fetched
+
+    used = {name: measures[name] for name in _MEASURED if name in measures}
+    sections = under(sections_of(config), used)
+    return parse(sections, config, check, by_modelled_devices, Fetched.WITHOUT_WEIGHTS)
