@@ -29,6 +29,8 @@ _INDEX = "model.safetensors.index.json"
 _WEIGHTS = (".safetensors", _INDEX)
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
 _SNAPSHOT = re.compile(r"/models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/(?P<commit>\w{40})")
+_SHOWN = 5
+"""Most files that are named of a repository that is no such model."""
 _ANSWER_S = 15.0
 """Seconds in which a hub must have listed the files of a model."""
 
@@ -80,18 +82,19 @@ class Listing:
     sizes: Mapping[str, int]
     """Bytes of each file, in the order in which they are fetched."""
 
+    def files(self, with_weights: bool) -> list[str]:
+        """Return the names of all files, or of those that are no weights."""
+        return [file for file in self.sizes if with_weights or not file.endswith(_WEIGHTS)]
+
     def lacking(self, with_weights: bool = True) -> Mapping[str, int]:
         """Return the bytes of each file that is not in the cache."""
         from huggingface_hub import try_to_load_from_cache
 
-        return {
-            file: size
-            for file, size in self.sizes.items()
-            if with_weights or not file.endswith(_WEIGHTS)
-            if not isinstance(
-                try_to_load_from_cache(self.model.name, file, revision=self.commit), str
-            )
+        places = {
+            file: try_to_load_from_cache(self.model.name, file, revision=self.commit)
+            for file in self.files(with_weights)
         }
+        return {file: self.sizes[file] for file in places if not isinstance(places[file], str)}
 
     def require_room(self, with_weights: bool = True) -> None:
         """Raise `ModelNotFetched` if the disk of the cache has no room for what is lacking."""
@@ -99,11 +102,9 @@ class Listing:
         disk = next(path for path in (cache, *cache.parents) if path.exists())
         needed = sum(self.lacking(with_weights).values())
         if (free := free_bytes(disk)) < needed:
-            text = (
-                f"{self.model} takes {needed / 1e6:,.1f} MB more, and the disk of the cache {cache}"
-            )
+            text = f"{self.model} takes {needed / 1e6:,.1f} MB more, and {free / 1e6:,.1f} are free"
             remedy = "make room, or move the cache with HF_HOME"
-            raise ModelNotFetched(self.model, f"{text} has {free / 1e6:,.1f}: {remedy}")
+            raise ModelNotFetched(self.model, f"{text} for the cache {cache}: {remedy}")
 
     def fetch(self, with_weights: bool = True) -> Path:
         """Return the directory of the snapshot, with all its files. Raises `ModelNotFetched`."""
@@ -112,10 +113,9 @@ class Listing:
         self.require_room(with_weights)
         directory = Path()
         with _explained(self.model):
-            for file in self.sizes:
-                if with_weights or not file.endswith(_WEIGHTS):
-                    fetched = hf_hub_download(self.model.name, file, revision=self.commit)
-                    directory = Path(fetched).parent
+            for file in self.files(with_weights):
+                fetched = hf_hub_download(self.model.name, file, revision=self.commit)
+                directory = Path(fetched).parent
         return directory
 
 
@@ -157,12 +157,12 @@ def look_up(model: HubModel) -> Listing:
     (info,) = answers
     sizes = {file.rfilename: file.size or 0 for file in info.siblings or ()}
     wanted = _in_order(sizes)
-    if not any(file.endswith(".safetensors") for file in wanted):
-        weights = [file for file in sizes if file.endswith((".bin", ".pt", ".pth", ".gguf"))]
-        text = f"{model} at the hub {hub_address()} has no safetensors files"
-        others = f", only such as {weights[0]}, which are not read" if weights else ""
+    whole = "config.json" in wanted and any(file.endswith(".safetensors") for file in wanted)
+    if not whole:
+        text = f"{model} at the hub {hub_address()} has no config.json with safetensors files"
+        others = ", ".join(sorted(sizes)[:_SHOWN]) or "nothing"
         remedy = "name a model or a revision that has them, or convert it and name the directory"
-        raise ModelNotFetched(model, f"{text}{others}: {remedy}")
+        raise ModelNotFetched(model, f"{text}, but {others}: {remedy}")
     return Listing(model, str(info.sha), {file: sizes[file] for file in wanted})
 
 
@@ -193,11 +193,11 @@ def _matches(file: str, patterns: Iterable[str]) -> bool:
 
 def _is_whole(directory: Path, with_weights: bool) -> bool:
     """Return whether a snapshot has all files, also if another program fetched some of them."""
-    names = ["config.json", "tokenizer.json"]
-    if with_weights and (index := directory / _INDEX).exists():
-        names += set(json.loads(index.read_bytes())["weight_map"].values())
-    elif with_weights:
-        names.append("model.safetensors")
+    names = {"config.json", "tokenizer.json"}
+    index = directory / _INDEX
+    if with_weights:
+        listed = json.loads(index.read_bytes())["weight_map"] if index.exists() else {}
+        names |= set(listed.values()) or {"model.safetensors"}
     return all((directory / name).exists() for name in names)
 
 
