@@ -26,9 +26,15 @@ try:
 except ConfigRejected as refused:
     print(*refused.faults, sep="\\n")
 else:
-    print(config.policy.model, config.trainer.teacher, sep="\\n")
+    print(config.policy.model, config.trainer.teacher, "huggingface_hub" in sys.modules, sep="\\n")
 loaded = {"torch", "transformers"} & set(sys.modules)
 assert not loaded, loaded
+"""
+AGAIN = """
+import sys
+from pathlib import Path
+from seamlessflow.recorded.retrain.again import initial_model
+print(initial_model(Path(sys.argv[1]), None))
 """
 NAME = "org/tiny"
 ANSWER_S = 15
@@ -51,7 +57,7 @@ class Reader:
         return {**os.environ, "PYTHONPATH": str(ROOT), **cache, **variables}
 
     def lines(self, model: str = NAME, **variables: str) -> list[str]:
-        """Return the directories of model and teacher, or the faults."""
+        """Return model, teacher and whether the hub's library was imported, or the faults."""
         return self.lines_of({"policy": {"model": model}}, **variables)
 
     def lines_of(self, sections: dict[str, object], **variables: str) -> list[str]:
@@ -81,14 +87,14 @@ def reader(tmp_path: Path) -> Iterator[Reader]:
 
 
 def test_a_model_is_fetched_once_and_then_needs_no_network(reader: Reader) -> None:
-    assert reader.lines() == [str(reader.snapshot), "None"]
+    assert reader.lines() == [str(reader.snapshot), "None", "True"]
     assert {path.name for path in reader.snapshot.iterdir()} == set(
         reader.hub.repositories[NAME].commits[COMMIT]
     )
     asked = len(reader.hub.requests)
-    assert reader.lines() == [str(reader.snapshot), "None"]
+    assert reader.lines() == [str(reader.snapshot), "None", "True"]
     assert len(reader.hub.requests) == asked
-    assert reader.lines(HF_HUB_OFFLINE="1") == [str(reader.snapshot), "None"]
+    assert reader.lines(HF_HUB_OFFLINE="1") == [str(reader.snapshot), "None", "True"]
 
 
 def test_neither_code_nor_pickles_nor_folders_are_fetched(reader: Reader) -> None:
@@ -105,7 +111,7 @@ def test_each_model_that_settings_name_is_fetched(reader: Reader) -> None:
         {"policy": {"model": NAME}, "trainer": {"teacher": f"org/large@{COMMIT}"}}
     )
     large = snapshot_directory(reader.directory / "cache" / "hub", "org/large")
-    assert lines == [str(reader.snapshot), str(large)]
+    assert lines == [str(reader.snapshot), str(large), "True"]
 
 
 def test_a_branch_stays_the_commit_of_the_cache_until_another_is_named(reader: Reader) -> None:
@@ -113,15 +119,15 @@ def test_a_branch_stays_the_commit_of_the_cache_until_another_is_named(reader: R
     reader.lines()
     repository.commits[LATER] = repository.commits[COMMIT]
     repository.branches |= {"main": LATER, "v2": LATER}
-    assert reader.lines() == [str(reader.snapshot), "None"]
+    assert reader.lines() == [str(reader.snapshot), "None", "True"]
     later = snapshot_directory(reader.directory / "cache" / "hub", NAME, LATER)
-    assert reader.lines(f"{NAME}@v2") == [str(later), "None"]
-    assert reader.lines(f"{NAME}@{COMMIT}") == [str(reader.snapshot), "None"]
+    assert reader.lines(f"{NAME}@v2") == [str(later), "None", "True"]
+    assert reader.lines(f"{NAME}@{COMMIT}") == [str(reader.snapshot), "None", "True"]
 
 
 def test_a_directory_wins_over_a_model_of_the_same_spelling(reader: Reader) -> None:
     (reader.directory / "org" / "tiny").mkdir(parents=True)
-    assert reader.lines() == ["org/tiny", "None"]
+    assert reader.lines() == ["org/tiny", "None", "False"], "its library takes a while"
     assert reader.hub.requests == []
 
 
@@ -156,7 +162,7 @@ def test_a_private_model_is_fetched_with_the_token_which_nothing_shows(reader: R
     reader.hub.repositories[NAME].token = "hf_right"
     (fault,) = reader.lines(HF_TOKEN="hf_wrong")
     assert "check the name, and HF_TOKEN" in fault and "hf_wrong" not in fault
-    assert reader.lines(HF_TOKEN="hf_right") == [str(reader.snapshot), "None"]
+    assert reader.lines(HF_TOKEN="hf_right") == [str(reader.snapshot), "None", "True"]
 
 
 def test_a_hub_that_is_not_there_is_named_with_the_way_without_it(reader: Reader) -> None:
@@ -181,7 +187,7 @@ def test_a_download_that_breaks_off_goes_on_by_itself(reader: Reader) -> None:
     (reader.directory / "made" / "model.safetensors").write_bytes(weights := bytes(12 * 2**20))
     reader.hub.serve(NAME, reader.directory / "made")
     reader.hub.cut = {"model.safetensors": 11 * 2**20}
-    assert reader.lines() == [str(reader.snapshot), "None"]
+    assert reader.lines() == [str(reader.snapshot), "None", "True"]
     kept = f"model.safetensors bytes={10 * 2**20}-"
     assert [request for request in reader.hub.requests if request.endswith(kept)]
     assert (reader.snapshot / "model.safetensors").read_bytes() == weights
@@ -200,7 +206,7 @@ def test_what_was_fetched_before_a_hub_was_lost_is_not_fetched_again(reader: Rea
     reader.hub.always_cut = False
     reader.hub.cut.clear()
     reader.hub.requests.clear()
-    assert reader.lines() == [str(reader.snapshot), "None"]
+    assert reader.lines() == [str(reader.snapshot), "None", "True"]
     fetched = [path for path in reader.hub.requests if path.startswith("GET /org")]
     assert len(fetched) == 1 and fetched[0].endswith("model.safetensors")
 
@@ -242,3 +248,12 @@ def test_the_doctor_reads_a_model_without_its_weights(reader: Reader) -> None:
     done = reader.run([sys.executable, "-m", "seamlessflow", "doctor", "--model", NAME])
     assert "model org/tiny" in done.stdout and "prompts are those of the model's" in done.stdout
     assert not (reader.snapshot / "model.safetensors").exists()
+
+
+def test_a_run_that_is_trained_again_gets_the_commit_that_it_began_with(reader: Reader) -> None:
+    repository = reader.hub.repositories[NAME]
+    repository.commits[LATER] = repository.commits[COMMIT]
+    repository.branches["main"] = LATER
+    elsewhere = snapshot_directory(Path("/no/longer/there"), NAME)
+    done = reader.run([sys.executable, "-c", AGAIN, str(elsewhere)])
+    assert done.stdout.splitlines() == [str(reader.snapshot)], done.stderr
