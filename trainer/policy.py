@@ -21,7 +21,7 @@ class PolicySection(Section):
     model: Path = Field(
         Path("model"),
         description="Hugging Face directory with the initial weights and tokenizer, or a model of "
-        "a hub, owner/name, with @revision for a branch, tag or commit (docs/start/your-model.md)",
+        "a hub, owner/name, with @revision for a branch, tag or commit (docs/models.md)",
     )
     renderer: RendererSettings = Field(
         RendererSettings(FROM_MODEL),
