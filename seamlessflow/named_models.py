@@ -50,6 +50,7 @@ def fetch(model: HubModel, fetched: Fetched) -> Path:
     if (directory := cached(model, with_weights)) is not None:
         return directory
     listing = look_up(model)
+    listing.require_room(with_weights)
     size = sum(listing.lacking(with_weights).values())
     text = f"{model.name}@{listing.commit} of {hub_address()}: {size / 1e6:,.1f} MB are fetched"
     print(text, file=sys.stderr, flush=True)
