@@ -2,14 +2,16 @@
 
 `advance` has three steps. Waiting requests are admitted while there is room. One prefill pass runs
 over rows with many tokens without KV, in chunks that fit the token budget. Such rows are new
-prompts, continuations, and rows whose KV new weights made invalid. One decode pass runs over the
-rows that lack only their last token's KV. The passes see rows and tokens, not requests. Engine
-thread only, under `torch.inference_mode`.
+prompts, continuations, and rows whose KV new weights made invalid. What several of them begin with
+is computed in one row, and the others copy it. One decode pass runs over the rows that lack only
+their last token's KV. The passes see rows and tokens, not requests. Engine thread only, under
+`torch.inference_mode`.
 """
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -26,13 +28,27 @@ from seamlessflow.producers.rollout.engine.request import (
     token_chunks,
 )
 from seamlessflow.producers.rollout.torch_engine.forward import PADDING, CachedForward
-from seamlessflow.producers.rollout.torch_engine.rows import RowTable
+from seamlessflow.producers.rollout.torch_engine.rows import RowTable, common_prefix
 from seamlessflow.producers.rollout.torch_engine.sampling import most_likely, sample
-from seamlessflow.schemas.arrays import Int64s
+from seamlessflow.schemas.arrays import Int32s, Int64s
 
 
 class LogitsNotFinite(ArithmeticError):
     """The model gave NaN: its weights or its device are broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Prefilled:
+    """Rows that after a prefill pass lack only their next token, and the logits of that token.
+
+    `again` is the share of computed tokens whose KV was computed before, `reused` the number of
+    tokens that rows copied instead.
+    """
+
+    rows: Int64s
+    logits_BV: Tensor
+    again: float
+    reused: int
 
 
 class ContinuousBatch:
@@ -82,9 +98,10 @@ class ContinuousBatch:
         if decoding < self.table.running:
             started = time.perf_counter()
             budget = self._prefill_tokens
-            rows, logits_RV, again = _prefill(self.table, self._forward, decoding, budget)
-            sampled = self._sample(rows, logits_RV)
-            self.times.add_prefill(time.perf_counter() - started, again)
+            done = _prefill(self.table, self._forward, decoding, budget)
+            self.reused_tokens += done.reused
+            sampled = self._sample(done.rows, done.logits_BV)
+            self.times.add_prefill(time.perf_counter() - started, done.again)
             yield from sampled
         # A request that ended in the prefill left a row behind the decoding ones: those stay.
         if decoding:
@@ -171,30 +188,40 @@ def _decoding_first(table: RowTable) -> int:
     return decoding
 
 
-def _prefill(
-    table: RowTable, forward: CachedForward, first: int, budget: int
-) -> tuple[Int64s, Tensor, float]:
-    """Give rows from `first` on a chunk of KV.
-
-    As many rows get one as fit the budget, the oldest among them.
-
-    Returns the rows that now lack only their next token, and the logits after their last one. The
-    third value is the share of tokens whose KV was computed before.
-    """
-    # The oldest goes first, or a stream of short prompts could keep a long one waiting forever.
-    table.swap(first, first + int(table.admitted[first : table.running].argmin()))
-    pending = table.pending()[first:]
-    count, width = plan_prefill(pending.tolist(), budget)
-    rows = np.arange(first, first + count)
-    sizes = np.minimum(pending[:count], width)
+def _prefill(table: RowTable, forward: CachedForward, first: int, budget: int) -> _Prefilled:
+    """Give rows from `first` on a chunk of KV: those of the plan, then those that can copy it."""
+    rows, width = _arrange(table, first, budget)
+    pending = table.pending()[rows]
+    sizes = np.minimum(pending, width)
     columns = np.arange(width) - (width - sizes[:, None])
     positions = np.where(columns < 0, PADDING, table.cached[rows, None] + columns)
     ids = table.tokens[rows[:, None], positions.clip(min=0)].astype(np.int64)
     logits_RV = forward(first, ids, positions)
     again = table.computed_before(rows, sizes) / int(sizes.sum())
     table.cached[rows] += sizes
-    complete = np.flatnonzero(sizes == pending[:count])
-    return rows[complete], logits_RV[torch.from_numpy(complete).to(logits_RV.device)], again
+    # For each row that lacks only its next token, the row whose logits are its own.
+    sources = {row: row for row in rows[sizes == pending].tolist()}
+    reused = 0
+    for row in range(first + len(rows), table.running):
+        source, copied = table.copy_prefix(row)
+        reused += copied
+        if table.cached[row] == table.length[row]:
+            sources[row] = sources[source]
+    computed = torch.tensor(list(sources.values()), dtype=torch.int64) - first
+    logits_BV = logits_RV[computed.to(logits_RV.device)]
+    return _Prefilled(np.array(list(sources), np.int64), logits_BV, again, reused)
+
+
+def _arrange(table: RowTable, first: int, budget: int) -> tuple[Int64s, int]:
+    """Bring the rows that a prefill pass computes to `first`; return them, and its width."""
+    # The oldest goes first, or a stream of short prompts could keep a long one waiting forever.
+    table.swap(first, first + int(table.admitted[first : table.running].argmin()))
+    waiting = slice(first, table.running)
+    tokens_RL = table.tokens[waiting]
+    plan, width = plan_prefill(tokens_RL, table.length[waiting], table.cached[waiting], budget)
+    for place, row in enumerate(plan):
+        table.swap(first + place, first + row)
+    return np.arange(first, first + len(plan)), width
 
 
 def _decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Int64s, Tensor]:
@@ -207,16 +234,27 @@ def _decode(table: RowTable, forward: CachedForward, count: int) -> tuple[Int64s
     return rows, logits_BV
 
 
-def plan_prefill(pending: Sequence[int], budget: int) -> tuple[int, int]:
-    """Return how many rows to prefill, from the first on, and the width of the pass in tokens.
+def plan_prefill(
+    tokens_RL: Int32s, length_R: Int64s, cached_R: Int64s, budget: int
+) -> tuple[list[int], int]:
+    """Return which of the waiting rows a prefill pass computes, and its width in tokens.
 
-    The padded area, rows times width, fits the budget. A first row wider than the budget is taken
-    alone and in chunks.
+    The rows rise, and the first is among them. A row of which the pass computes at least half of
+    what it lacks, as part of another row, is left out: it copies that afterwards. The padded area,
+    rows times width, fits the budget. A first row wider than the budget is taken alone and in
+    chunks.
     """
+    pending = (length_R - cached_R).tolist()
+    rows = [0]
     width = min(pending[0], budget)
-    for count, tokens in enumerate(pending[1:], start=1):
-        wider = max(width, tokens)
-        if (count + 1) * wider > budget:
-            return count, width
+    for row in range(1, len(pending)):
+        tokens = tokens_RL[row, : length_R[row]]
+        shared = np.minimum(common_prefix(tokens_RL[rows], tokens), length_R[rows]).max()
+        if 2 * (shared - cached_R[row]) >= pending[row]:
+            continue
+        wider = max(width, pending[row])
+        if (len(rows) + 1) * wider > budget:
+            break
         width = wider
-    return len(pending), width
+        rows.append(row)
+    return rows, width

@@ -105,13 +105,15 @@ class KvCache(Cache):
             for layer in list(self._kv_layers.values()):
                 layer.grow()
 
-    def copy(self, source: int, target: int, length: int) -> None:
-        """Give row `target` the first `length` positions of row `source`."""
+    def copy(self, source: int, target: int, start: int, stop: int) -> None:
+        """Give row `target` the positions `start` to `stop` of row `source`."""
+        self.reserve(max(source, target) + 1, stop)
         for buffer in self.buffers():
-            buffer[target, :length] = buffer[source, :length]
+            buffer[target, start:stop] = buffer[source, start:stop]
 
     def swap(self, row: int, other: int, length: int) -> None:
         """Exchange the first `length` positions of two rows."""
+        self.reserve(max(row, other) + 1, length)
         for buffer in self.buffers():
             kept = buffer[row, :length].clone()
             buffer[row, :length] = buffer[other, :length]

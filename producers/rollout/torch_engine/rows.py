@@ -2,7 +2,8 @@
 
 The first rows belong to running requests. Behind them are rows of finished requests. Their KV is
 kept for a prompt that continues it: an agent's next turn begins with its last turn's tokens. Behind
-those are rows never used. Moving a row moves its KV with it, so that the rows of one pass are
+those are rows never used. A running row also copies the KV that another row has of its next tokens:
+equal prompts are computed once. Moving a row moves its KV with it, so that the rows of one pass are
 neighbours. New weights invalidate all KV, so none of an older version is ever reused.
 """
 
@@ -73,6 +74,23 @@ class RowTable:
         )
         return reused
 
+    def copy_prefix(self, row: int) -> tuple[int, int]:
+        """Copy to a running row what another row has of the KV that it lacks.
+
+        Returns that row and the number of tokens, which is 0 if no row has any. The last token is
+        among them only if that row has the same tokens, so that their next logits are the same.
+        """
+        cached = int(self.cached[row])
+        length = int(self.length[row])
+        donor, common = self._longest_prefix(self.tokens[row, :length])
+        if common == length != self.length[donor]:
+            common -= 1
+        if common <= cached:
+            return row, 0
+        self.kv.copy(donor, row, cached, common)
+        self.cached[row] = common
+        return donor, common - cached
+
     def release(self, row: int) -> None:
         """End a running row: its KV is kept, the last running row takes its place."""
         self._releases += 1
@@ -132,7 +150,8 @@ class RowTable:
 
     def _place(self, tokens: npt.NDArray[np.int32]) -> int:
         """Bring a row with all KV that can be reused behind the running ones; return how much."""
-        donor, reused = self._longest_prefix(tokens)
+        # Without the last token: its logits are what the request needs a pass for.
+        donor, reused = self._longest_prefix(tokens[:-1])
         if donor >= self.running and reused == self.cached[donor]:
             target = donor  # all of a finished row: continue in place
         else:
@@ -140,23 +159,21 @@ class RowTable:
             # the spare row is the donor itself.
             target = self._spare()
             if reused and target != donor:
-                self.kv.copy(donor, target, reused)
+                self.kv.copy(donor, target, 0, reused)
         self.cached[target] = reused
         self.swap(target, self.running)
         return reused
 
     def _longest_prefix(self, tokens: npt.NDArray[np.int32]) -> tuple[int, int]:
-        """Return the row whose KV covers most of the tokens but the last, and how many.
+        """Return the row whose KV covers most of these first tokens, and how many.
 
-        (-1, 0) if no row covers any. The last token is left out because its logits are what the
-        request needs a pass for.
+        (-1, 0) if no row covers any.
         """
         cached = self.cached[: self.used]
-        length = min(len(tokens) - 1, int(cached.max(initial=0)))
+        length = min(len(tokens), int(cached.max(initial=0)))
         if length == 0:
             return -1, 0
-        equal = self.tokens[: self.used, :length] == tokens[:length]
-        common = np.minimum(np.where(equal.all(axis=1), length, equal.argmin(axis=1)), cached)
+        common = np.minimum(common_prefix(self.tokens[: self.used], tokens[:length]), cached)
         # The last of equals: a finished row needs no copy.
         donor = self.used - 1 - int(common[::-1].argmax())
         return (donor, int(common[donor])) if common[donor] else (-1, 0)
@@ -165,7 +182,15 @@ class RowTable:
         """Return a row never used, else the one released longest ago."""
         if self.used < self.kv.max_rows:
             self.used += 1
-            self.kv.reserve(self.used, 1)
             self.length[self.used - 1] = self.cached[self.used - 1] = 0
             return self.used - 1
         return self.running + int(self._released[self.running : self.used].argmin())
+
+
+def common_prefix(
+    tokens_RL: npt.NDArray[np.int32], tokens: npt.NDArray[np.int32]
+) -> npt.NDArray[np.int64]:
+    """Return for each row how many of its first tokens are the first of `tokens`."""
+    length = len(tokens)
+    equal = tokens_RL[:, :length] == tokens
+    return np.where(equal.all(axis=1), length, equal.argmin(axis=1))

@@ -86,7 +86,7 @@ def distributions(logits_BV: Tensor, temperature_B: npt.NDArray[np.float32]) -> 
 
 def _sampled(weights_BV: Tensor, uniform_B: npt.NDArray[np.float64]) -> Tensor:
     """Return the first token at which the cumulative weight passes the uniform share of all."""
-    cumulative_BV = weights_BV.cumsum(dim=-1, dtype=torch.float64)
+    cumulative_BV = _cumulative(weights_BV)
     share_B1 = torch.from_numpy(uniform_B).to(weights_BV.device)[:, None] * cumulative_BV[:, -1:]
     tokens_B = torch.searchsorted(cumulative_BV, share_B1, right=True)[:, 0]
     return tokens_B.clamp_(max=weights_BV.shape[1] - 1)  # NaN weights would give V
@@ -112,5 +112,11 @@ def _filtered(weights_BV: Tensor, batch: SamplingBatch) -> Tensor:
 
 def _nucleus(ordered_RV: Tensor, top_p_R1: Tensor) -> Tensor:
     """Return True for the shortest leading run, of at least one, with `top_p` of the weight."""
-    cumulative_RV = ordered_RV.cumsum(dim=-1, dtype=torch.float64)
+    cumulative_RV = _cumulative(ordered_RV)
     return (cumulative_RV - ordered_RV) < top_p_R1 * cumulative_RV[:, -1:]
+
+
+def _cumulative(weights_BV: Tensor) -> Tensor:
+    """Return the cumulative sums float64[B, V]."""
+    # In place: a second buffer of this size costs six times the sums, in pages of fresh memory.
+    return weights_BV.double().cumsum_(dim=-1)

@@ -4,6 +4,7 @@ computed again is told from what is new."""
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.engine.request import Request
@@ -55,6 +56,87 @@ def test_samples_of_one_prompt_share_its_kv(start: StartEngine) -> None:
         assert_plain(each)
     assert_plain(first)
     assert engine.health().reused_tokens - before == 6 * 49
+
+
+def together(engine: TorchEngine, prompts: list[list[int]]) -> list[Generation]:
+    """Submit all of these while the engine stands, so that it admits them at once."""
+    engine.pause("keep")
+    generations = [
+        Generation(engine, each, SamplingParams(15, seed=seed), f"seed {seed}")
+        for seed, each in enumerate(prompts)
+    ]
+    engine.resume()
+    return generations
+
+
+@pytest.mark.parametrize("prefill_tokens", [1024, 64, 16])
+def test_equal_prompts_that_come_together_are_computed_once(
+    prefill_tokens: int, start: StartEngine
+) -> None:
+    engine = start(model(), prefill_tokens=prefill_tokens)
+    answers = together(engine, [prompt(50, group) for group in range(3) for _ in range(4)])
+    for each in answers:
+        each.finish()
+        assert_plain(each)
+    assert engine.health().reused_tokens == 3 * 3 * 50
+    assert len({tuple(each.completion) for each in answers}) == len(answers)
+
+
+def test_each_of_equal_prompts_is_sampled_as_if_it_were_alone(start: StartEngine) -> None:
+    answers = together(start(model()), [prompt(50)] * 4)
+    for each in answers:
+        each.finish()
+    for seed, each in enumerate(answers):
+        alone = Generation(start(model()), prompt(50), SamplingParams(15, seed=seed))
+        alone.finish()
+        assert each.completion == alone.completion
+
+
+def test_prompts_that_begin_alike_share_what_they_have_in_common(start: StartEngine) -> None:
+    engine = start(model())
+    trunk = prompt(60)
+    prompts = [trunk + prompt(5 + i, seed=i + 1) for i in range(4)]
+    answers = together(engine, [trunk, *prompts])
+    for each in answers:
+        each.finish()
+        assert_plain(each)
+    assert engine.health().reused_tokens == 4 * 60
+
+
+def test_a_prompt_is_computed_even_if_the_equal_before_it_is_aborted(start: StartEngine) -> None:
+    engine = start(model(), prefill_tokens=16)
+    engine.pause("keep")
+    first = Generation(engine, prompt(200), SAMPLING, "first")
+    second = Generation(engine, prompt(200), SAMPLING, "second")
+    engine.resume()
+    engine.abort("first")
+    first.finish()
+    second.finish()
+    assert_plain(second)
+
+
+def test_turns_of_one_prompt_compute_it_once_more_under_new_weights(
+    start: StartEngine, tmp_path: Path
+) -> None:
+    engine = start(model())
+    engine.pause("keep")
+    turns = [
+        Generation(engine, prompt(50), SamplingParams(40, seed=i), f"turn {i}") for i in range(3)
+    ]
+    held = Generation(engine, prompt(50), SamplingParams(40, seed=3), "held", hold_at=10)
+    engine.resume()
+    held.pause_when_held("keep")
+    engine.load_weights(saved(model(seed=1), tmp_path), 1)
+    engine.sleep()
+    engine.wake()
+    before = engine.health().reused_tokens
+    engine.resume()
+    for each in (*turns, held):
+        each.finish()
+        new = each.versions.index(1)
+        expected = plain_logprobs(model(seed=1), each.tokens, 50 + new)
+        np.testing.assert_allclose(each.logprobs[new:], expected, rtol=0, atol=1e-4)
+    assert engine.health().reused_tokens - before == 3 * 50
 
 
 def test_a_fork_leaves_the_longer_branch_intact(start: StartEngine) -> None:

@@ -25,6 +25,7 @@ class CheckedTable:
         self.expected: dict[Request, list[int]] = {}
         self.ended: list[list[int]] = []
         self.reused = 0
+        self.copied = 0
 
     def admit(self) -> None:
         if self.table.running == RUNNING:
@@ -56,6 +57,16 @@ class CheckedTable:
             keys, values = self.kv.update(states, -states, layer)
             assert keys.shape == values.shape == (1, 2, stop, 3)
         self.table.cached[row] = stop
+
+    def copy_prefixes(self) -> None:
+        for row in range(self.table.running):
+            lacked = int(self.table.pending()[row])
+            source, copied = self.table.copy_prefix(row)
+            assert self.table.pending()[row] == lacked - copied
+            if 0 < copied == lacked:
+                length = self.table.length[row]
+                assert self.table.length[source] == self.table.cached[source] == length
+            self.copied += copied
 
     def append(self) -> None:
         room = np.flatnonzero(self.table.length[: self.table.running] < LENGTH)
@@ -98,6 +109,7 @@ def test_kv_follows_its_tokens_through_any_moves(seed: int) -> None:
         checked.admit,
         checked.compute,
         checked.compute,
+        checked.copy_prefixes,
         checked.append,
         checked.release,
         checked.swap,
@@ -109,3 +121,4 @@ def test_kv_follows_its_tokens_through_any_moves(seed: int) -> None:
             checked.kv.release()
         checked.check()
     assert checked.reused > 0
+    assert checked.copied > 0

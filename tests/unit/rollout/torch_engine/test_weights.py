@@ -188,3 +188,18 @@ def test_waking_without_new_weights_goes_on_with_the_old(start: StartEngine) -> 
     engine.resume()
     assert kept.finish() == "length"
     assert_agrees(kept, model(), 0)
+
+
+def test_a_turn_may_end_after_waking_before_all_others_have_kv_again(start: StartEngine) -> None:
+    engine = start(model(), prefill_tokens=32)
+    engine.pause("keep")
+    shortest = Generation(engine, prompt(10, 9), SamplingParams(4), "shortest", hold_at=3)
+    others = [Generation(engine, prompt(30, i), SamplingParams(40), f"other {i}") for i in range(3)]
+    engine.resume()
+    shortest.pause_when_held("keep")
+    engine.sleep()
+    engine.wake()
+    engine.resume()
+    for each in (shortest, *others):
+        assert each.finish() == "length"
+        assert_agrees(each, model(), 0)
