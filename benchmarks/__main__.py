@@ -1,7 +1,7 @@
 """Benchmarks: `python -m benchmarks NAME [arguments]` runs one; without a name it lists them.
 
-A benchmark is a module of this folder or of `scheduling` with a `main`, which prints one line of
-JSON. It gets the arguments if it has a parameter for them.
+A benchmark is a module of this folder, of `peers` or of `scheduling` with a `main`, which prints
+one line of JSON. It gets the arguments if it has a parameter for them.
 """
 
 import sys
@@ -10,7 +10,7 @@ from inspect import signature
 from pathlib import Path
 
 _PARTS = {"__init__", "__main__"}
-_FOLDERS = ("benchmarks", "benchmarks.scheduling")
+_FOLDERS = ("benchmarks", "benchmarks.peers", "benchmarks.scheduling")
 
 
 def modules() -> dict[str, str]:

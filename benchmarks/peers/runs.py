@@ -1,0 +1,125 @@
+"""Runs of the sides in processes of their own, watched from outside in the same way."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.load.children import ROOT
+from benchmarks.peers import ours
+from benchmarks.peers.result import StepEnd, Usage, as_json, measured_steps
+from benchmarks.peers.shape import WARM_UP, Work
+from benchmarks.peers.usage import ProcessTree
+from seamlessflow.infra.child import tied
+
+TRL = "trl"
+VLLM = "vllm"
+SIDES = (TRL, *ours.SIDES)
+_VENV = ROOT / os.environ.get("SEAMLESSFLOW_PEERS_VENV", ".venv-peers")
+_STEPS_FILE = "steps.jsonl"
+_LOOK_S = 0.25
+_LIMIT_S = 3600.0
+_END_S = 60.0
+
+
+class SideFailed(Exception):
+    """A reason for which a side has no result."""
+
+
+def prepare(sides: Iterable[str]) -> None:
+    """Make the environments that the sides need. Raises `SideFailed`."""
+    scripts = {TRL: "scripts/peers", VLLM: "scripts/vllm-cpu"}
+    for script in (scripts[side] for side in sides if side in scripts):
+        if subprocess.run([ROOT / script], stdout=sys.stderr).returncode:
+            raise SideFailed(f"{script} failed")
+
+
+def real_model() -> Path:
+    """Return the directory of SmolLM2-135M, which is made if it is not there.
+
+    Raises `SideFailed`.
+    """
+    made = subprocess.run([ROOT / "scripts/real-model"], stdout=subprocess.PIPE, text=True)
+    if made.returncode:
+        raise SideFailed("scripts/real-model failed")
+    return Path(made.stdout.strip())
+
+
+def measured_machine(threads: int) -> Mapping[str, Any]:
+    """Return the speed of this machine's products and memory. Raises `SideFailed`."""
+    command = [sys.executable, "-m", "benchmarks.peers.machine", str(threads)]
+    made = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if made.returncode:
+        raise SideFailed("benchmarks.peers.machine failed")
+    speeds: Mapping[str, Any] = json.loads(made.stdout)
+    return speeds
+
+
+def measured_run(side: str, work: Work) -> Mapping[str, Any]:
+    """Run a side from the beginning; return its result. Raises `SideFailed`."""
+    out = Path(work.out)
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    if side == TRL:
+        usages = _watched(_trl_command(work), "TRL's trainer")
+        ends = _trl_ends(out / _STEPS_FILE)
+        version = _trl_version()
+    else:
+        config = ours.write_run(work, side)
+        command = [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)]
+        usages = _watched(command, "seamlessflow train")
+        ends = ours.read_ends(work, side)
+        version = _commit()
+    if len(ends) < WARM_UP + work.steps:
+        raise SideFailed(f"{side} made {len(ends)} steps of {WARM_UP + work.steps}")
+    return as_json(side, version, measured_steps(ends[WARM_UP - 1 :], usages), usages)
+
+
+def _trl_command(work: Work) -> list[str]:
+    orders = json.dumps(asdict(work))
+    return [str(_VENV / "bin/python"), "-m", "benchmarks.peers.trl_side", orders]
+
+
+def _trl_ends(file: Path) -> list[StepEnd]:
+    lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    return [StepEnd(**json.loads(line)) for line in lines]
+
+
+def _trl_version() -> str:
+    (installed,) = (_VENV / "lib").glob("python*/site-packages/trl-*.dist-info")
+    return installed.name.removesuffix(".dist-info").replace("-", " ")
+
+
+def _commit() -> str:
+    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def _watched(command: Sequence[str], title: str) -> list[Usage]:
+    """Run a program to its end; return its use of the machine over time. Raises `SideFailed`."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    environment = {**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1"}
+    process = subprocess.Popen(tied(command), cwd=ROOT, env=environment, stdout=sys.stderr)
+    tree = ProcessTree(process.pid)
+    usages = [tree.look()]
+    until_s = time.monotonic() + _LIMIT_S
+    try:
+        while process.poll() is None:
+            if time.monotonic() > until_s:
+                raise SideFailed(f"{title} did not end within {_LIMIT_S:g} s")
+            time.sleep(_LOOK_S)
+            usages.append(tree.look())
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            process.wait(_END_S)
+    if process.returncode:
+        raise SideFailed(f"{title} ended with status {process.returncode}")
+    return usages

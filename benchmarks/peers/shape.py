@@ -1,0 +1,118 @@
+"""Shapes of work that both sides do: tasks, turns, limits and rewards. Needs Python alone.
+
+Both environments import this module, so that no side has other tasks or other rewards.
+"""
+
+import random
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+Message = dict[str, str]
+WARM_UP = 1
+"""Steps before the measured ones."""
+_LARGEST = 20
+_NUMBER = re.compile(r"-?\d+")
+_ENDING = "Answer with the number."
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """Work of a step, the same for each side."""
+
+    turns: int
+    """Turns of a session."""
+    groups: int
+    """Groups of a step."""
+    group_size: int
+    """Sessions of a group."""
+    max_tokens: int
+    """Most tokens of an answer."""
+    max_context: int
+    """Most tokens of a session."""
+
+    @property
+    def sessions(self) -> int:
+        """Number of a step's sessions."""
+        return self.groups * self.group_size
+
+
+SHAPES: Mapping[str, Shape] = {
+    "single": Shape(turns=1, groups=8, group_size=8, max_tokens=64, max_context=256),
+    "turns": Shape(turns=8, groups=4, group_size=4, max_tokens=24, max_context=640),
+}
+"""Shapes by the name that `--shape` has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sum:
+    """A number, and what is added to it turn by turn."""
+
+    start: int
+    changes: tuple[int, ...]
+
+    def questions(self) -> list[str]:
+        """Return what the agent says in each turn."""
+        first, *others = self.changes
+        sign = "+" if first >= 0 else "-"
+        return [
+            f"What is {self.start} {sign} {abs(first)}? {_ENDING}",
+            *(f"{_change(change)} {_ENDING}" for change in others),
+        ]
+
+    def answers(self) -> list[int]:
+        """Return the right number of each turn."""
+        return [self.start + sum(self.changes[: turn + 1]) for turn in range(len(self.changes))]
+
+    def reward(self, texts: Sequence[str]) -> float:
+        """Return the share of turns whose last number is right."""
+        pairs = zip(self.answers(), texts, strict=False)
+        right = sum(str(answer) == last_number(text) for answer, text in pairs)
+        return right / len(self.changes)
+
+
+def _change(change: int) -> str:
+    return f"Add {change} to that." if change >= 0 else f"Subtract {-change} from that."
+
+
+def last_number(text: str) -> str:
+    """Return the last whole number of a text, empty if it has none."""
+    numbers: list[str] = _NUMBER.findall(text)
+    return numbers[-1] if numbers else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """Work of a run of a side."""
+
+    model: str
+    """Hugging Face directory."""
+    shape: Shape
+    steps: int
+    """Steps that are measured; a step of warm-up comes before them."""
+    threads: int
+    """Threads of a torch operation."""
+    lr: float
+    seed: int
+    out: str
+    """Directory for all that the run writes."""
+
+    def tasks(self, further_steps: int = 0) -> list[Sum]:
+        """Return the tasks of all steps in their order, which follow from the seed alone.
+
+        No two of them begin with the same question.
+        """
+        source = random.Random(self.seed)
+        count = self.shape.groups * (WARM_UP + self.steps + further_steps)
+        signed = [number for number in range(-_LARGEST, _LARGEST + 1) if number]
+        pairs = [(start, first) for start in range(1, _LARGEST + 1) for first in signed]
+        return [
+            Sum(start, (first, *source.choices(signed, k=self.shape.turns - 1)))
+            for start, first in source.sample(pairs, count)
+        ]
+
+
+def work_of(orders: Mapping[str, Any]) -> Work:
+    """Return the work that `asdict` made these values of."""
+    return Work(**{**orders, "shape": Shape(**orders["shape"])})
