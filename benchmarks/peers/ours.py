@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from benchmarks.peers.result import GENERATION, LOGPROBS, UPDATE, StepEnd
-from benchmarks.peers.shape import WARM_UP, Work
+from benchmarks.peers.shape import WARM_UP, Sum, Work
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.processes.cluster import kafka_to_audit
@@ -59,13 +59,21 @@ def write_run(work: Work, side: str) -> Path:
             "changes": list(task.changes),
             "max_tokens": work.shape.max_tokens,
         }
-        for number, task in enumerate(work.tasks(further_steps=2 * lag(made)))
+        for number, task in enumerate(_ordered_tasks(work, lag(made)))
     ]
     lines = "".join(json.dumps(task) + "\n" for task in tasks)
     (out / "tasks.jsonl").write_text(lines, encoding="utf-8")
     config = out / CONFIG
     config.write_text(yaml.safe_dump(made), encoding="utf-8")
     return config
+
+
+def _ordered_tasks(work: Work, steps: int) -> list[Sum]:
+    """Return the tasks of all sides between those of so many further steps on each end."""
+    tasks = work.tasks(further_steps=2 * steps)
+    common = len(work.tasks())
+    before = common + steps * work.shape.groups
+    return tasks[common:before] + tasks[:common] + tasks[before:]
 
 
 def settings(work: Work, side: str) -> dict[str, Any]:

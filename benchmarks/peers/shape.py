@@ -104,12 +104,13 @@ class Work:
         No two of them begin with the same question.
         """
         source = random.Random(self.seed)
-        count = self.shape.groups * (WARM_UP + self.steps + further_steps)
         signed = [number for number in range(-_LARGEST, _LARGEST + 1) if number]
         pairs = [(start, first) for start in range(1, _LARGEST + 1) for first in signed]
+        source.shuffle(pairs)
+        count = self.shape.groups * (WARM_UP + self.steps + further_steps)
         return [
             Sum(start, (first, *source.choices(signed, k=self.shape.turns - 1)))
-            for start, first in source.sample(pairs, count)
+            for start, first in pairs[:count]
         ]
 
 
