@@ -79,8 +79,8 @@ def _ordered_tasks(work: Work, steps: int) -> list[Sum]:
 def settings(work: Work, side: str) -> dict[str, Any]:
     """Return the configuration of a run.
 
-    It makes `lag` steps beyond the measured ones. So as many sessions are under way at the end of
-    the last of these as before, and no step is spared the next one's.
+    It makes `lag` steps more before the measured ones, and as many behind them. So each measured
+    step samples a whole batch.
     """
     shape = work.shape
     made: dict[str, Any] = {
@@ -124,8 +124,8 @@ def merged(sections: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, 
 def read_ends(work: Work, side: str) -> list[StepEnd]:
     """Return the ends of a run's steps from its log: of the warm-up, and of the measured steps.
 
-    Each has `lag` steps more of warm-up. Before its first step a run samples the batches of those
-    also, and no later step must: that would be a gift.
+    The first `lag` steps are left out: a run samples several batches before its first step, so
+    they have less to do than later ones.
     """
     with kafka_to_audit(Path(work.out) / RUN) as kafka:
         control = [item.record for item in read_topic(kafka, CONTROL, Skipped())]
@@ -178,8 +178,8 @@ def _phases(spent: DeviceTime, metrics: Mapping[str, float]) -> dict[str, float]
 def _details(spent: DeviceTime, metrics: Mapping[str, float]) -> dict[str, float]:
     """Return parts of the rest and of the generation, which say where to look."""
     parts = (SWITCHING, LOADING, WAITING, UNDER_FILLED, RECOMPUTING)
-    named = ("publish_s", "commit_s", "reward_mean")
+    named = ("publish_s", "commit_s", "reward_mean", "mismatch_tokens")
     return {
         **{f"{name}_s": spent.subtotal(name) / 1000 for name in parts},
-        **{name: metrics[name] for name in named},
+        **{name: metrics[name] for name in named if name in metrics},
     }

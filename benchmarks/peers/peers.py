@@ -25,6 +25,7 @@ from benchmarks.peers.runs import (
     SIDES,
     VLLM,
     SideFailed,
+    commit,
     measured_machine,
     measured_run,
     prepare,
@@ -122,14 +123,17 @@ def _all_runs(
 def _kept(file: Path, work: Work, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return a result from its file, or make and write it.
 
-    Raises `SideFailed` if the file is that of other work.
+    Raises `SideFailed` if the file is that of other work, or of another commit.
     """
+    made_of = {"commit": commit(), "work": asdict(work)}
     if file.exists():
         result: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-        if result["work"] != asdict(work):
-            raise SideFailed(f"{file} is of other options: remove it, or name another --out")
+        if {name: result[name] for name in made_of} != made_of:
+            raise SideFailed(
+                f"{file} is of other options or another commit: remove it, or name another --out"
+            )
         return result
-    result = {"work": asdict(work), **make()}
+    result = {**made_of, **make()}
     draft = file.with_suffix(".part")
     draft.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
     draft.replace(file)

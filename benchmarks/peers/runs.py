@@ -70,6 +70,11 @@ def _output(command: Sequence[str]) -> str:
     return done.stdout
 
 
+def commit() -> str:
+    """Return the commit of this project. Raises `SideFailed`."""
+    return _output(["git", "rev-parse", "--short", "HEAD"]).strip()
+
+
 def measured_run(side: str, work: Work) -> Mapping[str, Any]:
     """Run a side from the beginning; return its result. Raises `SideFailed`."""
     out = Path(work.out)
@@ -84,7 +89,7 @@ def measured_run(side: str, work: Work) -> Mapping[str, Any]:
         command = [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)]
         usages = _watched(command, "seamlessflow train")
         ends = ours.read_ends(work, side)
-        version = _commit()
+        version = f"SeamlessFlow {commit()}"
     if len(ends) < WARM_UP + work.steps:
         raise SideFailed(f"{side} made {len(ends)} steps of {WARM_UP + work.steps}")
     return as_json(side, version, measured_steps(ends[WARM_UP - 1 :], usages), usages)
@@ -103,10 +108,6 @@ def _trl_ends(file: Path) -> list[StepEnd]:
 def _trl_version() -> str:
     (installed,) = (_VENV / "lib").glob("python*/site-packages/trl-*.dist-info")
     return installed.name.removesuffix(".dist-info").replace("-", " ")
-
-
-def _commit() -> str:
-    return _output(["git", "describe", "--always", "--dirty"]).strip()
 
 
 def _watched(command: Sequence[str], title: str) -> list[Usage]:
