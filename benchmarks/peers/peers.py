@@ -47,7 +47,7 @@ def main(argv: Sequence[str]) -> None:
     try:
         work = _work(asked)
         prepare(sides)
-        machine = _kept(
+        machine = kept(
             folder / f"{asked.shape}-machine.json", work, lambda: measured_machine(asked.threads)
         )
         runs = _all_runs(folder, asked.shape, sides, asked.rounds, work)
@@ -110,7 +110,7 @@ def _all_runs(
             print(f"{name}: round {number} of {rounds}", file=sys.stderr)
             placed = replace(work, out=str(folder / name))
             results.append(
-                _kept(
+                kept(
                     folder / f"{name}.json",
                     work,
                     lambda side=side, placed=placed: measured_run(side, placed),  # type: ignore[misc]
@@ -120,7 +120,7 @@ def _all_runs(
     return runs
 
 
-def _kept(file: Path, work: Work, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+def kept(file: Path, work: Work, make: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return a result from its file, or make and write it.
 
     Raises `SideFailed` if the file is that of other work, or of another commit.

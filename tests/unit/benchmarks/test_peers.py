@@ -2,11 +2,15 @@
 
 import json
 from dataclasses import asdict, replace
+from os import getpid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from benchmarks.peers.conversations import Conversations, Rewards
 from benchmarks.peers.ours import SIDES, merged, settings, step_ends, write_run
+from benchmarks.peers.peers import kept
 from benchmarks.peers.result import (
     GENERATION,
     LOGPROBS,
@@ -20,7 +24,9 @@ from benchmarks.peers.result import (
     table,
     usage_at,
 )
-from benchmarks.peers.shape import SHAPES, WARM_UP, Sum, Work, last_number, work_of
+from benchmarks.peers.runs import SideFailed
+from benchmarks.peers.shape import SHAPES, WARM_UP, Shape, Sum, Work, last_number, work_of
+from benchmarks.peers.usage import ProcessTree
 from seamlessflow.config import RunConfig
 from seamlessflow.schemas.records import StepCommitted, StepCompleted, StepGroup
 
@@ -189,3 +195,85 @@ def test_a_step_has_the_tokens_of_its_batch_and_the_phases_since_the_step_before
     assert (second.at_s, second.sampled, second.trained) == (30.0, 7, 7)
     assert second.phases == {GENERATION: 0.0, LOGPROBS: 1.0, UPDATE: 4.0}
     assert second.details["publish_s"] == 0.5
+
+
+def test_a_result_that_is_kept_is_not_made_again(tmp_path: Path) -> None:
+    made = [kept(tmp_path / "run.json", WORK, lambda: {"steps": 4})]
+    made.append(kept(tmp_path / "run.json", WORK, lambda: {"steps": 5}))
+    assert [result["steps"] for result in made] == [4, 4]
+
+
+def test_a_result_of_other_options_is_refused(tmp_path: Path) -> None:
+    kept(tmp_path / "run.json", WORK, dict)
+    with pytest.raises(SideFailed, match="other options"):
+        kept(tmp_path / "run.json", TURNS, dict)
+
+
+def test_a_process_tree_counts_this_process_and_all_that_the_machine_does() -> None:
+    use = ProcessTree(getpid()).look()
+    assert 0 < use.cpu_s <= use.machine_s
+    assert use.peak_mb > 10
+
+
+class ChatTokenizer:
+    """A tokenizer whose ids are characters; `#` ends a message."""
+
+    eos_token_id = ord("#")
+
+    def apply_chat_template(
+        self, chats: list[Any], add_generation_prompt: bool, **_: Any
+    ) -> dict[str, list[list[int]]]:
+        texts = [
+            "".join(f"{said['role'][0]}:{said['content']}#\n" for said in chat)
+            + ("a:" if add_generation_prompt else "")
+            for chat in chats
+        ]
+        return {"input_ids": [list(map(ord, text)) for text in texts]}
+
+    def decode(self, ids: list[int], skip_special_tokens: bool) -> str:
+        return "".join(map(chr, ids)).removesuffix("#")
+
+
+class AnsweringTrainer:
+    """A trainer that gives the next of its answers to all sessions."""
+
+    processing_class = ChatTokenizer()
+
+    def __init__(self, *answers: str) -> None:
+        self._answers = iter(answers)
+
+    def _generate_single_turn(self, prompts: list[Any], *_: Any) -> tuple[list[list[int]], None]:
+        answer = next(self._answers)
+        return [list(map(ord, answer)) for _ in prompts], None
+
+
+def conversation(*answers: str) -> tuple[str, str, list[str]]:
+    """Return the text of a session of two turns, its sampled part, and the answers."""
+    task = Sum(4, (-6, 3))
+    shape = Shape(turns=2, groups=1, group_size=1, max_tokens=8, max_context=64)
+    prompt = [{"role": "user", "content": task.questions()[0]}]
+    made = Conversations({task.questions()[0]: task}, shape)([prompt], AnsweringTrainer(*answers))
+    ids = made["completion_ids"][0]
+    sampled = [token for token, mask in zip(ids, made["env_mask"][0], strict=True) if mask]
+    whole = made["prompt_ids"][0] + ids
+    return "".join(map(chr, whole)), "".join(map(chr, sampled)), made["texts"][0]
+
+
+@pytest.mark.parametrize("first", ["-2#", "-2 is"])
+def test_a_conversation_for_trl_is_the_template_s_also_behind_an_answer_that_was_cut(
+    first: str,
+) -> None:
+    whole, sampled, texts = conversation(first, "1#")
+    asked, further = Sum(4, (-6, 3)).questions()
+    said = first.removesuffix("#")
+    assert whole == f"u:{asked}#\na:{said}#\nu:{further}#\na:1#"
+    assert sampled == first + "1#"
+    assert texts == [said, "1"]
+
+
+def test_rewards_for_trl_are_those_of_the_task() -> None:
+    task = Sum(4, (-6, 3))
+    prompt = [{"role": "user", "content": task.questions()[0]}]
+    rewards = Rewards({task.questions()[0]: task})
+    assert rewards([prompt], [[{"content": "unused"}]], texts=[["-2", "7"]]) == [0.5]
+    assert rewards([prompt], [[{"content": "-2"}]]) == [0.5]
