@@ -25,12 +25,12 @@ from tests.sharing import SharedByFile, is_nightly, readable
 
 READY_TIMEOUT_S = 60
 HEAP_MB = 1024
-# Images of containers often set it. Then each of the many processes that tests start would compile
+# Images of containers often set it. Each of the many processes that tests start would then compile
 # torch and all else that it imports, which is more than half of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Two processes with a thread for each core wait for each other: with more, a step of a small model
-# takes four times the processor's time. Read when torch is first imported, here and in children.
+# Threads of torch wait for a core by spinning: where two processes share two cores, a test of small
+# models then takes four times the processor's time. Read when torch is first imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
