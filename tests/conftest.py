@@ -6,6 +6,7 @@ with SEAMLESSFLOW_TEST_KAFKA=testcontainers one in Docker. A test that needs it 
 
 import os
 import random
+import sys
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
@@ -24,6 +25,13 @@ from tests.sharing import SharedByFile, is_nightly, readable
 
 READY_TIMEOUT_S = 60
 HEAP_MB = 1024
+# Images of containers often set it. Each of the many processes that tests start would then compile
+# torch and all else that it imports, which is more than half of its start.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+# Threads of torch wait for a core by spinning: where two processes share two cores, a test of small
+# models then takes four times the processor's time. Read when torch is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 IMAGE = "apache/kafka:4.3.1"

@@ -13,8 +13,6 @@ ALONE = (
     "tests/faults",
     "tests/golden",
     "tests/integration/trainer/gang",
-    "tests/integration/infra/test_weights_from_trainer.py::test_a_sender_that_is_killed",
-    "tests/integration/trainer/gang/test_whole_steps.py::test_logits_in_parts_are_those_of_one_rank",
     "tests/integration/trainer/memory",
 )
 """Folders of which never two tests run at once."""

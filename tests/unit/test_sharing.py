@@ -11,7 +11,9 @@ def test_a_file_is_one_unit_and_whole_runs_are_one_all_together() -> None:
 
 
 def test_every_place_of_the_lists_is_there() -> None:
-    for place in (*ALONE, *NIGHTLY):
+    for folder in ALONE:
+        assert (ROOT / folder).is_dir(), folder
+    for place in NIGHTLY:
         path, _, test = place.partition("::")
         assert (ROOT / path).exists(), place
         if test:

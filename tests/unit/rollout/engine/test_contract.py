@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from transformers import AutoModelForCausalLM
 
 from seamlessflow.infra.device_model.lengths import LengthsSection
@@ -77,7 +76,6 @@ class TestClockEngine(EngineContract):
 class TestTorchEngine(EngineContract):
     @pytest.fixture
     def engine(self) -> Iterator[Engine]:
-        torch.set_num_threads(1)
         engine = TorchEngine(model(), TorchEngineSettings(max_length=CONTEXT), version=3)
         yield engine
         engine.close()
@@ -98,7 +96,6 @@ class TestTorchEngineWithAdapter(EngineContract):
 
     @pytest.fixture
     def engine(self, base: Path, tmp_path: Path) -> Iterator[Engine]:
-        torch.set_num_threads(1)
         settings = TorchEngineSettings(max_length=CONTEXT)
         first = adapter(base, tmp_path / "first")
         engine = TorchEngine.from_directory(first, settings, version=3)

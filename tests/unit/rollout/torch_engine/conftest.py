@@ -4,16 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import torch
 from transformers import PreTrainedModel
 
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from tests.builders.engines.torch_engine import StartEngine
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_thread() -> None:
-    torch.set_num_threads(1)
 
 
 @pytest.fixture

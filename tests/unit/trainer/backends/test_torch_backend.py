@@ -1,5 +1,6 @@
 """The torch back end: the formula's gradients, of trained tokens only, however they are packed."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import get_args
@@ -24,6 +25,15 @@ SETTINGS = TrainerSection(device="cpu", threads=1)
 @pytest.fixture(scope="module")
 def model_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny(tmp_path_factory.mktemp("tiny"))
+
+
+@pytest.fixture
+def two_threads() -> Iterator[None]:
+    """Compute in two threads, in this test alone."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
 
 
 def step(
@@ -243,9 +253,9 @@ def test_a_directory_without_a_model_is_a_typed_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("threads", [1, 2, None])
+@pytest.mark.usefixtures("two_threads")
 def test_a_step_is_the_same_in_each_thread(threads: int | None, tmp_path: Path) -> None:
     """The trainer computes in a thread for work, and `replay train` in its main one."""
-    torch.set_num_threads(2)
     directory = write_tiny(tmp_path, hidden_size=128, intermediate_size=384, num_hidden_layers=3)
     backend = TorchBackend(directory, TrainerSection(device="cpu", threads=threads))
     step_input = step(some_chains(), [0.5, -0.5, 1.0, -1.0, 2.0, 0.25])
@@ -255,9 +265,9 @@ def test_a_step_is_the_same_in_each_thread(threads: int | None, tmp_path: Path) 
     assert_equal(here, in_thread, atol=0)
 
 
+@pytest.mark.usefixtures("two_threads")
 def test_a_place_that_predicts_many_tokens_has_the_same_gradient_each_time(tmp_path: Path) -> None:
     """In layout tree the prompt of a group is there once, and many threads add its gradients."""
-    torch.set_num_threads(2)
     directory = write_tiny(tmp_path, hidden_size=128, intermediate_size=384, num_hidden_layers=3)
     settings = TrainerSection(device="cpu", threads=2, layout="tree")
     backend = TorchBackend(directory, settings)

@@ -53,12 +53,6 @@ BY_TOKEN = ("ppo_clip", "cispo", "sapo", "policy_gradient")
 """Surrogates whose ratio is one of tokens, and which see an advantage."""
 
 
-@pytest.fixture(autouse=True, scope="module")
-def one_thread() -> None:
-    """Compute in one thread: for such small tensors several only wait for each other."""
-    torch.set_num_threads(1)
-
-
 @dataclass(frozen=True)
 class Given:
     """Logits and targets of tokens of four sessions with two turns each, and what is known."""

@@ -107,7 +107,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     """Return a step for a model of which no part computes in less than its own type."""
     directory = tmp_path_factory.mktemp("exact")
     exact_model().to(torch.float32).save_pretrained(directory)  # type: ignore[arg-type]
-    torch.set_num_threads(1)
     return Made(directory)
 
 
