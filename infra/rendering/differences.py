@@ -16,6 +16,7 @@ from typing import TypeVar
 from seamlessflow.infra.rendering import probes
 from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 Rendered = TypeVar("Rendered", str, list[int])
 """Text or token ids."""
@@ -99,3 +100,16 @@ def behind_answer(
         additions.append(after[begin:])
     same = bool(additions) and all(addition == additions[0] for addition in additions)
     return additions[0] if same and additions[0] else None
+
+
+def behind_prompt(prompt: list[int], whole: list[int], tokenizer: Tokenizer) -> list[int] | None:
+    """Return the ids of a rendering behind its prompt, as a model would sample them.
+
+    A tokenizer may join the end of the prompt with what follows, such as two line ends. The text
+    behind the prompt is then tokenised by itself. None if the rendering does not go on from it.
+    """
+    if whole[: len(prompt)] == prompt:
+        return whole[len(prompt) :]
+    before = tokenizer.decode(prompt)
+    text = tokenizer.decode(whole)
+    return tokenizer.encode(text[len(before) :]) if text.startswith(before) else None

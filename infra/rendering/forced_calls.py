@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.infra.rendering import probes
+from seamlessflow.infra.rendering.differences import behind_prompt
 from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
@@ -57,7 +58,9 @@ def find_opening(
     start = common_start(list(rendered.values()))
     if name is None and tools:
         start = _unjoined(start, render, history, tools[0])
-    ids = _behind(asked, start, tokenizer)
+    ids = behind_prompt(asked, start, tokenizer)
+    if ids is None:
+        raise NoOpening("a tool call does not go on from the generation prompt")
     if not ids:
         raise NoOpening("tool calls have no beginning in common")
     return Opening(
@@ -116,14 +119,3 @@ def _call(name: str, arguments: str) -> Message:
     function = {"name": name, "arguments": arguments}
     call = {"id": "call_0", "type": "function", "function": function}
     return {"role": "assistant", "content": "", "tool_calls": [call]}
-
-
-def _behind(asked: list[int], start: list[int], tokenizer: Tokenizer) -> list[int]:
-    """Return what `start` adds to `asked`: its tokens, or its text tokenised if they differ."""
-    if start[: len(asked)] == asked:
-        return start[len(asked) :]
-    before = tokenizer.decode(asked)
-    text = tokenizer.decode(start)
-    if not text.startswith(before):
-        raise NoOpening("a tool call does not go on from the generation prompt")
-    return tokenizer.encode(text[len(before) :])

@@ -15,7 +15,7 @@ from seamlessflow.infra.rendering.bridge import Bridge
 from seamlessflow.infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
 from seamlessflow.infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
 from seamlessflow.infra.rendering.completion_parser import CompletionParser
-from seamlessflow.infra.rendering.differences import GenerationPrompts
+from seamlessflow.infra.rendering.differences import GenerationPrompts, behind_prompt
 from seamlessflow.infra.rendering.forced_calls import NoOpening, find_opening
 from seamlessflow.infra.rendering.model_template.files import template_source
 from seamlessflow.infra.rendering.model_template.renderer import renderer_for
@@ -106,13 +106,16 @@ class Renderer:
         """
         prompt = self._template.render(messages[:-1], tools, ask=True)
         whole = self._template.render(messages, tools, ask=False)
-        ends = self._template.ends(whole[len(prompt) :])
-        if whole[: len(prompt)] != prompt or not ends:
-            reason = "does not follow its prompt" if ends else "has no stop token behind it"
+        added = behind_prompt(prompt, whole, self._tokenizer)
+        ends = self._template.ends(added or [])
+        if added is None or not ends:
+            reason = (
+                "does not follow its prompt" if added is None else "has no stop token behind it"
+            )
             raise RendererError(
                 self.settings.name, f"cannot render: answer {len(messages) - 1} {reason}"
             )
-        return pack(whole[len(prompt) : len(prompt) + ends[0]])
+        return pack(added[: ends[0]])
 
     def forced_call(
         self, prompt: bytes, messages: Messages, tools: Tools | None, name: str | None

@@ -104,3 +104,25 @@ def make_renderer(
     options = {} if thinking is None else {"enable_thinking": thinking}
     settings = RendererSettings(name, retention, options)
     return Renderer(Tokenizer(byte_tokenizer()), settings, "")
+
+
+def merging_renderer(family: str, words: list[str]) -> Renderer:
+    """Return a renderer whose tokenizer has a token for each of these words, and for each byte."""
+    plain = byte_tokenizer()
+    added = plain.get_added_tokens_decoder()
+    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
+    spelling = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    vocabulary = list(letters)
+    merges = []
+    for word in words:
+        ((spelt, _),) = spelling.pre_tokenize_str(word)
+        for end in range(2, len(spelt) + 1):
+            if spelt[:end] not in vocabulary:
+                vocabulary.append(spelt[:end])
+                merges.append((spelt[: end - 1], spelt[end - 1]))
+    ids = {token: number for number, token in enumerate(vocabulary)}
+    tokenizer = RustTokenizer(models.BPE(vocab=ids, merges=merges))
+    tokenizer.pre_tokenizer = plain.pre_tokenizer
+    tokenizer.decoder = plain.decoder
+    tokenizer.add_tokens([added[number] for number in sorted(added)])
+    return Renderer(Tokenizer(tokenizer), RendererSettings(family), "")

@@ -1,16 +1,13 @@
 """Tool calls that are begun for the model."""
 
 import pytest
-from tokenizers import Tokenizer as RustTokenizer
-from tokenizers import models, pre_tokenizers
 
 from seamlessflow.infra.rendering.renderer import Renderer
-from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
-from seamlessflow.infra.rendering.tokenizer import Tokenizer
+from seamlessflow.infra.rendering.settings import RendererError
 from seamlessflow.infra.rendering.tool_calls import ToolCall
 from seamlessflow.schemas.tokens import pack
 from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
-from tests.builders.tokenizers import byte_tokenizer, make_renderer
+from tests.builders.tokenizers import make_renderer, merging_renderer
 
 EMPTY_THINKING = "<think>\n\n</think>\n\n"
 
@@ -116,23 +113,3 @@ def test_what_cannot_be_begun_is_refused() -> None:
         renderer.forced_call(prompt + pack([5]), [ASKED], TOOLS, "act")
     with pytest.raises(RendererError, match="is not read"):
         renderer.forced_call(renderer.render([ASKED]), [ASKED], None, "act")
-
-
-def merging_renderer(family: str, words: list[str]) -> Renderer:
-    """On a tokenizer with a token for each of these words, besides one for each byte."""
-    plain = byte_tokenizer()
-    added = plain.get_added_tokens_decoder()
-    letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    spelling = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    vocabulary, merges = list(letters), []
-    for word in words:
-        ((spelt, _),) = spelling.pre_tokenize_str(word)
-        for end in range(2, len(spelt) + 1):
-            if spelt[:end] not in vocabulary:
-                vocabulary.append(spelt[:end])
-                merges.append((spelt[: end - 1], spelt[end - 1]))
-    ids = {token: number for number, token in enumerate(vocabulary)}
-    tokenizer = RustTokenizer(models.BPE(vocab=ids, merges=merges))
-    tokenizer.pre_tokenizer, tokenizer.decoder = plain.pre_tokenizer, plain.decoder
-    tokenizer.add_tokens([added[number] for number in sorted(added)])
-    return Renderer(Tokenizer(tokenizer), RendererSettings(family), "")

@@ -14,7 +14,12 @@ from seamlessflow.producers.gateway.dialects.openai_responses.request import (
 )
 from seamlessflow.schemas.tokens import unpack
 from tests.builders.messages import ASKED, TOLD, TOOLS, Message, called
-from tests.builders.tokenizers import MARKUP_TOKENS, byte_tokenizer, make_renderer
+from tests.builders.tokenizers import (
+    MARKUP_TOKENS,
+    byte_tokenizer,
+    make_renderer,
+    merging_renderer,
+)
 from tests.paths import CODEX_REQUEST
 
 FAMILIES = ("qwen3", "qwen3.5", "qwen3.6", "qwen3.8", "qwen3-vl", "prime-qwen3")
@@ -107,6 +112,16 @@ class TestRender:
         late_system = [ASKED, {"role": "system", "content": "be brief"}]
         with pytest.raises(RendererError, match="System message must be at the beginning"):
             make_renderer("qwen3.5").render(late_system)
+
+
+class TestAnswer:
+    @pytest.mark.parametrize("indented", ["\n    return one", "\n\nSure."])
+    def test_an_answer_that_a_tokenizer_joins_with_its_prompt_stands_behind_it(
+        self, indented: str
+    ) -> None:
+        renderer = merging_renderer("prime-qwen3", ["\n\n"])
+        spoken = [ASKED, {"role": "assistant", "content": indented}]
+        assert renderer.decode(renderer.answer(spoken)) == f"{indented}<|im_end|>"
 
 
 class TestBridge:
