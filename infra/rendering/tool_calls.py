@@ -2,10 +2,12 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
 _SPACE = re.compile(r"[ \t\n\r]*")
+_OF_ANY_CALL = ("name", "id", "type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +36,10 @@ def read_call(name: object, arguments: object, raw: str, call_id: str | None) ->
     """
     if not isinstance(name, str) or not name.strip() or not _encodable(name):
         raise MalformedCall("missing_name")
-    text = _spelling(raw, arguments)
+    block = _object(raw)
+    if not arguments and leaves_out_arguments(block):
+        raise MalformedCall("missing_arguments")
+    text = _spelling(raw, block, arguments)
     if text is None:
         text = json.dumps({} if arguments is None else arguments, ensure_ascii=False)
     if not _encodable(text) or not _is_json(text):
@@ -42,13 +47,28 @@ def read_call(name: object, arguments: object, raw: str, call_id: str | None) ->
     return ToolCall(name, text, call_id)
 
 
-def _spelling(raw: str, arguments: object) -> str | None:
-    """Return the text of the member `arguments` in `raw`, or None if its value is another one."""
+def leaves_out_arguments(block: Mapping[str, object]) -> bool:
+    """Return whether a call without `arguments` has other members that may be meant as them.
+
+    Models that know several formats write `parameters`, or the arguments beside the name. Read as a
+    call without arguments, the agent would execute something else.
+    """
+    others = [value for member, value in block.items() if member not in _OF_ANY_CALL]
+    return "arguments" not in block and any(value not in (None, "", {}) for value in others)
+
+
+def _object(raw: str) -> Mapping[str, object]:
+    """Return the JSON object of a block; an empty one if it is none."""
     try:
         block = json.loads(raw)
     except (ValueError, RecursionError):
-        return None
-    if not isinstance(block, dict) or "arguments" not in block or block["arguments"] != arguments:
+        return {}
+    return block if isinstance(block, dict) else {}
+
+
+def _spelling(raw: str, block: Mapping[str, object], arguments: object) -> str | None:
+    """Return the text of the member `arguments` in `raw`, or None if its value is another one."""
+    if "arguments" not in block or block["arguments"] != arguments:
         return None
     return _member(raw, "arguments")
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from seamlessflow.infra.rendering.library import OK
+from seamlessflow.infra.rendering.tool_calls import leaves_out_arguments
 
 _DECODER = json.JSONDecoder()
 
@@ -85,8 +86,10 @@ class CallFormat:
         match value:
             case {"name": str(name), self.arguments: arguments, **rest} if name:
                 return Attempt(raw, name, arguments, id=_text(rest.get("id")))
-            case {"name": str(name), **rest} if name:
+            case {"name": str(name), **rest} if name and not leaves_out_arguments(rest):
                 return Attempt(raw, name, {}, id=_text(rest.get("id")))
+            case {"name": str(name)} if name:
+                return Attempt(f"{self.before}{raw}{self.after}", status="missing_arguments")
         return Attempt(f"{self.before}{raw}{self.after}", status="missing_name")
 
 

@@ -49,6 +49,14 @@ def test_arguments_of_a_format_without_json_are_written_as_json() -> None:
 
 def test_a_call_without_arguments_has_none() -> None:
     assert read_call("act", None, '{"name": "act"}', None).arguments == "{}"
+    named = '{"type": "function", "id": "c", "name": "act", "parameters": {}}'
+    assert read_call("act", {}, named, "c").arguments == "{}"
+
+
+@pytest.mark.parametrize("others", ['"parameters": {"a": 1}', '"a": 1', '"args": "b"'])
+def test_arguments_under_another_name_make_no_call_without_any(others: str) -> None:
+    with pytest.raises(MalformedCall, match="missing_arguments"):
+        read_call("act", {}, f'{{"name": "act", {others}}}', None)
 
 
 @pytest.mark.parametrize(

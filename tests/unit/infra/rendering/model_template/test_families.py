@@ -115,7 +115,11 @@ def test_a_call_is_read_answered_and_forced(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["Qwen2.5", "Mistral"])
 @pytest.mark.parametrize(
     ("damage", "reason"),
-    [(("{", ""), "invalid_json"), (('"name"', '"names"'), "missing_name")],
+    [
+        (("{", ""), "invalid_json"),
+        (('"name"', '"names"'), "missing_name"),
+        (('"arguments"', '"parameters"'), "missing_arguments"),
+    ],
 )
 def test_a_malformed_call_stays_in_the_content(
     tmp_path: Path, name: str, damage: tuple[str, str], reason: str
