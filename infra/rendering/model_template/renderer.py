@@ -209,7 +209,10 @@ class TemplateRenderer:
             raise TemplateRefusal("there are no messages")
         called = any(message.get("tool_calls") or message["role"] == "tool" for message in messages)
         if has.no_tools and (tools or called):
-            raise TemplateRefusal(f"tools cannot be used with the model's template: {has.no_tools}")
+            remedy = "leave them out, or describe them in the text of a message"
+            raise TemplateRefusal(
+                f"tools cannot be used with the model's template: {has.no_tools}; {remedy}"
+            )
         if not has.writes_system and any(message["role"] == "system" for message in messages):
             raise TemplateRefusal("the model's template leaves out system messages")
         return with_short_ids(messages) if has.short_ids else messages

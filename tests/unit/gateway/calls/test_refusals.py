@@ -186,6 +186,15 @@ def test_a_token_that_is_none_was_in_the_prompt() -> None:
     assert blamed(openai_completions.parse, body, detail, "bad_request").param == "prompt"
 
 
+@every_dialect
+def test_tools_that_a_template_does_not_write_are_the_parameter_to_leave_out(path: str) -> None:
+    for request in asked(path, "none"):
+        detail = "tools cannot be used with the model's template: it does not write tools"
+        error = refused(400, "bad_request", detail)
+        blame(error, request)
+        assert error.param == "tools"
+
+
 def test_what_the_call_is_not_to_blame_for_names_nothing() -> None:
     error = refused(503, "no_worker", "no worker that may seed")
     blame(error, chat_request.parse(orjson.dumps({**HELLO, "seed": 5}), 1))

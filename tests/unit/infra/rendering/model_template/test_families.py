@@ -149,7 +149,7 @@ def test_tools_that_a_template_would_drop_are_refused(tmp_path: Path, name: str)
     renderer = made(tmp_path, name)
 
     for messages, tools in (([ASKED], TOOLS), ([ASKED, called("{}"), TOLD], None)):
-        with pytest.raises(RendererError, match="tools cannot be used with the model's template"):
+        with pytest.raises(RendererError, match="leave them out, or describe them"):
             renderer.render(messages, tools)
 
 
