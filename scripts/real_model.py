@@ -348,6 +348,7 @@ def loaded(file: Path) -> tuple[Any, Any]:
 def write_directory(model: Any, tokenizer: Any, directory: Path) -> None:
     """Write a Hugging Face directory. Tied embeddings are written once."""
     from safetensors.torch import save_file
+    from transformers import AutoTokenizer
 
     directory.mkdir()
     # `save_pretrained` refuses what came from a quantised file, although it is widened.
@@ -361,6 +362,11 @@ def write_directory(model: Any, tokenizer: Any, directory: Path) -> None:
     model.config.save_pretrained(directory)
     model.generation_config.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+    # Its class may exchange parts that GGUF has no word for, such as Qwen's normalizer: written as
+    # it is loaded, so that the file alone gives the same tokens.
+    AutoTokenizer.from_pretrained(  # nosec B615 # a local directory
+        directory, local_files_only=True
+    ).save_pretrained(directory)
     for written in directory.iterdir():
         os.chmod(written, 0o644)
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
@@ -17,6 +18,10 @@ from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
 from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.tokens import pack
+
+if TYPE_CHECKING:
+    from seamlessflow.infra.rendering.renderer import Renderer
+    from seamlessflow.infra.rendering.settings import RendererSettings
 
 USUAL_PORTS = {8800: "gateway", 9092: "Kafka"}
 _TIMEOUT_S = 20.0
@@ -143,7 +148,7 @@ def _model(named: Path, renderer: str) -> Finding:
     from seamlessflow.infra.rendering.renderer import Renderer
     from seamlessflow.infra.rendering.settings import RendererError
     from seamlessflow.inspection.model_directory import foreign_tokenizer, incomplete
-    from seamlessflow.inspection.template_comparison import refused_prompt, template_difference
+    from seamlessflow.inspection.template_comparison import refused_prompt
     from seamlessflow.named_models import Fetched, named_directory
     from seamlessflow.trainer.policy import PolicySection
 
@@ -168,15 +173,32 @@ def _model(named: Path, renderer: str) -> Finding:
     text = f"renderer {loaded.settings.name}: {streams}; stop tokens {stops}"
     if refused := refused_prompt(loaded):
         text += f"; it refuses some requests: {refused}"
+    grade, compared, remedy = _compared(directory, loaded, policy.renderer)
+    return Finding(what, grade, f"{text}; {compared}", remedy)
+
+
+def _compared(
+    directory: Path, loaded: "Renderer", asked: "RendererSettings"
+) -> tuple[Grade, str, str]:
+    """Return grade, text and remedy of a comparison with the model's own template and tokens."""
+    from seamlessflow.inspection.template_comparison import (
+        template_difference,
+        token_difference,
+        transformers_tokenizer,
+    )
+
     try:
-        difference = template_difference(directory, loaded)
+        tokenizer = transformers_tokenizer(directory)
+        difference = template_difference(tokenizer, loaded)
     except (ImportError, OSError, ValueError) as error:
-        text += f"; not compared with the model's template: {error}"
-        return Finding(what, Grade.WARNING, text, "nothing, if the renderer is the model's")
+        text = f"not compared with the model's template: {error}"
+        return Grade.WARNING, text, "nothing, if the renderer is the model's"
     if difference:
-        remedy = findings.renderer_remedy(policy.renderer, loaded.settings.name)
-        return Finding(what, Grade.WARNING, f"{text}; {difference}", remedy)
-    return Finding(what, Grade.OK, f"{text}; prompts are those of the model's template")
+        return Grade.WARNING, difference, findings.renderer_remedy(asked, loaded.settings.name)
+    if difference := token_difference(tokenizer, loaded):
+        remedy = "load and save the tokenizer with transformers, or take the model's own files"
+        return Grade.WARNING, difference, remedy
+    return Grade.OK, "prompts are those of the model's template", ""
 
 
 def _broker(kafka: KafkaSettings) -> Finding:

@@ -1,6 +1,6 @@
-"""Comparison of a renderer's prompts with those of the model's own chat template.
+"""Comparison of a renderer's prompts and tokens with those of the model's own files.
 
-The template is applied by `transformers`, as the model's users do it.
+Template and tokenizer are applied by `transformers`, as the model's users do it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,9 +11,19 @@ from seamlessflow.infra.rendering.model_template.discovery import CONVERSATIONS
 from seamlessflow.infra.rendering.model_template.jinja import TODAY, plain_message
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererError
+from seamlessflow.schemas.tokens import unpack
 
 _SHOWN = 30
 """Characters shown on each side of a difference."""
+
+_TEXTS = (
+    "two  spaces\n\n\tand a tab",
+    "e\u0301 \u00e9 \u212b",
+    "12345 3.14",
+    "\u4f60\u597d",
+    "\U0001f600",
+)
+"""Texts that tokenizers split, normalise and spell in different ways."""
 
 _DIRECTIVES = [f"%{letter}" for letter in ("-d", "-m", *"aAbBdmyYjHIMSpfcxX")]
 _FIXED_DATE = (
@@ -26,18 +36,38 @@ _FIXED_DATE = (
 """Begin of a template whose date is that of our prompts: `transformers` would print today's."""
 
 
-def template_difference(directory: Path, renderer: Renderer) -> str:
-    """Return the first difference of sample prompts, empty if there is none.
+def transformers_tokenizer(directory: Path) -> Any:
+    """Return the tokenizer of a directory as the model's users load it.
 
-    Prompts that the renderer refuses are left out (`refused_prompt`). Raises what `transformers`
-    raises for a directory without a loadable tokenizer, and `ValueError` for one without a
-    template.
+    Raises what `transformers` raises for one that it cannot load.
     """
     from transformers import AutoTokenizer  # takes seconds to import
 
-    tokenizer: Any = AutoTokenizer.from_pretrained(  # nosec B615 # a local directory
+    return AutoTokenizer.from_pretrained(  # nosec B615 # a local directory
         directory, local_files_only=True
     )
+
+
+def token_difference(tokenizer: Any, renderer: Renderer) -> str:
+    """Return the first sample text with other ids in `tokenizer`, empty if there is none.
+
+    Some classes of `transformers` exchange parts of `tokenizer.json`, such as its normalizer.
+    """
+    for text in _TEXTS:
+        ours = unpack(renderer.encode(text))
+        theirs = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if ours != theirs:
+            name = type(tokenizer).__name__
+            return f"tokenizer.json reads {text!a} as {ours}, {name} of transformers as {theirs}"
+    return ""
+
+
+def template_difference(tokenizer: Any, renderer: Renderer) -> str:
+    """Return the first difference of sample prompts, empty if there is none.
+
+    Prompts that the renderer refuses are left out (`refused_prompt`). Raises `ValueError` if
+    `tokenizer`, of `transformers`, has no template.
+    """
     for messages, tools in CONVERSATIONS:
         try:
             ours = renderer.decode(renderer.render(messages, tools))
