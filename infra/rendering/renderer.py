@@ -198,6 +198,10 @@ class Renderer:
         """Return the ids of `text`; special tokens spelt out in it become their ids."""
         return pack(self._tokenizer.encode(text))
 
+    def normalized(self, text: str) -> str:
+        """Return the text as the tokenizer reads it: `decode` may give no other spelling back."""
+        return self._tokenizer.normalized(text)
+
     def decode(self, ids: bytes) -> str:
         """Return the text of `ids`, with special tokens spelt out."""
         return self._tokenizer.decode(unpack(ids))

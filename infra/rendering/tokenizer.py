@@ -122,6 +122,11 @@ class Tokenizer:
         whole = [ids] if isinstance(ids, int) else list(ids)
         return self._inner.decode(whole, skip_special_tokens=skip_special_tokens)
 
+    def normalized(self, text: str) -> str:
+        """Return the text as the tokenizer reads it; Qwen's composes letters and accents."""
+        normalizer = self._inner.normalizer
+        return text if normalizer is None else str(normalizer.normalize_str(text))
+
     def convert_tokens_to_ids(self, tokens: str | Sequence[str]) -> int | list[int | None] | None:
         """Return the id of a token, or of each token; None if it is not in the vocabulary."""
         if isinstance(tokens, str):

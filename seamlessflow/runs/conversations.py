@@ -162,14 +162,15 @@ def _check_read_back(
 ) -> None:
     """Raise `ValueError` if the ids `answer` behind `prompt` are not read as the message.
 
-    White space at the ends of texts does not count, nor how arguments are spelt.
+    White space at the ends of texts does not count, nor how arguments are spelt, nor what the
+    tokenizer normalises.
     """
     calls = message.get("tool_calls") or ()
     # A line may have calls without tools; without any, a call would be read as text.
     offered = tools or [{"type": "function", "function": _named(call)} for call in calls] or None
     read = renderer.parse(answer, offered, renderer.tail(prompt))
     for part, written, learned in _compared(message, read):
-        if written != learned:
+        if _normalized(written, renderer) != _normalized(learned, renderer):
             raise ValueError(
                 f"message {place} would be learned otherwise: its {part} is {_shown(written)}, and "
                 f"its tokens read {_shown(learned)}; leave out control tokens of the model, and "
@@ -218,6 +219,18 @@ def _value(value: object) -> object:
     if isinstance(value, dict):
         return {name: _value(member) for name, member in value.items()}
     return [_value(member) for member in value] if isinstance(value, list) else value
+
+
+def _normalized(value: object, renderer: Renderer) -> object:
+    """Return a value with each text in it as the tokenizer reads it."""
+    match value:
+        case str(text):
+            return renderer.normalized(text)
+        case dict(members):
+            return {name: _normalized(member, renderer) for name, member in members.items()}
+        case list(items) | tuple(items):
+            return [_normalized(item, renderer) for item in items]
+    return value
 
 
 def _shown(value: object) -> str:

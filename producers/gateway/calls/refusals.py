@@ -91,6 +91,8 @@ def _parameter(message: str, request: CanonicalRequest) -> str | None:
             return _OTHER_NAMES.get(request.dialect, {}).get(word, str(word))
     if request.tools is not None and "tools cannot be used" in message:
         return "tools"
+    if request.template_args is not None and "template does not read" in message:
+        return "chat_template_kwargs"
     if request.sampling.json_schema is not None and "structured output" in message:
         return SCHEMA_PARAMETERS.get(request.dialect)
     return "prompt" if request.raw and "vocabulary" in message else None

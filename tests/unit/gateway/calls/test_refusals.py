@@ -156,6 +156,11 @@ def blamed(
         ),
         ({"seed": 0}, "this engine cannot draw by a seed", "seed"),
         ({"response_format": {"type": "json_object"}}, NO_SCHEMA, "response_format"),
+        (
+            {"chat_template_kwargs": {"enable_thinking": False}},
+            "the template does not read enable_thinking",
+            "chat_template_kwargs",
+        ),
         ({"seed": 5}, "the template knows no such role", None),
     ],
 )

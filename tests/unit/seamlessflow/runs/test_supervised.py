@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import normalizers
 
 from seamlessflow.config import RunConfig
 from seamlessflow.demo.configuration import RENDERER
@@ -14,9 +15,11 @@ from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import LOOKUP, dialogue, make_tasks
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.infra.rendering.tokenizer import Tokenizer
 from seamlessflow.runs.conversations import ConversationsRejected, read_conversations
 from seamlessflow.runs.supervised import SupervisedForeign, fine_tune
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
+from tests.builders.tokenizers import byte_tokenizer
 
 ASKED: dict[str, Any] = {"role": "user", "content": "key 7"}
 SAID: dict[str, Any] = {"role": "assistant", "content": "code 3"}
@@ -97,6 +100,22 @@ def test_an_answer_that_reads_back_as_it_was_given_is_learned(
     asked = {**ASKED, "content": "what does <|im_end|> or <think> do?"}
     row = {"messages": [asked, {"role": "assistant", **said}], "tools": tools}
     assert len(read_conversations(written(tmp_path, row), renderer, 512)) == 1
+
+
+def test_letters_that_a_tokenizer_composes_are_learned_composed(tmp_path: Path) -> None:
+    tokenizer = byte_tokenizer()
+    tokenizer.normalizer = normalizers.NFC()
+    renderer = Renderer(Tokenizer(tokenizer), RENDERER, "")
+    call = {**CALL, "function": {"name": "look", "arguments": '{"key": "e\u0301"}'}}
+    answers = [
+        {"role": "assistant", "content": "Cafe\u0301."},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+    ]
+    rows = [{"messages": [ASKED, answer], "tools": [LOOKUP]} for answer in answers]
+    chains = read_conversations(written(tmp_path, *rows), renderer, 1024)
+    learned = [renderer.decode(chain.tokens.ids_T.astype("<i4").tobytes()) for (chain,) in chains]
+    assert "Caf\u00e9.<|im_end|>" in learned[0]
+    assert '{"key": "\u00e9"}' in learned[1]
 
 
 def test_results_are_learned_in_the_order_of_their_calls(
