@@ -26,6 +26,8 @@ EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
 """Names under which configurations have the number of experts of a layer."""
 _LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
 """Model types whose tensors are Llama's, but for biases and norms of heads."""
+_STRETCHING = ("linear", "dynamic", "yarn")
+"""Rotary scalings whose factor is not in the limit that the configuration names."""
 _LENGTH_BYTES = 8
 _MOST_HEADER_BYTES = 100_000_000
 
@@ -129,12 +131,23 @@ def read_config(directory: Path) -> Mapping[str, Any]:
 def positions_of(directory: Path) -> int:
     """Return the most tokens of a sequence that a model's configuration names; 0 if it names none.
 
-    0 also for a file that is no configuration.
+    A rotary scaling that stretches positions counts. 0 also for a file that is no configuration.
     """
     try:
-        return _number(read_config(directory), "max_position_embeddings") or 0
-    except (OSError, ValueError, TypeError, AttributeError):
+        config = read_config(directory)
+        named = _number(config, "max_position_embeddings") or 0
+        rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
+        if (rope.get("rope_type") or rope.get("type")) not in _STRETCHING:
+            return named
+        original = rope.get("original_max_position_embeddings") or named
+        return max(named, int(original * float(rope["factor"])))
+    except (OSError, ValueError, TypeError, AttributeError, LookupError):
         return 0
+
+
+def context_limit(directory: Path, asked: int) -> int:
+    """Return the most tokens of a sequence: those asked for, or the model's own limit below."""
+    return min(asked, positions_of(directory) or asked)
 
 
 def has_sliding_window(directory: Path) -> bool:

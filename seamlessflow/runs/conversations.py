@@ -111,7 +111,8 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
         branch.ids = prompt + answer
         branch.answers.append((len(prompt), len(branch.ids), number))
         if (tokens := len(branch.ids) // TOKEN_BYTES) > longest:
-            raise ValueError(f"{tokens} tokens, more than policy.max_context ({longest})")
+            limit = f"the {longest} of policy.max_context or the model"
+            raise ValueError(f"{tokens} tokens, more than {limit}; cut the conversation")
     names = tuple(f"turn-{number}" for number in range(len(turns)))
     return tuple(Chain(name, names, _tokens(branch)) for branch in branches)
 

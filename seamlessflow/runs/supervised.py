@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from seamlessflow.config import RunConfig
+from seamlessflow.infra.device_model.model_shape import context_limit
 from seamlessflow.infra.disk import whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.rendering.model_template.discovery import named_for
@@ -57,7 +58,8 @@ def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: On
     """
     model = config.policy.model
     renderer = Renderer.load(model, named_for(model, config.policy.renderer))
-    conversations = read_conversations(data, renderer, config.policy.max_context)
+    longest = context_limit(model, config.policy.max_context)
+    conversations = read_conversations(data, renderer, longest)
     batches = [
         Batch(
             step,

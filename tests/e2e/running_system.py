@@ -15,11 +15,13 @@ import httpx
 
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.disk import link_or_copy
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.network.addresses import free_port
+from seamlessflow.infra.rendering.model_template.discovery import found_for
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.weights.manifest import Manifest, publish
@@ -34,6 +36,8 @@ from tests.waiting import until
 R = TypeVar("R", bound=Record)
 POLICY = "policy"
 DEADLINE_S = 90
+MODEL = "SEAMLESSFLOW_TEST_MODEL"
+"""Variable that names the directory of a real model, with which these suites then run."""
 
 
 @dataclass
@@ -49,6 +53,10 @@ class RunningSystem:
     port: int = field(default_factory=free_port)
     records: list[Record] = field(default_factory=list)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    model: Path | None = field(default_factory=lambda: _named_model())
+    """A real model, in place of a tiny one with random weights."""
+    max_context: int = 512
+    overrides: Sampling = field(default_factory=lambda: Sampling(temperature=1.0))
     assignments: int = 0
     current: Path = Path()
     """The newest weights."""
@@ -97,21 +105,30 @@ class RunningSystem:
             dtype="float32",
         )
         root = self.directory / "weights"
-        made = publish(root, facts, lambda draft: make_model(draft, seed), sync=False).weights
+        made = publish(root, facts, lambda draft: self._fill(draft, seed), sync=False).weights
         self._announce_weights(made)
         self.current = made.path
         return made.path
 
+    def _fill(self, draft: Path, seed: int) -> None:
+        if self.model is None:
+            make_model(draft, seed)
+            return
+        for file in self.model.iterdir():
+            link_or_copy(file, draft / file.name)
+
     def _announce_weights(self, made: PublishedWeights) -> None:
         settings = RendererSettings("qwen3", thinking_retention="all")
+        if self.model is not None:
+            settings = found_for(self.model)
         weights = fleet.weights(
             policy=POLICY,
             **asdict(made),
             tokenizer_directory=made.directory,
             tokenizer_hash=rendering_hash(made.path, settings),
             renderer=settings.to_json(),
-            max_context=512,
-            overrides=Sampling(temperature=1.0),
+            max_context=self.max_context,
+            overrides=self.overrides,
             at_ms=now_ms(),
         )
         published = control.published(policy=POLICY, **asdict(made), at_ms=now_ms())
@@ -190,6 +207,11 @@ class RunningSystem:
                     return record
             self.records += [received.record for received in self.reader.poll(0.1)]
         raise AssertionError(f"no {kind.__name__} within {DEADLINE_S} s")
+
+
+def _named_model() -> Path | None:
+    named = os.environ.get(MODEL)
+    return Path(named) if named else None
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def test_a_prompt_extends_the_last_turn_as_the_template_writes_it(
 def test_sampled_ids_that_spell_otherwise_than_a_tokenizer_stay(
     renderer: Renderer, rng: random.Random
 ) -> None:
-    for answer in filter(None, TEXTS):
+    for answer in filter(None, map(renderer.normalized, TEXTS)):
         messages = begun(rng)
         prompt = renderer.render(messages)
         pieces = b"".join(renderer.encode(letter) for letter in answer)

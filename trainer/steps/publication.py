@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.device_model.model_shape import context_limit
 from seamlessflow.infra.disk import link_or_copy, whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
@@ -209,7 +210,8 @@ class Publication:
             tokenizer_directory=str(self._tokenizer),
             tokenizer_hash=rendering_hash(self._tokenizer, self._renderer),
             renderer=self._renderer.to_json(),
-            max_context=policy.max_context,
+            # A turn that fills the model's own limit has ended by the context, too.
+            max_context=context_limit(self._tokenizer, policy.max_context),
             overrides=self._overrides(),
             train_inexact=policy.train_inexact,
             train_undelivered=policy.train_undelivered,

@@ -1,10 +1,16 @@
 """Sizes of a model from its configuration and headers."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from seamlessflow.infra.device_model.model_shape import ShapeUnknown, read_shape
+from seamlessflow.infra.device_model.model_shape import (
+    ShapeUnknown,
+    context_limit,
+    positions_of,
+    read_shape,
+)
 from tests.builders.models import config, model, random_model, saved
 from tests.builders.run_files import model_headers
 
@@ -87,3 +93,38 @@ def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(ShapeUnknown, match=r"config\.json cannot be read"):
         read_shape(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("values", "positions"),
+    [
+        ({}, 0),
+        ({"max_position_embeddings": 8192}, 8192),
+        ({"max_position_embeddings": 8192, "rope_parameters": {"rope_type": "default"}}, 8192),
+        (
+            {
+                "max_position_embeddings": 131072,
+                "rope_scaling": {"rope_type": "llama3", "factor": 8.0},
+            },
+            131072,
+        ),
+        (
+            {
+                "max_position_embeddings": 32768,
+                "rope_scaling": {
+                    "type": "yarn",
+                    "factor": 4.0,
+                    "original_max_position_embeddings": 32768,
+                },
+            },
+            131072,
+        ),
+    ],
+)
+def test_the_context_is_what_is_asked_for_and_no_more_than_the_model_has(
+    tmp_path: Path, values: dict[str, object], positions: int
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert positions_of(tmp_path) == positions
+    assert context_limit(tmp_path, 64) == 64
+    assert context_limit(tmp_path, 10**6) == (positions or 10**6)

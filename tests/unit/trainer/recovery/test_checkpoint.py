@@ -229,6 +229,17 @@ def test_a_renderer_without_a_name_is_the_one_of_the_models_template(
     assert announced.renderer == RendererSettings("qwen3", "all").to_json()
 
 
+def test_the_context_that_is_announced_is_no_longer_than_the_models(
+    settings: TrainerSettings,
+) -> None:
+    make_tokenizer(settings.policy.model)
+    (settings.policy.model / "config.json").write_text('{"max_position_embeddings": 64}')
+    publication = Publication(settings)
+    publication.prepare()
+    announced = publication.policy_weights(PublishedWeights(0, 0, "", ""), 0)
+    assert settings.policy.max_context > announced.max_context == 64
+
+
 def test_a_policy_that_cannot_be_rendered_is_refused(settings: TrainerSettings) -> None:
     make_tokenizer(settings.policy.model)
     Publication(settings).check_rendering()
