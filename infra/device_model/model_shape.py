@@ -145,6 +145,14 @@ def positions_of(directory: Path) -> int:
         return 0
 
 
+def vocabulary_of(directory: Path) -> int:
+    """Return the number of ids that a model embeds; 0 if no configuration names it."""
+    try:
+        return _number(read_config(directory), "vocab_size") or 0
+    except (OSError, ValueError, TypeError, AttributeError):
+        return 0
+
+
 def context_limit(directory: Path, asked: int) -> int:
     """Return the most tokens of a sequence: those asked for, or the model's own limit below."""
     return min(asked, positions_of(directory) or asked)

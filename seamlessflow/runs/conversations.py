@@ -28,7 +28,7 @@ from seamlessflow.producers.gateway.dialects.openai_chat.messages import canonic
 from seamlessflow.producers.gateway.dialects.openai_chat.request import read_tools
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.json_text import read_json
-from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Tokens
 
 ConversationMessage = Mapping[str, Any]
@@ -56,9 +56,12 @@ class _Branch:
     answers: list[tuple[int, int, int]] = field(default_factory=list)
 
 
-def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tuple[Chain, ...]]:
+def read_conversations(
+    path: Path, renderer: Renderer, longest: int, vocabulary: int = 0
+) -> list[tuple[Chain, ...]]:
     """Return the chains of each line, each with at most `longest` tokens.
 
+    The model embeds the ids below `vocabulary`; 0 if that is unknown.
     A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
     is learned, but those with `weight` 0. Raises `ConversationsRejected` with each bad line, also
     with one whose tokens are not read back as the answer.
@@ -73,7 +76,9 @@ def read_conversations(path: Path, renderer: Renderer, longest: int) -> list[tup
     for number, _, _, content in lines:
         try:
             row = json.loads(content.decode())
-            chains.append(_chains(f"{path.name}:{number}", row, renderer, longest))
+            read = _chains(f"{path.name}:{number}", row, renderer, longest)
+            _refuse_unembedded(read, renderer, vocabulary)
+            chains.append(read)
         except ApiError as error:
             faults.append(f"{path}:{number}: {error.message}")
         except (ValueError, RecursionError, RendererError) as error:
@@ -115,6 +120,15 @@ def _chains(name: str, row: object, renderer: Renderer, longest: int) -> tuple[C
             raise ValueError(f"{tokens} tokens, more than {limit}; cut the conversation")
     names = tuple(f"turn-{number}" for number in range(len(turns)))
     return tuple(Chain(name, names, _tokens(branch)) for branch in branches)
+
+
+def _refuse_unembedded(chains: Sequence[Chain], renderer: Renderer, vocabulary: int) -> None:
+    """Raise `ValueError` for a token of the tokenizer that is no row of the embeddings."""
+    for chain in chains:
+        largest = int(chain.tokens.ids_T.max())
+        if 0 < vocabulary <= largest:
+            text = f"{renderer.decode(pack([largest]))!r} is token {largest}"
+            raise ValueError(f"{text}, and the model embeds {vocabulary}; leave it out")
 
 
 def _parts(

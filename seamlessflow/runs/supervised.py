@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.device_model.model_shape import context_limit
+from seamlessflow.infra.device_model.model_shape import context_limit, vocabulary_of
 from seamlessflow.infra.disk import whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.rendering.model_template.discovery import named_for
@@ -59,7 +59,7 @@ def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: On
     model = config.policy.model
     renderer = Renderer.load(model, named_for(model, config.policy.renderer))
     longest = context_limit(model, config.policy.max_context)
-    conversations = read_conversations(data, renderer, longest)
+    conversations = read_conversations(data, renderer, longest, vocabulary_of(model))
     batches = [
         Batch(
             step,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from tokenizers import Tokenizer as RustTokenizer
 from tokenizers import normalizers
 
 from seamlessflow.config import RunConfig
@@ -211,6 +212,20 @@ def test_messages_and_tools_are_those_that_an_agent_would_send(
 def test_a_file_may_begin_with_a_mark_of_its_encoding(renderer: Renderer, tmp_path: Path) -> None:
     path = written(tmp_path, "\ufeff" + json.dumps({"messages": [ASKED, SAID]}))
     assert len(read_conversations(path, renderer, 64)) == 1
+
+
+def test_a_token_that_the_model_does_not_embed_is_named(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    make_model(model, seed=0)
+    tokenizer = RustTokenizer.from_file(str(model / "tokenizer.json"))
+    tokenizer.add_tokens(["<extra>"])
+    tokenizer.save(str(model / "tokenizer.json"))
+    policy = {"model": model, "renderer": {"name": "qwen3"}}
+    trainer = {"device": "cpu", "threads": 1}
+    config = RunConfig(out=tmp_path / "out", policy=policy, trainer=trainer)
+    data = written(tmp_path, {"messages": [{**ASKED, "content": "an <extra>"}, SAID]})
+    with pytest.raises(ConversationsRejected, match=r"'<extra>' is token .* and the model embeds"):
+        fine_tune(config, data, 1, 1, lambda *_: None)
 
 
 def test_the_loss_falls_and_a_killed_training_ends_with_the_same_weights(tmp_path: Path) -> None:
