@@ -20,7 +20,11 @@ pytestmark = [pytest.mark.real, pytest.mark.kafka]
 CONTEXT = 8192
 """SmolLM2's own."""
 USER: Any = {"role": "user", "content": "Write one short line about the sea, with emoji. 🌊"}
-ADD = {"name": "add", "description": "Adds.", "parameters": {"type": "object", "properties": {}}}
+ADD: Any = {
+    "name": "add",
+    "description": "Adds.",
+    "parameters": {"type": "object", "properties": {}},
+}
 
 
 @pytest.fixture(scope="module")
