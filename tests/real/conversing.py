@@ -18,7 +18,7 @@ TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Door:
-    """Where a session is reached."""
+    """Address and key of a session."""
 
     base_url: str
     """Of the OpenAI dialects, ends with /v1."""
