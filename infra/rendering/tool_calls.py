@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _OF_ANY_CALL = ("name", "id", "type")
@@ -47,7 +47,7 @@ def read_call(name: object, arguments: object, raw: str, call_id: str | None) ->
     return ToolCall(name, text, call_id)
 
 
-def leaves_out_arguments(block: Mapping[str, object]) -> bool:
+def leaves_out_arguments(block: Mapping[Any, object]) -> bool:
     """Return whether a call without `arguments` has other members that may be meant as them.
 
     Models that know several formats write `parameters`, or the arguments beside the name. Read as a

@@ -36,6 +36,8 @@ from tests.waiting import until
 R = TypeVar("R", bound=Record)
 POLICY = "policy"
 DEADLINE_S = 90
+REAL_DEADLINE_S = 600
+"""For the processes of a real model, on a busy machine."""
 MODEL = "SEAMLESSFLOW_TEST_MODEL"
 """Variable that names the directory of a real model, with which these suites then run."""
 
@@ -64,6 +66,10 @@ class RunningSystem:
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def _deadline_s(self) -> float:
+        return DEADLINE_S if self.model is None else REAL_DEADLINE_S
 
     def start(self, name: str, module: str, **settings: str) -> None:
         """Start `python -m module`."""
@@ -186,7 +192,7 @@ class RunningSystem:
 
     def await_ready(self) -> None:
         """Wait until the gateway answers and every partition has a manager."""
-        until(self._gateway_answers, "the gateway", DEADLINE_S)
+        until(self._gateway_answers, "the gateway", self._deadline_s)
         unclaimed = set(range(SMALL[SESSIONS.name].partitions))
         while unclaimed:
             unclaimed.discard(self.expect(r.PartitionClaimed).partition)
@@ -199,14 +205,14 @@ class RunningSystem:
 
     def expect(self, kind: type[R], where: Callable[[R], bool] = lambda record: True) -> R:
         """Return and remove the first such record; wait for it."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = time.monotonic() + self._deadline_s
         while time.monotonic() < deadline:
             for record in self.records:
                 if isinstance(record, kind) and where(record):
                     self.records.remove(record)
                     return record
             self.records += [received.record for received in self.reader.poll(0.1)]
-        raise AssertionError(f"no {kind.__name__} within {DEADLINE_S} s")
+        raise AssertionError(f"no {kind.__name__} within {self._deadline_s} s")
 
 
 def _named_model() -> Path | None:

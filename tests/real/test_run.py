@@ -74,8 +74,8 @@ def _values(directory: Path, model: Path) -> dict[str, Any]:
         "trainer": {
             "threads": 2,
             "checkpoint_every": 2,
-            "versions_kept": 2,
-            "filter": {"kind": "none"},
+            "versions_kept": 3,
+            "filters": {},
             "optimizer": {"lr": 1e-5},
         },
         "rollout": {"engine": "torch", "torch": {"threads": 2, "kv_bytes": 512 * 2**20}},
