@@ -1,6 +1,7 @@
 """Tokens a second of the torch engine, compared with `generate`; time and CPU of the clock engine.
 
     python -m benchmarks engine [--tokens 192] [--prompt 32] [--repeats 3]
+    python -m benchmarks engine --model DIRECTORY [--groups 8x8] [--prompt 45] [--answer 18]
 
 The torch engine and `generate` of `transformers` use one random model of 131k parameters (hidden
 64, 2 layers), float32, one thread. `generate_one_by_one` serves the sequences one after the other,
@@ -10,6 +11,11 @@ case. The best of the repeats counts; all figures include the time to prefill.
 The clock engine samples 32 turns at once as Qwen3-8B on an H100 would: `wall_s` is what it took,
 `model_s` what the passes of the device model add up to. CPU is measured at a thousandth of the
 time, so that waiting costs nothing.
+
+With `--model` the torch engine samples groups of equal prompts from a real model, on all cores, as
+in a step of training. Seconds are of CPU, of all cores together: `prefill_s` with answers of one
+token, `decode_s` what longer ones add, `sampling_s` the draws alone. `bound_s` is what the matrix
+products of these passes take by themselves, each prompt of a group computed once.
 """
 
 import argparse
@@ -31,6 +37,7 @@ from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, A
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.torch_engine.sampling import SamplingBatch, sample
 from seamlessflow.schemas.tokens import pack
 
 _SEQUENCES = (1, 8, 32)
@@ -46,7 +53,13 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--tokens", type=int, default=192, help="sampled per sequence")
     parser.add_argument("--prompt", type=int, default=32, help="tokens of the shortest prompt")
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--model", help="Hugging Face directory of a real model")
+    parser.add_argument("--groups", default="8x8", help="groups x equal prompts in each")
+    parser.add_argument("--answer", type=int, default=18, help="tokens of an answer, with --model")
     asked = parser.parse_args(argv)
+    if asked.model:
+        print(json.dumps({"benchmark": "engine", **group_figures(asked)}))
+        return
     torch.set_num_threads(1)
     model = tiny_model()
     sequences: dict[str, dict[str, float]] = {}
@@ -56,6 +69,81 @@ def main(argv: Sequence[str]) -> None:
     parameters = sum(parameter.numel() for parameter in model.parameters())
     figures = {"parameters": parameters, "sequences": sequences, "clock": clock_figures()}
     print(json.dumps({"benchmark": "engine", **figures}))
+
+
+def group_figures(asked: argparse.Namespace) -> dict[str, Any]:
+    """Return CPU seconds of a step's samples by their parts, the best of all repeats."""
+    groups, size = (int(number) for number in asked.groups.split("x"))
+    sessions = groups * size
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # a local directory
+        asked.model, dtype=torch.float32, local_files_only=True
+    )
+    vocabulary = model.config.get_text_config().vocab_size
+    settings = TorchEngineSettings(
+        max_length=asked.prompt + asked.answer, max_running=sessions, max_rows=2 * sessions
+    )
+    seconds: dict[int, list[float]] = {1: [], asked.answer: []}
+    with closing(TorchEngine(model, settings)) as engine:
+        for seed in range(asked.repeats * len(seconds)):
+            tokens = (1, asked.answer)[seed % 2]
+            drawn = draw_prompts(groups, asked.prompt, seed, vocabulary)
+            prompts = [prompt[: asked.prompt] for prompt in drawn for _ in range(size)]
+            began_s = time.process_time()
+            serve(engine, prompts, tokens)
+            seconds[tokens].append(time.process_time() - began_s)
+        reused = engine.health().reused_tokens
+    prefill_s = min(seconds[1])
+    all_s = min(seconds[asked.answer])
+    bound_s = products_s(model, groups * asked.prompt, groups)
+    bound_s += (asked.answer - 1) * products_s(model, sessions, sessions)
+    figures = {
+        "prefill_s": prefill_s,
+        "decode_s": all_s - prefill_s,
+        "sampling_s": asked.answer * draw_s(sessions, vocabulary),
+        "bound_s": bound_s,
+        "ratio_to_bound": all_s / bound_s,
+    }
+    rounded = {name: round(value, 3) for name, value in figures.items()}
+    return {"threads": torch.get_num_threads(), **rounded, "reused_tokens": reused}
+
+
+def products_s(model: PreTrainedModel, rows: int, last: int) -> float:
+    """Return CPU seconds of a pass's matrix products: `rows` tokens, `last` of them with logits."""
+    head: object = model.get_output_embeddings()  # type: ignore[no-untyped-call]
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    inputs = {
+        layer: torch.ones(last if layer is head else rows, layer.in_features) for layer in layers
+    }
+
+    def products() -> None:
+        for layer, states in inputs.items():
+            torch.nn.functional.linear(states, layer.weight)
+
+    return cpu_s(products)
+
+
+def draw_s(rows: int, vocabulary: int) -> float:
+    """Return CPU seconds to draw a token for each of so many rows."""
+    batch = SamplingBatch(
+        temperature_B=np.ones(rows, np.float32),
+        top_p_B=np.ones(rows),
+        top_k_B=np.zeros(rows, np.int64),
+        seed_B=np.arange(rows, dtype=np.uint64),
+        offset_B=np.zeros(rows, np.int64),
+    )
+    logits_BV = torch.randn(rows, vocabulary)
+    return cpu_s(lambda: sample(logits_BV, batch))
+
+
+def cpu_s(work: Callable[[], object], repeats: int = 4) -> float:
+    """Return the CPU seconds of all threads that some work takes, the least of the repeats."""
+    seconds = []
+    with torch.inference_mode():
+        for _ in range(repeats):
+            began_s = time.process_time()
+            work()
+            seconds.append(time.process_time() - began_s)
+    return min(seconds)
 
 
 def compare(
@@ -165,10 +253,10 @@ def tiny_model() -> PreTrainedModel:
     return model
 
 
-def draw_prompts(count: int, length: int, seed: int) -> Prompts:
+def draw_prompts(count: int, length: int, seed: int, vocabulary: int = _VOCABULARY) -> Prompts:
     """Return random prompts of `length` and more tokens, all different."""
     random = np.random.default_rng(seed)
-    return [random.integers(0, _VOCABULARY, length + i).tolist() for i in range(count)]
+    return [random.integers(0, vocabulary, length + i).tolist() for i in range(count)]
 
 
 def timed(work: Callable[[Prompts], None], prompts: Prompts) -> float:

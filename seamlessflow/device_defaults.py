@@ -3,6 +3,7 @@
 What a configuration sets is left as it is.
 """
 
+import math
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,7 +11,7 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.settings import Section
 from seamlessflow.machine import this_machine
 from seamlessflow.producers.agents.settings import AgentsSection
-from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.producers.rollout.settings import RolloutSection, VllmSection
 
 S = TypeVar("S", bound=Section)
 
@@ -57,10 +58,14 @@ def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) 
     if _samples_on_gpu(config, gpus):
         rollout = _filled(rollout, capacity=CAPACITY_OF_GPU)
         config = config.model_copy(update={"rollout": rollout})
-    if not config.agents.callable:  # a program is a process of its own, which takes host memory
-        return config
-    agents = _filled(config.agents, concurrency=_agents(config))
-    return config.model_copy(update={"agents": agents})
+    if config.agents.callable:  # a program is a process of its own, which takes host memory
+        agents = _filled(config.agents, concurrency=_agents(config))
+        config = config.model_copy(update={"agents": agents})
+    if rollout.engine == "torch":
+        # Last: a CPU samples more turns at once in less time, but has none left for more agents.
+        rollout = _filled(rollout, capacity=_turns_on_cpu(config))
+        config = config.model_copy(update={"rollout": rollout})
+    return config
 
 
 def runs_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -> bool:
@@ -124,12 +129,25 @@ def _sampling(config: RunConfig) -> list[WorkerSection]:
     return [worker for worker in config.workers if "rollout" in worker.tags]
 
 
+def _turns_on_cpu(config: RunConfig) -> int:
+    """Return a worker's part of a step's sessions: the more rows a pass has, the less each costs.
+
+    At least the default of the section, at most as many as on a GPU.
+    """
+    turns = math.ceil(_sessions(config, 1) / max(1, len(_sampling(config))))
+    return max(RolloutSection().capacity, min(turns, CAPACITY_OF_GPU))
+
+
+def _sessions(config: RunConfig, steps: int) -> int:
+    """Return the most sessions that are under way for so many steps."""
+    per_step = config.run.groups_per_step
+    groups = steps * per_step + config.pacing.extra_count(per_step)
+    return groups * (config.run.group_size + config.pacing.redundancy)
+
+
 def _agents(config: RunConfig) -> int:
     """Return as many agents as sessions can be under way, and as the engines have turns for."""
-    run = config.run
-    pacing = config.pacing
-    groups = (run.lag + 1) * run.groups_per_step + pacing.extra_count(run.groups_per_step)
-    sessions = groups * (run.group_size + pacing.redundancy)
+    sessions = _sessions(config, config.run.lag + 1)
     turns = config.rollout.capacity * len(_sampling(config))
     least = AgentsSection().concurrency
     return max(least, min(sessions, _AGENTS_A_TURN * turns, _MOST_AGENTS))

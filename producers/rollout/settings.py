@@ -214,7 +214,10 @@ class RolloutSection(Section):
         "model, scripted gives the same answer each time, and clock takes the time of device_model",
     )
     capacity: int = Field(
-        32, ge=1, description="Most turns sampled at once; a run on GPUs has 256 by default"
+        32,
+        ge=1,
+        description="Most turns sampled at once; a run on GPUs has 256 by default, one with the "
+        "torch engine on a CPU the worker's part of a step's sessions",
     )
     hardware: dict[str, float] = Field(
         default_factory=dict,

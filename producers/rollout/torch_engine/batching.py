@@ -191,6 +191,8 @@ def _decoding_first(table: RowTable) -> int:
 def _prefill(table: RowTable, forward: CachedForward, first: int, budget: int) -> _Prefilled:
     """Give rows from `first` on a chunk of KV: those of the plan, then those that can copy it."""
     rows, width = _arrange(table, first, budget)
+    # Room for the rows that copy too: each growth of the buffers moves all that they hold.
+    table.kv.reserve(table.running, int(table.length[: table.running].max()))
     pending = table.pending()[rows]
     sizes = np.minimum(pending, width)
     columns = np.arange(width) - (width - sizes[:, None])

@@ -27,9 +27,31 @@ def filled(
     return config.rollout.capacity, server.kv_bytes, server.gpu, config.agents.concurrency
 
 
-@pytest.mark.parametrize("engine", ["torch", "vllm", "scripted"])
+@pytest.mark.parametrize("engine", ["vllm", "scripted"])
 def test_without_a_gpu_the_defaults_of_the_sections_stay(engine: str) -> None:
     assert filled({"rollout": {"engine": engine}}, gpus=0) == (32, 4 << 30, False, 64)
+
+
+@pytest.mark.parametrize(
+    ("run", "workers", "turns"),
+    [
+        ({"groups_per_step": 8, "group_size": 8}, 1, 64),
+        ({"groups_per_step": 8, "group_size": 8}, 2, 32),
+        ({"groups_per_step": 10, "group_size": 9}, 2, 45),
+        ({"groups_per_step": 1, "group_size": 4}, 1, 32),
+        ({"groups_per_step": 128, "group_size": 16}, 1, 256),
+    ],
+)
+def test_the_torch_engine_on_a_cpu_samples_a_step_at_once(
+    run: dict[str, Any], workers: int, turns: int
+) -> None:
+    sampling = [{"id": f"w{number}", "tags": ["rollout", "train"]} for number in range(workers)]
+    assert filled({"run": run, "workers": sampling}, gpus=0)[0] == turns
+
+
+def test_more_turns_on_a_cpu_are_no_reason_for_more_agents() -> None:
+    run = {"groups_per_step": 16, "group_size": 8, "lag": 1}
+    assert filled({"run": run}, gpus=0) == (128, 4 << 30, False, 64)
 
 
 def test_a_gpu_gives_more_turns_and_a_server_most_of_its_memory() -> None:
@@ -62,7 +84,8 @@ def test_what_is_set_stays() -> None:
     ],
 )
 def test_an_engine_on_a_cpu_keeps_its_turns_beside_gpus(values: dict[str, Any]) -> None:
-    assert filled(values)[0] == 32
+    step = {"groups_per_step": 1, "group_size": 8}
+    assert filled({"run": step, **values})[0] == 32
 
 
 def test_a_gpu_that_is_named_counts_where_none_can_be_counted() -> None:
