@@ -103,11 +103,12 @@ class ComputingSettings(Section):
     threads: int | None = Field(
         None, ge=1, description="CPU threads of torch in each rank; none: its default"
     )
-    layout: Literal["padded", "packed", "tree"] = Field(
-        "padded",
-        description="padded: one chain per row; packed: many chains in one row, for long chains of "
-        "uneven length on a device with flash attention; tree: as packed, but first tokens that "
-        "chains share are computed once, for long prompts, large groups and sessions that fork",
+    layout: Literal["auto", "padded", "packed", "tree"] = Field(
+        "auto",
+        description="auto: on a CPU as padded, but chains that begin alike compute their first "
+        "tokens once where that is less work, else padded; padded: one chain per row; packed: many "
+        "chains in one row, for long chains of uneven length on a device with flash attention; "
+        "tree: as packed, but first tokens that chains share are computed once",
     )
     attention: Attention = Field(
         "sdpa",
@@ -118,8 +119,9 @@ class ComputingSettings(Section):
     micro_batch_tokens: int = Field(
         16_384,
         ge=2,
-        description="Most tokens of a forward and backward pass, padding included; with tree "
-        "a mask takes at least their square in bytes",
+        description="Most tokens of a forward and backward pass, padding included; on a CPU by "
+        "default those whose activations take a GiB, if fewer; with tree a mask takes at least "
+        "their square in bytes",
     )
     gradient_checkpointing: bool = Field(
         False, description="Recompute activations in the backward pass instead of keeping them"

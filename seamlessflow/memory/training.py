@@ -19,10 +19,14 @@ from seamlessflow.memory.parts import (
     MemoryParts,
     total,
 )
+from seamlessflow.trainer.data.trees import PAIRS
 from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
 from seamlessflow.trainer.settings import TrainerSection
 
 _FLOAT = 4
+_ACTIVATIONS = 1 << 30
+"""Bytes of activations that a micro-batch on a CPU takes by default: with more it is no faster."""
+_LEAST_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +123,22 @@ def _base(model: ModelShape, trainer: TrainerSection) -> MemoryParts:
     return (MemoryPart(f"base model ({trainer.compute})", size),)
 
 
-def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -> float:
+def fitting_tokens(model: ModelShape, trainer: TrainerSection, longest: int) -> int:
+    """Return the tokens of a micro-batch on a CPU by default: those whose activations take a GiB.
+
+    At most those of the settings, which a model of unknown layers also gets. `longest`: tokens of
+    the longest chain.
+    """
+    most = trainer.micro_batch_tokens
+    if model.layer is None:
+        return most
+    size = model.layer.count * activation_bytes(model.layer, trainer, longest, on_gpu=False)
+    return min(most, max(_LEAST_TOKENS, int(_ACTIVATIONS / size)))
+
+
+def activation_bytes(
+    layer: LayerShape, trainer: TrainerSection, longest: int, on_gpu: bool
+) -> float:
     """Return what the backward pass needs of one token in one layer.
 
     An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
@@ -140,7 +159,7 @@ def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -
     if layer.normed:
         size += (_FLOAT + compute) * (queries + keys)
     eager = trainer.attention == "eager"
-    masked = trainer.attention == "sdpa" and trainer.layout != "padded"
+    masked = trainer.attention == "sdpa" and _masked(trainer, on_gpu)
     size += compute * (2 * queries + 2 * (queries if eager or masked else keys))
     if eager:
         size += layer.heads * longest * (_FLOAT + (compute if compute < _FLOAT else 0))
@@ -172,16 +191,31 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
         ends = 2 * once + rank.tokens * layer.hidden * _FLOAT
         name = "inputs of layers" if again else "activations"
         parts.append(MemoryPart(name, layer.count * of_layer + ends))
-        if trainer.layout != "padded" and trainer.attention in ("sdpa", "eager"):
+        if _masked(trainer, rank.on_gpu):
             # True or false for each pair; torch's attention keeps it in numbers, in each layer.
             kept = 1 if again or trainer.attention == "eager" else layer.count
-            parts.append(MemoryPart("masks", rank.tokens**2 * (1 + compute * kept)))
+            parts.append(MemoryPart("masks", _pairs(rank, trainer) * (1 + compute * kept)))
     return tuple(parts)
 
 
 def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) -> float:
     """Return the activations of a micro-batch in one layer."""
-    return rank.tokens * activation_bytes(layer, trainer, rank.longest)
+    return rank.tokens * activation_bytes(layer, trainer, rank.longest, rank.on_gpu)
+
+
+def _masked(trainer: TrainerSection, on_gpu: bool) -> bool:
+    """Return whether attention gets a mask of pairs of tokens."""
+    padded = trainer.layout == "padded" or (trainer.layout == "auto" and on_gpu)
+    return not padded and not trainer.flash
+
+
+def _pairs(rank: RankShape, trainer: TrainerSection) -> int:
+    """Return the pairs of tokens of a mask: of all in one row, or of the largest trees in each."""
+    if trainer.layout != "auto":
+        return rank.tokens**2
+    # A longer chain is alone, without a mask.
+    tokens = min(rank.tokens, trainer.micro_batch_tokens)
+    return tokens * min(tokens, PAIRS)
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
