@@ -10,9 +10,9 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown, read_shape
 from seamlessflow.infra.settings import Section
 from seamlessflow.machine import this_machine
-from seamlessflow.memory.training import fitting_tokens
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.rollout.settings import VllmSection
+from seamlessflow.trainer.activations import fitting_tokens
 from seamlessflow.trainer.settings import TrainerSection
 
 S = TypeVar("S", bound=Section)

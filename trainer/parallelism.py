@@ -11,8 +11,12 @@ from pydantic import Field, model_validator
 from seamlessflow.infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+SIZES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of an element."""
 LOGITS_AT_ONCE = 1 << 24
 """Most logits that a rank has at a time: 64 MiB in float32, and as much for each result of them."""
+PAIRS = 2048
+"""Pairs of tokens whose attention takes about as long as a layer's products for one token."""
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 MEGATRON_FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTARY = ("default", "linear", "llama3")

@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.trainer.data.units import length_bins, members, root, united
-
-PAIRS = 2048
-"""Pairs of tokens whose attention takes about as long as a layer's products for one token."""
+from seamlessflow.trainer.parallelism import PAIRS
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,10 +37,10 @@ def assert_equal_to_plain(directory: Path, layout: Layout, tolerance: float) -> 
     model = open_tiny(directory)
     sessions = made_sessions(model)
     loss, gradients = plain_grpo(model, sessions)
-    own_loss, own = trained(directory, sessions, layout)
-    assert abs(own_loss - loss) <= tolerance * abs(loss)
+    trained_loss, computed = trained(directory, sessions, layout)
+    assert abs(trained_loss - loss) <= tolerance * abs(loss)
     for name, gradient in gradients.items():
-        difference = torch.linalg.vector_norm(own[name] - gradient)
+        difference = torch.linalg.vector_norm(computed[name] - gradient)
         assert difference <= tolerance * torch.linalg.vector_norm(gradient), name
 
 

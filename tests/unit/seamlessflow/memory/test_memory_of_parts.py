@@ -8,8 +8,9 @@ import pytest
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.memory.engine import EngineShape, engine_memory
 from seamlessflow.memory.parts import total
-from seamlessflow.memory.training import RankMemory, RankShape, fitting_tokens, rank_memory
-from seamlessflow.trainer.data.trees import PAIRS
+from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
+from seamlessflow.trainer.activations import fitting_tokens
+from seamlessflow.trainer.parallelism import PAIRS
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.run_files import model_headers
 
