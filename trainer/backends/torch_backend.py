@@ -101,9 +101,10 @@ class TorchBackend:
 
     @property
     def layout(self) -> Layout:
-        shares = self._device.type == "cpu" and not self._side.unmasked
-        shares = shares and not cannot_mask(self._model)
-        return self._settings.layout if shares or self._settings.layout != "auto" else "padded"
+        if self._settings.layout != "auto":
+            return self._settings.layout
+        unmasked = self._side.unmasked or cannot_mask(self._model)
+        return "padded" if unmasked or self._device.type != "cpu" else "auto"
 
     @property
     def _first_scale(self) -> float:
