@@ -8,13 +8,13 @@ from seamlessflow.trainer.parallelism import PAIRS, SIZES
 from seamlessflow.trainer.settings import TrainerSection
 
 _FLOAT = 4
-_ACTIVATIONS = 1 << 30
+_ACTIVATIONS = 640 << 20
 """Bytes of activations that a micro-batch on a CPU takes by default: with more it is no faster."""
 _LEAST_TOKENS = 256
 
 
 def fitting_tokens(model: ModelShape, trainer: TrainerSection, longest: int) -> int:
-    """Return the tokens of a micro-batch on a CPU by default: those whose activations take a GiB.
+    """Return the tokens of a micro-batch on a CPU by default: those whose activations take 640 MiB.
 
     At most those of the settings, which a model of unknown layers also gets. `longest`: tokens of
     the longest chain.

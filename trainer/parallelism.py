@@ -124,7 +124,7 @@ class ComputingSettings(Section):
         16_384,
         ge=2,
         description="Most tokens of a forward and backward pass, padding included; on a CPU by "
-        "default those whose activations take a GiB, if fewer; with tree a mask takes at least "
+        "default those whose activations take 640 MiB, if fewer; with tree a mask takes at least "
         "their square in bytes",
     )
     gradient_checkpointing: bool = Field(

@@ -41,7 +41,7 @@ def test_a_parameter_takes_sixteen_bytes_and_is_divided_by_the_ranks(shape: Mode
 
 
 @pytest.mark.parametrize("settings", [{}, {"attention": "eager"}, {"layout": "padded"}])
-def test_a_micro_batch_on_a_cpu_takes_a_gibibyte_of_activations_by_default(
+def test_a_micro_batch_on_a_cpu_takes_640_mebibytes_of_activations_by_default(
     shape: ModelShape, settings: dict[str, Any]
 ) -> None:
     assert shape.layer is not None
@@ -49,7 +49,7 @@ def test_a_micro_batch_on_a_cpu_takes_a_gibibyte_of_activations_by_default(
     trainer = TrainerSection.model_validate(settings)
     tokens = fitting_tokens(small, trainer, 1024)
     memory = rank_memory(RankShape(small, tokens, 1024, False, False), trainer)
-    assert 0.8 * GIBIBYTE < memory.phases["logits"][0].bytes < 1.2 * GIBIBYTE
+    assert 0.5 * GIBIBYTE < memory.phases["logits"][0].bytes < 0.75 * GIBIBYTE
     few = TrainerSection.model_validate({**settings, "micro_batch_tokens": 16})
     assert fitting_tokens(small, few, 1024) == 16
 
