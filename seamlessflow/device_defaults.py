@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from seamlessflow.config import RunConfig, WorkerSection
+from seamlessflow.infra.device_model.model_shape import ShapeUnknown, read_shape
 from seamlessflow.infra.settings import Section
 from seamlessflow.machine import this_machine
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.rollout.settings import RolloutSection, VllmSection
+from seamlessflow.trainer.activations import fitting_tokens
+from seamlessflow.trainer.settings import TrainerSection
 
 S = TypeVar("S", bound=Section)
 
@@ -55,6 +58,8 @@ def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) 
         server = _server(config, gpus != 0 and not cpu_build)
         rollout = rollout.model_copy(update={"vllm": server})
         config = config.model_copy(update={"rollout": rollout})
+    if _trains_on_cpu(config, gpus):
+        config = config.model_copy(update={"trainer": _small_passes(config)})
     if _samples_on_gpu(config, gpus):
         rollout = _filled(rollout, capacity=CAPACITY_OF_GPU)
         config = config.model_copy(update={"rollout": rollout})
@@ -119,6 +124,23 @@ def _engine_on_gpu(config: RunConfig, worker: WorkerSection, gpus: int | None) -
     if rollout.engine == "torch":
         return _is_gpu(worker.device or rollout.torch.device, gpus)
     return rollout.engine == "clock" and gpus is None
+
+
+def _trains_on_cpu(config: RunConfig, gpus: int | None) -> bool:
+    training = [worker for worker in config.workers if "train" in worker.tags]
+    computes = config.trainer.backend != "clock"
+    return computes and not any(runs_on_gpu(config, worker, gpus) for worker in training)
+
+
+def _small_passes(config: RunConfig) -> TrainerSection:
+    """Return the settings of training with micro-batches that take little memory."""
+    trainer = config.trainer
+    try:
+        shape = read_shape(config.policy.model)
+    except ShapeUnknown:
+        return trainer  # it may be made later; what is wrong with it is told by others
+    tokens = fitting_tokens(shape, trainer, config.policy.max_context)
+    return _filled(trainer, micro_batch_tokens=tokens)
 
 
 def _is_gpu(device: str, gpus: int | None) -> bool:

@@ -37,6 +37,7 @@ from seamlessflow.trainer.recovery.recorded_log import check_kept, read_recorded
 from seamlessflow.trainer.recovery.resume import (
     Resume,
     changes,
+    layout_of_run,
     lineage_started,
     recorded_sections,
     resume_from,
@@ -46,7 +47,7 @@ from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerSta
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import step_methods
 from seamlessflow.trainer.steps.dataloader import Dataloader
-from seamlessflow.trainer.steps.inputs import batch_rules
+from seamlessflow.trainer.steps.inputs import batch_rules, laid_out
 from seamlessflow.trainer.steps.one_step import StepRunner
 from seamlessflow.trainer.steps.publication import (
     FirstWeights,
@@ -87,7 +88,8 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
     control_state = newest.control_state
     resume = resume_from(control_state, newest.origin, uuid.uuid4().hex[:12], newest.reusable)
     _log_resume(resume)
-    first = _joined(process, publication, gang, newest, resume, stopping)
+    process, first = _joined(process, publication, gang, newest, resume, stopping)
+    settings = process.settings
     if detail := changes(resume, step_methods(settings)):
         _log.warning("%s", detail)
         at_ms = now_ms()
@@ -126,11 +128,17 @@ def _joined(
     newest: Checkpoint,
     resume: Resume,
     stopping: Stopping,
-) -> FirstWeights:
-    """Wait for the gang, let it load the checkpoint, and announce the weights to roll out with."""
-    settings = process.settings
+) -> tuple[ProcessParts, FirstWeights]:
+    """Wait for the gang, let it load the checkpoint, and announce the weights to roll out with.
+
+    Return the process with the layout of all its steps.
+    """
     try:
         gang.connect(_JOIN_S, stopping)
+        named = process.settings.trainer.layout
+        layout = layout_of_run(named, newest.layout, gang.layout)
+        settings = laid_out(process.settings, layout)
+        _log.info("chains become micro-batches by layout %s", layout)
         gang.load(newest.directory, newest.origin.version)
         root = settings.weights_dir
         state = newest.control_state
@@ -143,7 +151,7 @@ def _joined(
         gang.close()
         process.give_up()
         raise
-    return first
+    return replace(process, settings=settings), first
 
 
 def _prefixes(settings: TrainerSettings) -> str:

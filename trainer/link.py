@@ -34,7 +34,7 @@ from seamlessflow.trainer.backends.calls import (
 )
 from seamlessflow.trainer.backends.step_message import answered, question, to_arrays
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
-from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.roles.gang import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
@@ -180,6 +180,10 @@ class GangBackend:
     @property
     def dtype(self) -> str:
         return self._known.dtype
+
+    @property
+    def layout(self) -> Layout:
+        return self._known.layout
 
     @property
     def worker(self) -> str:

@@ -11,8 +11,12 @@ from pydantic import Field, model_validator
 from seamlessflow.infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+SIZES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Bytes of an element."""
 LOGITS_AT_ONCE = 1 << 24
 """Most logits that a rank has at a time: 64 MiB in float32, and as much for each result of them."""
+PAIRS = 2048
+"""Pairs of tokens whose attention takes about as long as a layer's products for one token."""
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 MEGATRON_FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTARY = ("default", "linear", "llama3")
@@ -103,11 +107,12 @@ class ComputingSettings(Section):
     threads: int | None = Field(
         None, ge=1, description="CPU threads of torch in each rank; none: its default"
     )
-    layout: Literal["padded", "packed", "tree"] = Field(
-        "padded",
-        description="padded: one chain per row; packed: many chains in one row, for long chains of "
-        "uneven length on a device with flash attention; tree: as packed, but first tokens that "
-        "chains share are computed once, for long prompts, large groups and sessions that fork",
+    layout: Literal["auto", "padded", "packed", "tree"] = Field(
+        "auto",
+        description="auto: on a CPU as padded, but chains that begin alike compute their first "
+        "tokens once where that is less work, else padded; padded: one chain per row; packed: many "
+        "chains in one row, for long chains of uneven length on a device with flash attention; "
+        "tree: as packed, but first tokens that chains share are computed once",
     )
     attention: Attention = Field(
         "sdpa",
@@ -118,8 +123,9 @@ class ComputingSettings(Section):
     micro_batch_tokens: int = Field(
         16_384,
         ge=2,
-        description="Most tokens of a forward and backward pass, padding included; with tree "
-        "a mask takes at least their square in bytes",
+        description="Most tokens of a forward and backward pass, padding included; on a CPU by "
+        "default those whose activations take 640 MiB, if fewer; with tree a mask takes at least "
+        "their square in bytes",
     )
     gradient_checkpointing: bool = Field(
         False, description="Recompute activations in the backward pass instead of keeping them"

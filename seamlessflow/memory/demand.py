@@ -15,13 +15,14 @@ from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
-from seamlessflow.memory.parts import CONTEXT, SIZES, MemoryPart, MemoryParts, total
+from seamlessflow.memory.parts import CONTEXT, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import (
     RankMemory,
     RankShape,
     offloaded_bytes,
     rank_memory,
 )
+from seamlessflow.trainer.parallelism import SIZES
 
 _SHARE = "--gpu-memory-utilization"
 

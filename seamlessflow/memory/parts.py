@@ -1,10 +1,7 @@
 """Parts of memory, in bytes, and what they have in common. Pure."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
-SIZES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of an element."""
 MEBIBYTE = 1 << 20
 CONTEXT = 512 * MEBIBYTE
 """Memory that CUDA itself keeps on a device for each process."""

@@ -14,12 +14,18 @@ from seamlessflow.memory.parts import (
     CONTEXT,
     LIBRARIES,
     MEBIBYTE,
-    SIZES,
     MemoryPart,
     MemoryParts,
     total,
 )
-from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
+from seamlessflow.trainer.activations import (
+    activation_bytes,
+    has_mask,
+    mask_pairs,
+    stream_bytes,
+    tensor_parallel,
+)
+from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE, SIZES
 from seamlessflow.trainer.settings import TrainerSection
 
 _FLOAT = 4
@@ -119,39 +125,11 @@ def _base(model: ModelShape, trainer: TrainerSection) -> MemoryParts:
     return (MemoryPart(f"base model ({trainer.compute})", size),)
 
 
-def activation_bytes(layer: LayerShape, trainer: TrainerSection, longest: int) -> float:
-    """Return what the backward pass needs of one token in one layer.
-
-    An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
-    the widths of the stream, the feed-forward part, queries and keys. Two RMSNorms keep their input
-    in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H with
-    autocast's copies) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention keeps c
-    (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also keeps scores
-    for `longest` tokens. Ranks that share a layer each have all that is as wide as the stream.
-    """
-    compute = SIZES[trainer.compute]
-    stream = _stream(trainer)
-    hidden = layer.hidden
-    queries = layer.query_width
-    keys = layer.key_width
-    copies = 2 if stream == compute else 5
-    whole = 2 * (_FLOAT + stream) * hidden + copies * compute * hidden
-    size = 4.0 * compute * layer.intermediate
-    if layer.normed:
-        size += (_FLOAT + compute) * (queries + keys)
-    eager = trainer.attention == "eager"
-    masked = trainer.attention == "sdpa" and trainer.layout != "padded"
-    size += compute * (2 * queries + 2 * (queries if eager or masked else keys))
-    if eager:
-        size += layer.heads * longest * (_FLOAT + (compute if compute < _FLOAT else 0))
-    return whole + size / _tensor_parallel(trainer)
-
-
 def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
     """Return what forward and backward passes of a micro-batch take besides."""
     model = rank.model
     compute = SIZES[trainer.compute]
-    stream = _stream(trainer)
+    stream = stream_bytes(trainer)
     parts = []
     if trainer.backend == "fsdp2":
         # The layer under way and the next one, gradients of one, and their sum in float32.
@@ -172,16 +150,18 @@ def _passes(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
         ends = 2 * once + rank.tokens * layer.hidden * _FLOAT
         name = "inputs of layers" if again else "activations"
         parts.append(MemoryPart(name, layer.count * of_layer + ends))
-        if trainer.layout != "padded" and trainer.attention in ("sdpa", "eager"):
+        if has_mask(trainer, rank.on_gpu):
             # True or false for each pair; torch's attention keeps it in numbers, in each layer.
             kept = 1 if again or trainer.attention == "eager" else layer.count
-            parts.append(MemoryPart("masks", rank.tokens**2 * (1 + compute * kept)))
+            parts.append(
+                MemoryPart("masks", mask_pairs(trainer, rank.tokens) * (1 + compute * kept))
+            )
     return tuple(parts)
 
 
 def _layer_bytes(rank: RankShape, layer: LayerShape, trainer: TrainerSection) -> float:
     """Return the activations of a micro-batch in one layer."""
-    return rank.tokens * activation_bytes(layer, trainer, rank.longest)
+    return rank.tokens * activation_bytes(layer, trainer, rank.longest, rank.on_gpu)
 
 
 def _logits(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
@@ -202,7 +182,7 @@ def _logits(rank: RankShape, trainer: TrainerSection) -> MemoryParts:
     if logits == every or trainer.adapter.used:
         return parts
     product = 0 if compute == _FLOAT else compute
-    weights = rank.model.output / _tensor_parallel(trainer)
+    weights = rank.model.output / tensor_parallel(trainer)
     return (*parts, MemoryPart("gradient of the output layer", (_FLOAT + product) * weights))
 
 
@@ -277,16 +257,6 @@ def remembered(size: float, trainer: TrainerSection) -> int:
     return int(min(trainer.mismatch_versions + 1, fit))
 
 
-def _stream(trainer: TrainerSection) -> int:
-    """Return the bytes of an element between layers: autocast leaves it as the weights are."""
-    autocast = trainer.backend == "torch"
-    return SIZES[trainer.master_dtype if autocast else trainer.compute]
-
-
-def _tensor_parallel(trainer: TrainerSection) -> int:
-    return trainer.megatron.tensor_parallel if trainer.backend == "megatron" else 1
-
-
 def _divisor(trainer: TrainerSection) -> int:
     """Return the ranks among which weights, gradients and moments are divided."""
-    return trainer.ranks if trainer.backend == "fsdp2" else _tensor_parallel(trainer)
+    return trainer.ranks if trainer.backend == "fsdp2" else tensor_parallel(trainer)

@@ -20,7 +20,7 @@ from seamlessflow.processes.child import Child, ChildEnded, ChildSpec
 from seamlessflow.processes.restarts import ended_by_client
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import EndedPart, Supervisor
-from seamlessflow.processes.usage import peak_rss_mb
+from seamlessflow.processes.usage import LoadMeter, ProcessLoad, peak_rss_mb
 from seamlessflow.processes.watchdog import Act, StandsStill, Watchdog
 
 _log = logging.getLogger(__name__)
@@ -59,6 +59,7 @@ class Launcher:
         self._children: dict[str, Child] = {}
         self._broker: Broker | None = None
         self._peaks: dict[str, float] = {}
+        self._meter = LoadMeter({})
         self._last_measured_s = 0.0
         self._watchdog = Watchdog(supervisor.frozen_s)
         self._ended_by_force: dict[str, str] = {}
@@ -94,6 +95,14 @@ class Launcher:
         pids = {name: child.pid for name, child in self._children.items()}
         broker = self._broker.pid if self._broker else None
         return pids if broker is None else {**pids, BROKER: broker}
+
+    def measure_loads(self) -> None:
+        """Measure the load of all processes from now on."""
+        self._meter = LoadMeter(self.pids)
+
+    def loads(self) -> Mapping[str, ProcessLoad]:
+        """Return the load of every process since `measure_loads`, also of those that ended."""
+        return self._meter.loads(self.pids)
 
     def stopping(self) -> bool:
         """Return whether the user asked to stop; a wait for Kafka then ends."""
@@ -142,6 +151,7 @@ class Launcher:
             self._last_measured_s = time.monotonic()
             for name, pid in self.pids.items():
                 self._note(name, peak_rss_mb(pid))
+            self._meter.look(self.pids)
 
     def run(self, spec: ChildSpec, timeout_s: float) -> None:
         """Run a finite process to its end.

@@ -1,15 +1,17 @@
 """Memory and processor time of processes, as Linux counts them."""
 
+import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 _MB = 1024.0
 _NS = 1e9
-Thread = tuple[int, int]
-"""Process and thread id."""
+Thread = tuple[str, int, int]
+"""Name of its process, process and thread id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,47 +50,65 @@ def peak_rss_mb(pid: int | str) -> float:
     return 0.0
 
 
-def thread_times(pids: Iterable[int]) -> Mapping[Thread, ThreadTime]:
-    """Return the times of all living threads of these processes, each since it began."""
+def thread_times(pids: Mapping[str, int]) -> Mapping[Thread, ThreadTime]:
+    """Return the times of all living threads of these processes, each since it began.
+
+    A process that leads a session stands for all of it: so a worker's further ranks count.
+    """
     threads = {}
-    for pid in pids:
-        for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            try:
-                computed, waited, _ = task.read_text(encoding="ascii").split()
-            except OSError:
-                continue  # the thread ended meanwhile
-            times = ThreadTime(int(computed) / _NS, int(waited) / _NS)
-            threads[pid, int(task.parent.name)] = times
+    members = _sessions()
+    for name, leader in pids.items():
+        for pid in {leader, *members.get(leader, ())}:
+            for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                try:
+                    computed, waited, _ = task.read_text(encoding="ascii").split()
+                except OSError:
+                    continue  # the thread ended meanwhile
+                times = ThreadTime(int(computed) / _NS, int(waited) / _NS)
+                threads[name, pid, int(task.parent.name)] = times
     return threads
 
 
 class LoadMeter:
-    """Load of processes from now on."""
+    """Load of processes from now on. A thread that ends counts up to the last look at it."""
 
     def __init__(self, pids: Mapping[str, int]) -> None:
-        self._before = thread_times(pids.values())
+        """Begin with the processes that run now, by name."""
+        self._before = thread_times(pids)
+        self._after = dict(self._before)
         self._began_s = time.monotonic()
 
+    def look(self, pids: Mapping[str, int]) -> None:
+        """Note the times of the processes that run now."""
+        self._after.update(thread_times(pids))
+
     def loads(self, pids: Mapping[str, int]) -> Mapping[str, ProcessLoad]:
-        """Return the load of each of the processes that now run under these names."""
-        lasted_s = time.monotonic() - self._began_s
-        return loads(pids, self._before, thread_times(pids.values()), lasted_s)
+        """Return the load of each process, also of those that ended since the beginning."""
+        self.look(pids)
+        return loads(self._before, self._after, time.monotonic() - self._began_s)
 
 
 def loads(
-    pids: Mapping[str, int],
-    before: Mapping[Thread, ThreadTime],
-    after: Mapping[Thread, ThreadTime],
-    lasted_s: float,
+    before: Mapping[Thread, ThreadTime], after: Mapping[Thread, ThreadTime], lasted_s: float
 ) -> Mapping[str, ProcessLoad]:
-    """Return the load of each process between two measurements.
+    """Return the load of each process between two measurements, by name.
 
-    A thread that ended between them is not counted, one that began counts whole.
+    A thread that began between them counts whole, also if its process was started again.
     """
-    spent: defaultdict[int, list[ThreadTime]] = defaultdict(list)
+    spent: defaultdict[str, list[ThreadTime]] = defaultdict(list)
     for thread, times in after.items():
         spent[thread[0]].append(times - before.get(thread, ThreadTime()))
-    return {name: _load(spent[pid], lasted_s) for name, pid in sorted(pids.items()) if pid in spent}
+    return {name: _load(threads, lasted_s) for name, threads in sorted(spent.items())}
+
+
+def _sessions() -> Mapping[int, list[int]]:
+    """Return all processes of this machine by the leader of their session."""
+    members: defaultdict[int, list[int]] = defaultdict(list)
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):  # it ended meanwhile
+                members[os.getsid(int(entry.name))].append(int(entry.name))
+    return members
 
 
 def _load(threads: list[ThreadTime], lasted_s: float) -> ProcessLoad:

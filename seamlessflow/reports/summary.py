@@ -40,7 +40,8 @@ An unknown figure is null. The sources of the figures:
   other figure.
 - `warmup_s`, `restarts`, `peak_rss_mb`: from the launcher.
 - `processors`: by process, while the run trained, as shares of that time. `computed` is its time on
-  processors; `waited` is its threads' mean time in the run queue, weighted by `computed`.
+  processors; `waited` is its threads' mean time in the run queue, weighted by `computed`. All ranks
+  of a worker count to its training process.
 - `phases`: mean seconds of each phase of a step (`trainer/metrics/phases.py`). `tokens_per_s`:
   trained tokens a second of these (`StepCompleted`).
 - `checks`: `verify.py`.

@@ -29,7 +29,7 @@ from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
-from seamlessflow.trainer.steps.inputs import step_updates
+from seamlessflow.trainer.steps.inputs import laid_out, step_updates
 from seamlessflow.trainer.steps.publication import companions
 
 STATE = "state.json"
@@ -83,6 +83,7 @@ def _train(
     settings: TrainerSettings, batches: Sequence[Batch], out: Path, identity: str, on_step: OnStep
 ) -> None:
     backend = TorchBackend(settings.policy.model, settings.trainer)
+    settings = laid_out(settings, backend.layout)
     checkpoint = out / "checkpoint"
     done = _resumed(backend, checkpoint, identity)
     backend.acquire()

@@ -26,7 +26,6 @@ from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
-from seamlessflow.processes.usage import LoadMeter
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
@@ -129,9 +128,9 @@ def run_processes(
         display.phase("training")
         if config.opened_outside:
             display.notice(f"sessions are opened from outside: POST {system.gateway_url}/sessions")
-        meter = LoadMeter(launcher.pids)
+        launcher.measure_loads()
         system.wait_for_the_last_step()
-        loads = meter.loads(launcher.pids)
+        loads = launcher.loads()
         if held_back is not None:
             display.phase("evaluating the last weights on held-back tasks")
             system.restart_scheduler(training=False)

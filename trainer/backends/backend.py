@@ -13,7 +13,7 @@ from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
-from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.packing import Layout, MicroBatch
 
 Computing = Callable[[bool], None]
 """Callback. True: this process begins to compute its part of a step. False: it waits in the step
@@ -100,6 +100,10 @@ class Backend(Protocol):
     @property
     def dtype(self) -> str:
         """Return the element type of published weights."""
+
+    @property
+    def layout(self) -> Layout:
+        """Return the layout of the settings, and for `auto` one that all models can compute."""
 
     def annotate(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column]

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine
+from seamlessflow.trainer.data.packing import Layout
 
 Arrays = Mapping[str, NDArray[np.generic]]
 _LENGTHS = Struct("!IQ")
@@ -55,6 +56,7 @@ class Hello:
     worker: str
     machine: Machine
     dtype: str
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -35,7 +35,7 @@ from seamlessflow.trainer.backends.backend import (
 )
 from seamlessflow.trainer.backends.meeting import Meeting, begun
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
-from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.settings import TrainerSettings
 
 WEIGHTS = "model.safetensors"
@@ -78,6 +78,7 @@ class ClockBackend:
         self._computing = computing
         self._own = max(1, len(trainer.devices))
         self._devices = trainer.ranks
+        self._layout = trainer.layout
         self._rates = worker_rates(self._model, self._own, gang=self._devices)
         self._member = GangMember(self._rates, self._own)
         self._weights = stand_in(settings.policy.model)
@@ -97,6 +98,11 @@ class ClockBackend:
     @property
     def dtype(self) -> str:
         return self._weights.dtype
+
+    @property
+    def layout(self) -> Layout:
+        """Return `padded` for `auto`: modelled devices share no tokens."""
+        return "padded" if self._layout == "auto" else self._layout
 
     @property
     def machine(self) -> Machine:

@@ -187,11 +187,12 @@ def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
     }
     if batch.positions_BT is not None:
         inputs["position_ids"] = torch.from_numpy(batch.positions_BT).to(device)
-    if batch.ends_T is not None:
-        seen_11TT = _seen(torch.from_numpy(batch.ends_T).to(device))[None, None]
+    if batch.ends_BT is not None:
+        check_layout(model, "tree")
+        seen_B1TT = _seen(torch.from_numpy(batch.ends_BT).to(device)).unsqueeze(1)
         # Eager attention adds its mask to the scores, in their own type.
         eager = model.config._attn_implementation == "eager"
-        inputs["attention_mask"] = _added(seen_11TT, model.dtype) if eager else seen_11TT
+        inputs["attention_mask"] = _added(seen_B1TT, model.dtype) if eager else seen_B1TT
     return inputs
 
 
@@ -221,16 +222,29 @@ def use_attention(model: PreTrainedModel, settings: TrainerSection) -> PreTraine
 def check_layout(model: PreTrainedModel, layout: Layout) -> None:
     """Raise `ModelUnusable` if a model cannot keep the chains of one row apart."""
     name = str(model.name_or_path)
-    if layout != "padded" and not _separates_by_positions(model):
+    if layout in ("packed", "tree") and not _separates_by_positions(model):
         raise ModelUnusable(name, "its layers need trainer.layout = padded")
-    if layout == "tree" and (reason := _cannot_mask(model)):
+    if layout == "tree" and (reason := cannot_mask(model)):
         raise ModelUnusable(name, f"cannot be trained with trainer.layout = tree: {reason}")
 
 
-def _seen(ends_T: Tensor) -> Tensor:
-    """Return which tokens (columns) each token (row) sees: itself and its ancestors."""
-    columns_T = torch.arange(len(ends_T), device=ends_T.device)
-    return (columns_T[:, None] >= columns_T) & (columns_T[:, None] < ends_T)
+def cannot_mask(model: PreTrainedModel) -> str:
+    """Return why a model cannot follow a mask over pairs of tokens; empty if it can."""
+    if not model._supports_attention_backend:
+        return "its attention takes no mask of pairs of tokens"
+    if (kind := model.config._attn_implementation) not in _MASKED:
+        return f"its attention is {kind}, not one of {', '.join(_MASKED)}"
+    layers = set(_layers(model)) - {_FULL}
+    window = getattr(model.config.get_text_config(), "sliding_window", None)
+    if not layers and window and not _layers(model):
+        layers = {"sliding_attention"}
+    return f"it has layers of {', '.join(sorted(layers))}" if layers else ""
+
+
+def _seen(ends_BT: Tensor) -> Tensor:
+    """Return (B, T, T) which tokens (last) each token sees: itself and its ancestors."""
+    columns_T = torch.arange(ends_BT.shape[-1], device=ends_BT.device)
+    return (columns_T[:, None] >= columns_T) & (columns_T[:, None] < ends_BT.unsqueeze(1))
 
 
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
@@ -244,19 +258,6 @@ def _separates_by_positions(model: PreTrainedModel) -> bool:
     Recurrent layers do not: their state would leak from one chain to the next.
     """
     return not any(kind in layer for layer in _layers(model) for kind in _RECURRENT)
-
-
-def _cannot_mask(model: PreTrainedModel) -> str:
-    """Return why a model cannot follow a mask over pairs of tokens; empty if it can."""
-    if not model._supports_attention_backend:
-        return "its attention takes no mask of pairs of tokens"
-    if (kind := model.config._attn_implementation) not in _MASKED:
-        return f"its attention is {kind}, not one of {', '.join(_MASKED)}"
-    layers = set(_layers(model)) - {_FULL}
-    window = getattr(model.config.get_text_config(), "sliding_window", None)
-    if not layers and window and not _layers(model):
-        layers = {"sliding_attention"}
-    return f"it has layers of {', '.join(sorted(layers))}" if layers else ""
 
 
 def _layers(model: PreTrainedModel) -> Sequence[str]:

@@ -21,7 +21,12 @@ from seamlessflow.trainer.backends.adapter.policy_model import PolicyModel
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, Machine, StepInput, unmeasured
 from seamlessflow.trainer.backends.device_moves import DeviceMoves
 from seamlessflow.trainer.backends.failures import GradientNorms, PassFailures
-from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
+from seamlessflow.trainer.backends.forward import (
+    Forward,
+    cannot_mask,
+    check_layout,
+    use_attention,
+)
 from seamlessflow.trainer.backends.losses.loss import loss_tokens, token_losses
 from seamlessflow.trainer.backends.model import DTYPES, recompute_activations
 from seamlessflow.trainer.backends.older_weights import OlderWeights
@@ -36,7 +41,7 @@ from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.models import SideModels
 from seamlessflow.trainer.backends.token_sums import TokenSums
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
-from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -93,6 +98,13 @@ class TorchBackend:
     @property
     def dtype(self) -> Dtype:
         return self._policy.published_dtype
+
+    @property
+    def layout(self) -> Layout:
+        if self._settings.layout != "auto":
+            return self._settings.layout
+        unmasked = self._side.unmasked or cannot_mask(self._model)
+        return "padded" if unmasked or self._device.type != "cpu" else "auto"
 
     @property
     def _first_scale(self) -> float:

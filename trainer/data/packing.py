@@ -2,7 +2,8 @@
 
 `padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
 chains in one row, each with positions from 0, for attention that keeps them apart. `tree`: also
-many in one row; chains that begin alike share their first tokens (`trees.py`). Pure; called by
+many in one row; chains that begin alike share their first tokens (`trees.py`). `auto`: as `padded`,
+but chains that begin alike are a tree in one row, where that is less work. Pure; called by
 `steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S all
 tokens of all chains.
 """
@@ -16,10 +17,16 @@ from numpy.typing import NDArray
 
 from seamlessflow.schemas.arrays import Float32s, Float64s, Int32s, Int64s
 from seamlessflow.trainer.data.chains import Chain, Column, Columns
-from seamlessflow.trainer.data.trees import PrefixOrder, prefix_order, tree_bins, tree_row
-from seamlessflow.trainer.data.units import length_bins, membership, row_bins
+from seamlessflow.trainer.data.trees import (
+    PrefixOrder,
+    prefix_order,
+    tree_bins,
+    tree_row,
+    tree_rows,
+)
+from seamlessflow.trainer.data.units import length_bins, membership, row_bins, united
 
-Layout = Literal["padded", "packed", "tree"]
+Layout = Literal["auto", "padded", "packed", "tree"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +71,8 @@ class MicroBatch:
     columns: Columns = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
 
-    ends_T: Int64s | None = None
-    """With `tree`: only columns j to `ends_T[j]` - 1 see the token in column j."""
+    ends_BT: Int64s | None = None
+    """With trees: of row b only columns j to `ends_BT[b, j]` - 1 see the token in column j."""
 
     def __len__(self) -> int:
         return len(self.targets_N)
@@ -98,7 +105,7 @@ class _Row:
     positions_BT: Int64s | None
     rows_S: Int64s
     columns_S: Int64s
-    ends_T: Int64s | None = None
+    ends_BT: Int64s | None = None
 
 
 def pack(
@@ -124,6 +131,14 @@ def pack(
         order = prefix_order([chain.tokens.ids_T for chain in chains])
         bins = tree_bins(order, units_C, budget)
         return [_micro_batch(flat, chosen, _tree(order, chosen)) for chosen in bins]
+    if layout == "auto":
+        return _shared_rows(
+            flat,
+            prefix_order([chain.tokens.ids_T for chain in chains]),
+            budget,
+            units_C,
+            padding_id,
+        )
     fill, laid_out = (row_bins, _padded) if layout == "padded" else (length_bins, _packed)
     bins = fill(flat.lengths_C, units_C, budget)
     lengths = [flat.lengths_C[chosen] for chosen in bins]
@@ -135,7 +150,7 @@ def pack(
 
 def tokens_saved(batches: Sequence[MicroBatch]) -> dict[str, float]:
     """Return the share of the chains' tokens that trees save, as a metric; empty without trees."""
-    trees = [batch for batch in batches if batch.ends_T is not None]
+    trees = [batch for batch in batches if batch.ends_BT is not None]
     tokens = sum(int(batch.lengths_C.sum()) for batch in trees)
     computed = sum(batch.ids_BT.size for batch in trees)
     return {"tokens_saved": 1 - computed / tokens} if tokens else {}
@@ -176,6 +191,28 @@ def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
     ordered = sorted(batches, key=lambda batch: -batch.ids_BT.size)
     ordered += [empty()] * (-len(ordered) % ranks)
     return [ordered[rank::ranks] for rank in range(ranks)]
+
+
+def _shared_rows(
+    flat: _Flat, order: PrefixOrder, budget: int, units_C: Int64s, padding_id: int
+) -> list[MicroBatch]:
+    """Return micro-batches with the trees of `tree_rows`, whole units together."""
+    trees = tree_rows(order, units_C, budget)
+    widths_R = np.fromiter(map(order.tokens, trees), np.int64, len(trees))
+    bins = row_bins(widths_R, united([units_C[chosen] for chosen in trees]), budget)
+    batches = []
+    for chosen in bins:
+        rows = [trees[row] for row in chosen]
+        chains = np.concatenate(rows)
+        # Without a shared token a mask would be the one that models have anyway.
+        alone = len(rows) == len(chains)
+        row = (
+            _padded(order.lengths_C[chains], padding_id)
+            if alone
+            else _trees(order, rows, padding_id)
+        )
+        batches.append(_micro_batch(flat, chains, row))
+    return batches
 
 
 def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
@@ -238,7 +275,7 @@ def _micro_batch(flat: _Flat, chosen: Int64s, row: _Row) -> MicroBatch:
         weights_N=flat.weights_C[chains_N].astype(np.float32),
         lengths_C=lengths,
         columns={name: of_S[from_N] for name, of_S in flat.columns.items()},
-        ends_T=row.ends_T,
+        ends_BT=row.ends_BT,
     )
 
 
@@ -255,12 +292,21 @@ def _packed(lengths_C: Int64s, _: int) -> _Row:
 
 
 def _tree(order: PrefixOrder, chosen: Int64s) -> _Row:
-    lengths_C = order.lengths_C[chosen]
-    columns_S, ends_T = tree_row(lengths_C, order.shared(chosen))
-    positions_BT = np.empty((1, len(ends_T)), np.int64)
-    positions_BT[0, columns_S] = _places(lengths_C)
-    ids_BT = np.empty_like(positions_BT)
-    return _Row(ids_BT, positions_BT, np.zeros_like(columns_S), columns_S, ends_T)
+    return _trees(order, [chosen], 0)
+
+
+def _trees(order: PrefixOrder, trees: Sequence[Int64s], padding_id: int) -> _Row:
+    """Return a block with a tree of ordered chains in each row, padded at the end."""
+    placed = [tree_row(order.lengths_C[chosen], order.shared(chosen)) for chosen in trees]
+    rows_S = np.repeat(np.arange(len(trees)), [len(columns_S) for columns_S, _ in placed])
+    columns_S = np.concatenate([columns_S for columns_S, _ in placed])
+    width = max(len(ends_T) for _, ends_T in placed)
+    ends_BT = np.full((len(trees), width), width)
+    for row, (_, ends_T) in enumerate(placed):
+        ends_BT[row, : len(ends_T)] = ends_T
+    positions_BT = np.zeros_like(ends_BT)
+    positions_BT[rows_S, columns_S] = _places(order.lengths_C[np.concatenate(trees)])
+    return _Row(np.full_like(ends_BT, padding_id), positions_BT, rows_S, columns_S, ends_BT)
 
 
 def _places(lengths_C: Int64s) -> Int64s:

@@ -6,7 +6,7 @@ After Tree Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chai
 the order of their tokens, `_S` all tokens in all chains, `_T` tokens of a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seamlessflow.schemas.arrays import Int64s
-from seamlessflow.trainer.data.units import length_bins, members, root
+from seamlessflow.trainer.data.units import length_bins, members, root, united
+from seamlessflow.trainer.parallelism import PAIRS
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +63,34 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Units
     that share most are joined first, so no group is divided to fill a micro-batch.
     """
-    trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
-    units_R = units_C[np.argsort(order.ranks_C)].tolist()
-    joined = list(range(len(trees)))
-    for rank in np.argsort(-order.shared_R, kind="stable").tolist():
-        if not order.shared_R[rank]:
-            break
-        first, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
-        together = order.ordered(np.concatenate([trees[first], trees[other]]))
-        if first != other and order.tokens(together) <= budget:
-            trees[first] = together
-            joined[other] = first
-            del trees[other]
-    in_order = sorted(trees.values(), key=lambda chosen: int(order.ranks_C[chosen[0]]))
+    trees = _joined(order, units_C, lambda first, other, together: together <= budget)
+    in_order = sorted(trees, key=lambda chosen: int(order.ranks_C[chosen[0]]))
     sizes = np.fromiter(map(order.tokens, in_order), np.int64, len(in_order))
     bins = length_bins(sizes, np.arange(len(in_order)), budget)
     return [order.ordered(np.concatenate([in_order[tree] for tree in chosen])) for chosen in bins]
+
+
+def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
+    """Return the ordered chains of each row: those that begin alike together, where that pays.
+
+    A tree saves its shared tokens, but all pairs of its tokens are computed. It has at most
+    `budget` tokens, and at most `PAIRS`. Rows that units hold together have at most `budget` tokens
+    with padding; else a row has no more than one unit. They are in the order of their first chains.
+    """
+
+    def pays(first: int, other: int, together: int) -> bool:
+        saved = first + other - together
+        more_pairs = together**2 - first**2 - other**2
+        return together <= min(budget, PAIRS) and more_pairs < PAIRS * saved
+
+    trees = _joined(order, np.arange(len(units_C)), pays)
+    rows: list[Int64s] = []
+    for held in members(united([units_C[tree] for tree in trees])):
+        width = max(order.tokens(trees[row]) for row in held)
+        for tree in (trees[row] for row in held):
+            names = np.unique(units_C[tree]) if len(held) * width > budget else [units_C[tree]]
+            rows += [tree[np.isin(units_C[tree], name)] for name in names]
+    return sorted(rows, key=lambda chosen: int(chosen.min()))
 
 
 def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
@@ -97,6 +110,30 @@ def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
         columns.append(path)
         start = end
     return np.concatenate(columns), ends_T
+
+
+def _joined(
+    order: PrefixOrder, units_C: Int64s, joins: Callable[[int, int, int], bool]
+) -> list[Int64s]:
+    """Return trees of ordered chains: whole units, those that share most joined first.
+
+    `joins` decides by the tokens of both trees, and by those of the tree of both.
+    """
+    trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
+    units_R = units_C[np.argsort(order.ranks_C)].tolist()
+    joined = list(range(len(trees)))
+    for rank in np.argsort(-order.shared_R, kind="stable").tolist():
+        if not order.shared_R[rank]:
+            break
+        first, other = sorted(root(joined, units_R[place]) for place in (rank - 1, rank))
+        if first == other:
+            continue
+        together = order.ordered(np.concatenate([trees[first], trees[other]]))
+        if joins(*(order.tokens(tree) for tree in (trees[first], trees[other], together))):
+            trees[first] = together
+            joined[other] = first
+            del trees[other]
+    return list(trees.values())
 
 
 def _shared(first: NDArray[np.int32], other: NDArray[np.int32]) -> int:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.trainer.data.chains import Chain
@@ -111,6 +112,20 @@ def members(units_C: Int64s) -> list[Int64s]:
     return np.split(order, np.cumsum(np.bincount(units_C))[:-1])
 
 
+def united(sets: Sequence[NDArray[np.integer]]) -> Int64s:
+    """Return a number for each set of names: equal ones for sets that share a name, directly or
+    through other sets.
+    """
+    first: dict[int, int] = {}
+    joined = list(range(len(sets)))
+    for place, names in enumerate(sets):
+        for name in names.tolist():
+            old = root(joined, place)
+            new = root(joined, first.setdefault(name, place))
+            joined[max(old, new)] = min(old, new)
+    return _dense([root(joined, place) for place in range(len(sets))])
+
+
 def root(joined: Sequence[int], place: int) -> int:
     """Return the first place that `place` is joined with; `joined` names an earlier one."""
     while joined[place] != place:
@@ -121,16 +136,12 @@ def root(joined: Sequence[int], place: int) -> int:
 def _joined_by_turns(chains: Sequence[Chain]) -> Int64s:
     """Return equal numbers for chains that share a turn, directly or through other chains."""
     first_turns_C = membership(chains).first_turns_C.tolist()
-    by_turn: dict[int, int] = {}
-    joined = list(range(len(chains)))
-    for place, (chain, first) in enumerate(zip(chains, first_turns_C, strict=True)):
-        tokens = chain.tokens
-        for turn in np.unique(tokens.turns_T[tokens.trained_T]).tolist():
-            earlier = by_turn.setdefault(first + turn, place)
-            old = root(joined, place)
-            new = root(joined, earlier)
-            joined[max(old, new)] = min(old, new)
-    return _dense([root(joined, place) for place in range(len(chains))])
+    return united(
+        [
+            np.unique(chain.tokens.turns_T[chain.tokens.trained_T]) + first
+            for chain, first in zip(chains, first_turns_C, strict=True)
+        ]
+    )
 
 
 def _dense(names: Sequence[int]) -> Int64s:

@@ -161,6 +161,7 @@ def _service(process: RankProcess, backend: LocalBackend, stopping: Stopping) ->
             worker=settings.trainer.worker,
             machine=backend.machine,
             dtype=backend.dtype,
+            layout=backend.layout,
         )
 
     reader = process.control.reader

@@ -20,6 +20,7 @@ from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.weights.manifest import sha256
 from seamlessflow.infra.weights.versions import inside
 from seamlessflow.schemas.topics import TRAJECTORIES
+from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.reuse import UsedGroup, UsedSession
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin
@@ -47,6 +48,8 @@ class Checkpoint:
     """Partitions of `trajectories`, as the cluster has them."""
     reusable: Sequence[UsedGroup] = ()
     """Groups of earlier steps that may be trained again."""
+    layout: Layout = "auto"
+    """Layout of its steps."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
@@ -127,6 +130,7 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "epoch": checkpoint.epoch,
         "log": checkpoint.log,
         "reusable": [asdict(group) for group in checkpoint.reusable],
+        "layout": checkpoint.layout,
     }
 
 
@@ -143,6 +147,8 @@ def _read(directory: Path) -> Checkpoint:
         values["log"],
         directory,
         reusable=[_used_group(**group) for group in values["reusable"]],
+        # Earlier releases had it by default and recorded no layout here.
+        layout=values.get("layout", "padded"),
     )
 
 

@@ -20,6 +20,7 @@ from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMeth
 from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.backends.backend import Machine
+from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.reuse import UsedGroup
 from seamlessflow.trainer.recovery.control_state import Commit, ControlState, SessionIds
 from seamlessflow.trainer.settings import TrainerSettings
@@ -145,6 +146,14 @@ def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
         f"methods than they were trained with, in the new lineage {resume.lineage}: "
         f"{'; '.join(by_step[first])}. To repeat them as they were, resume with the former settings"
     )
+
+
+def layout_of_run(named: Layout, before: Layout, able: Layout) -> Layout:
+    """Return the layout of all steps from here on: the `named` one, if it is a choice.
+
+    `auto` is what the gang is `able` to do. A run whose steps `before` were padded goes on so.
+    """
+    return before if named == "auto" and before == "padded" else able
 
 
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:

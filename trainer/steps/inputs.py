@@ -17,7 +17,7 @@ from seamlessflow.trainer.data.aggregations import chain_weights
 from seamlessflow.trainer.data.batch import Batch, BatchRules, ReuseRules
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
-from seamlessflow.trainer.data.packing import MicroBatch, pack
+from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
 from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 
@@ -32,6 +32,12 @@ class Update:
     epoch: int
     chains: Sequence[Chain]
     input: StepInput
+
+
+def laid_out(settings: TrainerSettings, layout: Layout) -> TrainerSettings:
+    """Return the settings with a layout in place of theirs."""
+    trainer = settings.trainer.model_copy(update={"layout": layout})
+    return settings.model_copy(update={"trainer": trainer})
 
 
 def batch_rules(settings: TrainerSettings) -> BatchRules:

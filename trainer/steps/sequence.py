@@ -257,6 +257,7 @@ class StepSequence:
             process.gang.epoch,
             self._checkpoint.log,
             reusable=self._dataloader.store.recorded(),
+            layout=process.settings.trainer.layout,
         )
 
         def copied(_: None) -> None:

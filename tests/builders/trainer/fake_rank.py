@@ -19,7 +19,7 @@ class FakeRank:
         self._channel = Channel(socket.create_connection((host, int(port)), LIMIT_S))
         self._calls: Queue[GangCall] = Queue()
         machine = Machine("cpu none", 1, "0")
-        hello = Hello(token=token, worker="w", machine=machine, dtype="float32")
+        hello = Hello(token=token, worker="w", machine=machine, dtype="float32", layout="padded")
         self._channel.send(hello)
         self.welcome: Welcome | None = None
         """The answer; None if the connection was closed instead."""

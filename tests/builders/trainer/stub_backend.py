@@ -8,13 +8,14 @@ import numpy as np
 
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
-from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.packing import Layout, MicroBatch
 
 
 class StubBackend:
     """A back end whose weights are a text."""
 
     dtype = "float32"
+    layout: Layout = "padded"
     machine = Machine("cpu none", 1, "0")
 
     def __init__(self, text: str = "w0") -> None:

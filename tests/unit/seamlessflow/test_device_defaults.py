@@ -14,6 +14,7 @@ from seamlessflow.device_defaults import (
     is_cpu_build,
     with_defaults,
 )
+from tests.builders.run_files import model_headers
 
 AGENT = {"agents": {"callable": "agent:run"}}
 
@@ -86,6 +87,17 @@ def test_what_is_set_stays() -> None:
 def test_an_engine_on_a_cpu_keeps_its_turns_beside_gpus(values: dict[str, Any]) -> None:
     step = {"groups_per_step": 1, "group_size": 8}
     assert filled({"run": step, **values})[0] == 32
+
+
+def test_a_micro_batch_on_a_cpu_is_smaller_for_a_model_of_some_size(tmp_path: Path) -> None:
+    def tokens(gpus: int | None, **trainer: Any) -> int:
+        values = {**AGENT, "policy": {"model": model_headers(tmp_path)}, "trainer": trainer}
+        config = with_defaults(RunConfig.model_validate(values), gpus)
+        return config.trainer.micro_batch_tokens
+
+    assert tokens(gpus=0) < tokens(gpus=8) == 16_384
+    assert tokens(gpus=0, micro_batch_tokens=9000) == 9000
+    assert tokens(gpus=0, backend="clock") == tokens(gpus=None) == 16_384
 
 
 def test_a_gpu_that_is_named_counts_where_none_can_be_counted() -> None:

@@ -14,7 +14,12 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from seamlessflow.trainer.backends.backend import ModelUnusable
-from seamlessflow.trainer.backends.forward import Forward, check_layout, use_attention
+from seamlessflow.trainer.backends.forward import (
+    Forward,
+    cannot_mask,
+    check_layout,
+    use_attention,
+)
 from seamlessflow.trainer.backends.optimizer_state import Keeping
 from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.critic import Autocast, Critic, ValueHead
@@ -45,8 +50,12 @@ class SideModels:
         `placed` and `keeping` come from the back end.
         """
 
+        self.unmasked = False
+        """True if a model cannot follow a mask over pairs of tokens."""
+
         def checked(model: PreTrainedModel) -> PreTrainedModel:
             check_layout(use_attention(model, settings), settings.layout)
+            self.unmasked |= bool(cannot_mask(model))
             return placed(model)
 
         self._frozen: dict[Column, FrozenModel] = {}

@@ -1,5 +1,6 @@
 """Memory of ranks and engines, by part, against figures that are known."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.memory.engine import EngineShape, engine_memory
 from seamlessflow.memory.parts import total
 from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
+from seamlessflow.trainer.activations import fitting_tokens
+from seamlessflow.trainer.parallelism import PAIRS
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.run_files import model_headers
 
@@ -35,6 +38,32 @@ def test_a_parameter_takes_sixteen_bytes_and_is_divided_by_the_ranks(shape: Mode
     )
     assert whole == 16 * shape.parameters
     assert sharded == whole / 8
+
+
+@pytest.mark.parametrize("settings", [{}, {"attention": "eager"}, {"layout": "padded"}])
+def test_a_micro_batch_on_a_cpu_takes_640_mebibytes_of_activations_by_default(
+    shape: ModelShape, settings: dict[str, Any]
+) -> None:
+    assert shape.layer is not None
+    small = replace(shape, layer=replace(shape.layer, count=4))
+    trainer = TrainerSection.model_validate(settings)
+    tokens = fitting_tokens(small, trainer, 1024)
+    memory = rank_memory(RankShape(small, tokens, 1024, False, False), trainer)
+    assert 0.5 * GIBIBYTE < memory.phases["logits"][0].bytes < 0.75 * GIBIBYTE
+    few = TrainerSection.model_validate({**settings, "micro_batch_tokens": 16})
+    assert fitting_tokens(small, few, 1024) == 16
+
+
+def test_trees_on_a_cpu_have_masks_of_no_more_than_their_rows(shape: ModelShape) -> None:
+    def masks(on_gpu: bool, **settings: Any) -> float:
+        trainer = TrainerSection.model_validate({"micro_batch_tokens": 4096, **settings})
+        memory = rank_memory(RankShape(shape, 8192, 8192, on_gpu, False), trainer)
+        return sum(part.bytes for part in memory.phases["logits"] if part.name == "masks")
+
+    kept = 1 + 4 * shape.layer.count if shape.layer is not None else 0
+    assert masks(on_gpu=False) == 4096 * PAIRS * kept
+    assert masks(on_gpu=False, layout="tree") == 8192**2 * kept
+    assert masks(on_gpu=False, layout="padded") == masks(on_gpu=True) == 0
 
 
 def test_weights_and_moments_in_half_precision_take_half(shape: ModelShape) -> None:

@@ -18,7 +18,7 @@ from seamlessflow.trainer.backends.calls import (
     received,
 )
 
-HELLO = Hello(token="t", worker="w", machine=Machine("cpu", 1, "2"), dtype="float32")
+HELLO = Hello(token="t", worker="w", machine=Machine("cpu", 1, "2"), dtype="float32", layout="auto")
 
 
 @pytest.mark.parametrize(

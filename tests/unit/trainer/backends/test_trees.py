@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -71,7 +71,7 @@ def weighted(
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 @pytest.mark.parametrize("budget", [40, 1000])
-@pytest.mark.parametrize("layout", ["padded", "packed", "tree"])
+@pytest.mark.parametrize("layout", get_args(Layout))
 def test_in_float64_values_and_gradients_are_those_of_single_chains(
     layout: Layout, budget: int, attention: str
 ) -> None:
@@ -97,9 +97,10 @@ def test_gradients_of_a_step_are_those_of_the_other_layouts(
 ) -> None:
     backend = TorchBackend(model, SETTINGS)
     whole = gradient(backend, step("padded", 1000, seed))
-    gradients = gradient(backend, step("tree", budget, seed))
-    for name in whole:
-        torch.testing.assert_close(gradients[name], whole[name], atol=1e-6, rtol=1e-6)
+    for layout in ("tree", "auto"):
+        gradients = gradient(backend, step(layout, budget, seed))
+        for name in whole:
+            torch.testing.assert_close(gradients[name], whole[name], atol=1e-6, rtol=1e-6)
 
 
 def test_two_ranks_have_the_gradient_of_one(model: Path) -> None:
@@ -117,7 +118,7 @@ def test_a_step_that_is_executed_again_has_equal_tensors(model: Path) -> None:
         step_tensors(TorchBackend(model, SETTINGS), step("tree", 60), 0, None) for _ in range(2)
     ]
     assert executions[0].hashes == executions[1].hashes
-    assert "input ends_T of micro-batch 0" in executions[0].hashes
+    assert "input ends_BT of micro-batch 0" in executions[0].hashes
 
 
 def test_recomputed_activations_give_the_same_gradient(model: Path) -> None:
@@ -142,6 +143,18 @@ def test_layers_with_a_sliding_window_are_refused(tmp_path: Path) -> None:
     directory = write_windowed(tmp_path, window=3)
     with pytest.raises(ModelUnusable, match=r"trainer\.layout = tree: it has layers of sliding_"):
         TorchBackend(directory, SETTINGS)
+
+
+def test_without_a_named_layout_a_model_that_cannot_have_trees_is_padded(
+    model: Path, tmp_path: Path
+) -> None:
+    other = write_windowed(tmp_path, window=3)
+    reference = replaced(layout="auto", advantage="gae", kl_penalty=0.1, reference=other)
+    assert TorchBackend(model, replaced(layout="auto")).layout == "auto"
+    assert TorchBackend(model, reference).layout == "padded"
+    assert TorchBackend(other, replaced(layout="auto")).layout == "padded"
+    with pytest.raises(ModelUnusable, match="it has layers of sliding_attention"):
+        TorchBackend(other, replaced(layout="auto")).train(step("auto", 1000))
 
 
 def test_a_reference_that_cannot_have_trees_is_refused(model: Path, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from seamlessflow.trainer.data.chains import Chain, chains
 from seamlessflow.trainer.data.packing import MicroBatch, pack, tokens_saved
-from seamlessflow.trainer.data.trees import prefix_order, tree_bins, tree_row
+from seamlessflow.trainer.data.trees import prefix_order, tree_bins, tree_row, tree_rows
 from tests.builders.trainer.chains import forked_chains
+from tests.builders.trainer.trajectories import Run, trajectory
 
 Chains = list[list[int]]
 SOME = st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=8), min_size=1, max_size=12)
@@ -24,6 +26,12 @@ def row(chains: Chains) -> tuple[list[int], list[list[int]], list[int]]:
     parts = np.split(columns, np.cumsum(lengths)[:-1])
     by_chain = dict(zip(chosen.tolist(), (part.tolist() for part in parts), strict=True))
     return ids.tolist(), [by_chain[chain] for chain in range(len(chains))], ends.tolist()
+
+
+def behind(prompt: int, length: int) -> Chain:
+    """Return a chain of a token and an answer of `length` tokens."""
+    answer = Run([7] * length, "policy", "t0", 0, 1, logprobs=[-1.0] * length)
+    return chains(trajectory([Run([prompt], "prompt"), answer]), "tiny").chains[0]
 
 
 def seen(ends: list[int], column: int) -> list[int]:
@@ -72,6 +80,49 @@ def test_bins_hold_every_chain_once_with_whole_units_within_the_budget(
     assert sum(map(len, of_bins)) == len(set(units.tolist()))
     for chosen, held in zip(bins, of_bins, strict=True):
         assert order.tokens(chosen) <= budget or len(held) == 1
+
+
+@given(SOME, st.integers(1, 30), st.data())
+def test_rows_hold_every_chain_once_and_are_longer_than_the_budget_only_for_one_chain(
+    chains: Chains, budget: int, data: st.DataObject
+) -> None:
+    names = data.draw(st.lists(st.integers(0, 4), min_size=len(chains), max_size=len(chains)))
+    units = np.unique(names, return_inverse=True)[1].astype(np.int64)
+    order = prefix_order([np.array(ids, np.int32) for ids in chains])
+    rows = tree_rows(order, units, budget)
+    assert sorted(chain for row in rows for chain in row.tolist()) == list(range(len(chains)))
+    assert all(order.tokens(row) <= budget or len(row) == 1 for row in rows)
+
+
+@pytest.mark.parametrize(("answer", "rows"), [(18, [[0, 1, 2]]), (400, [[0], [1], [2]])])
+def test_chains_share_a_row_where_the_tokens_saved_are_more_work_than_the_pairs_added(
+    answer: int, rows: list[list[int]]
+) -> None:
+    group = [np.array([7] * 45 + [last] * answer, np.int32) for last in (1, 2, 3)]
+    made = tree_rows(prefix_order(group), np.arange(3), 4096)
+    assert [row.tolist() for row in made] == rows
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(8, 100))
+def test_chains_that_share_nothing_are_padded(lengths: list[int], budget: int) -> None:
+    made = [behind(number, length) for number, length in enumerate(lengths)]
+    batches = pack(made, budget, "auto")
+    for batch, padded in zip(batches, pack(made, budget, "padded"), strict=True):
+        assert batch.ends_BT is None
+        assert batch.positions_BT is None
+        np.testing.assert_array_equal(batch.ids_BT, padded.ids_BT)
+        np.testing.assert_array_equal(batch.chains_N, padded.chains_N)
+
+
+def test_rows_of_a_micro_batch_are_trees_of_their_own() -> None:
+    forked = forked_chains(groups=3)
+    (batch,) = pack(forked, 1000, "auto")
+    assert batch.ends_BT is not None
+    assert batch.ids_BT.shape == batch.ends_BT.shape
+    assert len(batch.ids_BT) == 3
+    for row in range(3):
+        groups = {forked[chain].session_id[2] for chain in batch.chains_N[batch.rows_N == row]}
+        assert len(groups) == 1
 
 
 def test_sessions_of_a_group_come_into_one_micro_batch_though_all_chains_do_not_fit() -> None:

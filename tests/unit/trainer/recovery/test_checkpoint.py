@@ -35,7 +35,7 @@ LOG = "cluster/prefix."
 
 def some(version: int) -> Checkpoint:
     state = ControlState("tiny", offset=9, over={"g-0"})
-    return Checkpoint(Origin(version, version, "a"), {0: 4, 1: -2}, state, 3, LOG)
+    return Checkpoint(Origin(version, version, "a"), {0: 4, 1: -2}, state, 3, LOG, layout="tree")
 
 
 def write(root: Path, version: int, keep: int = 9) -> Path:
@@ -54,6 +54,15 @@ def test_the_newest_checkpoint_comes_back_as_it_was(tmp_path: Path) -> None:
     assert restored.control_state == some(12).control_state
     assert restored.directory == directory
     assert restored.epoch == 3
+    assert restored.layout == "tree"
+
+
+def test_a_checkpoint_of_an_earlier_release_is_of_padded_steps(tmp_path: Path) -> None:
+    file = write(tmp_path, 2) / STATE
+    values = json.loads(file.read_bytes())
+    del values["layout"]
+    file.write_text(json.dumps(values))
+    assert newest(tmp_path).layout == "padded"
 
 
 def test_without_a_checkpoint_a_run_begins_at_the_beginning(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from seamlessflow.trainer.recovery.resume import (
     Origin,
     StepNotRecorded,
     changes,
+    layout_of_run,
     resume_from,
     surviving,
 )
@@ -47,6 +48,13 @@ def folded(*records: Record) -> ControlState:
 
 
 FOUR_STEPS = [published(0, 0), *(committed(step, step + 1) for step in range(4))]
+
+
+def test_a_run_that_began_with_padded_steps_goes_on_with_them_unless_told_otherwise() -> None:
+    assert layout_of_run("auto", before="padded", able="auto") == "padded"
+    assert layout_of_run("auto", before="auto", able="auto") == "auto"
+    assert layout_of_run("auto", before="auto", able="padded") == "padded"
+    assert layout_of_run("tree", before="padded", able="tree") == "tree"
 
 
 def test_a_first_start_has_nothing_to_do_again() -> None:
