@@ -26,7 +26,7 @@ from transformers.utils import logging as transformers_logging
 
 from benchmarks.exact import answers, report, shares
 from benchmarks.exact.interruptions import CASES
-from benchmarks.exact.picture import draw
+from benchmarks.exact.picture import draw_prompts, draw_rewards
 from benchmarks.exact.runs import Interruption, Run, interrupt, train
 from benchmarks.exact.training import StepRow
 from benchmarks.exact.variants import VARIANTS
@@ -96,7 +96,9 @@ def _shares(asked: argparse.Namespace, out: Path) -> dict[str, object]:
     changes = [change for answer in whole for change in answer.changes]
     _tell(report.answers_table(of_answers), report.prompts_table(of_prompts))
     _tell(report.questions_table(of_answers, LIMITS[0]), report.kinds_table(changes))
-    return {"answers": len(single), "sessions": len(several)}
+    picture = out / "prompts.png"
+    draw_prompts(of_prompts, out.name, picture)
+    return {"answers": len(single), "sessions": len(several), "picture": str(picture)}
 
 
 def _training(asked: argparse.Namespace, out: Path) -> dict[str, object]:
@@ -114,7 +116,7 @@ def _training(asked: argparse.Namespace, out: Path) -> dict[str, object]:
     rows = [row for of_run in runs.values() for row in of_run]
     _tell(report.training_table(runs), report.gradients_table(rows), report.gaps_table(rows))
     picture = out / "training.png"
-    draw(runs, picture)
+    draw_rewards(runs, picture)
     return {"runs": len(runs), "picture": str(picture)}
 
 

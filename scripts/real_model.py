@@ -13,6 +13,7 @@ Progress goes to standard error. Ctrl-C ends it in any phase, and nothing half-m
 import argparse
 import fcntl
 import hashlib
+import json
 import os
 import resource
 import signal
@@ -361,8 +362,27 @@ def write_directory(model: Any, tokenizer: Any, directory: Path) -> None:
     model.config.save_pretrained(directory)
     model.generation_config.save_pretrained(directory)
     tokenizer.save_pretrained(directory)
+    split_digits(directory / "tokenizer.json")
     for written in directory.iterdir():
         os.chmod(written, 0o644)
+
+
+def split_digits(file: Path) -> None:
+    """Let a tokenizer encode each digit apart if its vocabulary was made so.
+
+    A GGUF file has that rule by name only (`smollm`), and transformers leaves it out. Without it
+    white space before a number becomes other tokens than those that the model learned.
+    """
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    rule = tokenizer["pre_tokenizer"]
+    digits = set("0123456789")
+    joined_digits = any(
+        len(token) > 1 and digits & set(token) for token in tokenizer["model"]["vocab"]
+    )
+    if rule["type"] == "ByteLevel" and not joined_digits:
+        apart = {"type": "Digits", "individual_digits": True}
+        tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [apart, rule]}
+        file.write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Picture of trainings: the reward of each variant over its steps, its seeds behind the mean."""
+"""Pictures: prompts with other ids by turn, and the reward of each variant over its steps."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from benchmarks.exact.runs import Run
+from benchmarks.exact.shares import PromptChanges, by_turn
 from benchmarks.exact.training import StepRow
 from benchmarks.exact.variants import VARIANTS
 
@@ -18,7 +19,34 @@ _WINDOW = 5
 
 
 @style.context("seamlessflow.reports.style")
-def draw(runs: Mapping[Run, Sequence[StepRow]], path: Path) -> None:
+def draw_prompts(prompts: Sequence[PromptChanges], title: str, path: Path) -> None:
+    """Write the share of prompts with other ids by turn, with intervals. Raises `OSError`."""
+    figure = Figure(figsize=(6.4, 3.2), dpi=110)
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for tools, colour in ((False, _COLOURS[0]), (True, _COLOURS[1])):
+        shares = by_turn([prompt for prompt in prompts if prompt.tools == tools])
+        turns = list(shares)
+        middles = [share.count / share.whole for share in shares.values()]
+        bounds = [share.interval() for share in shares.values()]
+        lows = [middle - low for middle, (low, _) in zip(middles, bounds, strict=True)]
+        highs = [high - middle for middle, (_, high) in zip(middles, bounds, strict=True)]
+        if turns:
+            label = "with tools" if tools else "without tools"
+            axes.errorbar(turns, middles, (lows, highs), color=colour, capsize=3, label=label)
+    axes.set_title(title, loc="left", fontsize=10, weight="bold")
+    axes.set_xlabel("turn")
+    axes.set_ylabel("prompts with other ids")
+    axes.set_ylim(0, 1)
+    axes.grid(axis="y")
+    if prompts:
+        axes.legend(loc="upper left", fontsize=8)
+    figure.tight_layout()
+    figure.savefig(path)
+
+
+@style.context("seamlessflow.reports.style")
+def draw_rewards(runs: Mapping[Run, Sequence[StepRow]], path: Path) -> None:
     """Write the picture. Raises `OSError`."""
     figure = Figure(figsize=(6.4, 3.2), dpi=110)
     FigureCanvasAgg(figure)

@@ -9,7 +9,7 @@ import numpy as np
 from benchmarks.exact.encodings import Change
 from benchmarks.exact.interruptions import ScoredAnswer
 from benchmarks.exact.runs import Run
-from benchmarks.exact.shares import AnswerChanges, PromptChanges, Share, kinds
+from benchmarks.exact.shares import AnswerChanges, PromptChanges, Share, by_turn, kinds
 from benchmarks.exact.training import StepRow
 from benchmarks.exact.variants import VARIANTS
 from benchmarks.learning.intervals import Estimate, estimate
@@ -60,12 +60,12 @@ def questions_table(answers: Sequence[AnswerChanges], limit: int) -> str:
 
 def prompts_table(prompts: Sequence[PromptChanges]) -> str:
     """Return the share of prompts with other ids, by tools and turn."""
-    keys = sorted({(prompt.tools, prompt.turn) for prompt in prompts})
     rows = []
-    for tools, turn in keys:
-        chosen = [p for p in prompts if (p.tools, p.turn) == (tools, turn)]
-        tokens = fmean(prompt.tokens for prompt in chosen)
-        rows.append(("yes" if tools else "no", turn, f"{tokens:.0f}", _changed(chosen)))
+    for tools in (False, True):
+        chosen = [prompt for prompt in prompts if prompt.tools == tools]
+        for turn, share in by_turn(chosen).items():
+            tokens = fmean(prompt.tokens for prompt in chosen if prompt.turn == turn)
+            rows.append(("yes" if tools else "no", turn, f"{tokens:.0f}", share))
     return table(("tools", "turn", "tokens of the prompt", "prompts with other ids"), rows)
 
 
@@ -170,17 +170,19 @@ def last(rows: Sequence[StepRow]) -> Sequence[StepRow]:
     return rows[-max(len(rows) // 4, 1) :]
 
 
-def _changed(chosen: Sequence[AnswerChanges] | Sequence[PromptChanges]) -> Share:
+def _changed(chosen: Sequence[AnswerChanges]) -> Share:
     return Share(sum(bool(each.changes) for each in chosen), len(chosen))
 
 
 def _shown(change: Change) -> str:
+    return f"{_code(change.sampled)} → {_code(change.again)}"
+
+
+def _code(pieces: Sequence[str]) -> str:
+    """Return tokens as Markdown, with a dot between them."""
     # A bar would end the cell of a table.
-    before, after = [
-        "·".join(piece.replace("|", "\\|") for piece in side)
-        for side in (change.sampled, change.again)
-    ]
-    return f"`{before}` → `{after}`"
+    text = "·".join(pieces).replace("|", "\\|")
+    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def _over(

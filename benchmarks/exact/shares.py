@@ -98,6 +98,15 @@ def of_prompts(
             yield PromptChanges(line.tools, place + 2, len(exact), tuple(differing))
 
 
+def by_turn(prompts: Sequence[PromptChanges]) -> dict[int, Share]:
+    """Return the share of prompts with other ids at each turn."""
+    return {
+        turn: Share(sum(bool(prompt.changes) for prompt in of_turn), len(of_turn))
+        for turn in sorted({prompt.turn for prompt in prompts})
+        if (of_turn := [prompt for prompt in prompts if prompt.turn == turn])
+    }
+
+
 def kinds(all_changes: Sequence[Change]) -> Counter[str]:
     """Return how many changes there are of each kind."""
     return Counter(change.kind for change in all_changes)

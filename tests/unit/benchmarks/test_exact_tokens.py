@@ -10,7 +10,7 @@ from benchmarks.exact import report
 from benchmarks.exact.answers import Line, Plan, plans, read, sampled
 from benchmarks.exact.encodings import BROKEN, LOST, Change, changes, kind_of
 from benchmarks.exact.interruptions import ScoredAnswer
-from benchmarks.exact.picture import draw, smoothed
+from benchmarks.exact.picture import draw_prompts, draw_rewards, smoothed
 from benchmarks.exact.runs import Run
 from benchmarks.exact.shares import AnswerChanges, PromptChanges, Share
 from benchmarks.exact.tasks import Sum, sums
@@ -131,13 +131,15 @@ def row(step: int, reward: float, compared: dict[str, Compared]) -> StepRow:
     return StepRow(step, reward, 64, 2, 900, metrics, [-3.0], [0.5], compared)
 
 
-def test_tables_count_what_changed() -> None:
+def test_tables_count_what_changed(tmp_path: Path) -> None:
     word = Change("words", ("ca", "t"), ("cat",))
     answers = [AnswerChanges("sums", False, 16, 10, True, (word,) * n) for n in (0, 0, 0, 2)]
     assert "| no | 16 | 10.0 | 1 of 4: 25.0 %" in report.answers_table(answers)
     assert "| sums | 1 of 4" in report.questions_table(answers, 16)
     prompts = [PromptChanges(False, 2, 50, (word,)), PromptChanges(False, 3, 80, ())]
     assert "| no | 3 | 80 | 0 of 1" in report.prompts_table(prompts)
+    draw_prompts(prompts, "a model", tmp_path / "prompts.png")
+    assert (tmp_path / "prompts.png").stat().st_size > 0
     assert "| words | 1 of 1: 100.0 %" in report.kinds_table([word])
     assert "`ca·t` → `cat`" in report.kinds_table([word])
 
@@ -153,7 +155,7 @@ def test_tables_of_training_have_a_row_for_each_variant(tmp_path: Path) -> None:
     assert "| `recomputed` | 2 | 0.250" in report.gradients_table(rows)
     assert "| whole answer | 8 | -3.000 |" in report.gaps_table(rows)
     assert smoothed([0.0, 1.0]) == [0.0, 0.5]
-    draw(runs, tmp_path / "training.png")
+    draw_rewards(runs, tmp_path / "training.png")
     assert (tmp_path / "training.png").stat().st_size > 0
 
 
