@@ -73,7 +73,8 @@ def _changes(sampled: list[int], again: list[int], spelling: Spelling) -> Iterat
     for part in whole:
         ours, theirs = slice(*part.sampled), slice(*part.again)
         if sampled[ours] != again[theirs]:
-            pieces, others = before[ours], after[theirs]
+            pieces: Sequence[bytes] = before[ours]
+            others: Sequence[bytes] = after[theirs]
             kind = kind_of(b"".join(pieces)) if same_bytes else _lossy(b"".join(pieces))
             if not same_bytes:
                 pieces, others = _differing(pieces, others)

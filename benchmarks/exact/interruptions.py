@@ -30,7 +30,6 @@ from seamlessflow.trainer.data.chains import Column, chains
 from seamlessflow.trainer.data.credit.phase import by_chain
 from seamlessflow.trainer.data.packing import pack
 
-_ENGINE = {"max_length": 256, "max_running": 48, "max_rows": 48}
 _DEADLINE_S = 1800.0
 _STEPS = 100
 """Length of the schedule of the training that makes new weights; only its first steps are made."""
@@ -144,7 +143,8 @@ def sampled(
         for question in questions
     ]
     sampling = Sampling(answers, limit, renderer.stop_token_ids)
-    chosen = TorchEngineSettings(**_ENGINE, threads=torch.get_num_threads())
+    threads = torch.get_num_threads()
+    chosen = TorchEngineSettings(max_length=256, max_running=48, max_rows=48, threads=threads)
     with ExitStack() as engines:
         engine = engines.enter_context(closing(TorchEngine.from_directory(model, chosen)))
         sampling.submit(engine)

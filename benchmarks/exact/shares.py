@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from benchmarks.exact.answers import FOLLOW_UPS, Conversation, Line, text_of
+from benchmarks.exact.answers import Conversation, Line, text_of
 from benchmarks.exact.encodings import Change, changes
+from benchmarks.exact.tasks import FOLLOW_UPS
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 from seamlessflow.schemas.tokens import unpack

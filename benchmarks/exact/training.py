@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 import torch
@@ -243,5 +244,8 @@ def settings(seed: int, steps: int) -> TrainerSettings:
         # A group whose answers are all dropped still fills its place.
         "filters": {"zero_variance": "count", "untrainable": "count"},
     }
-    run = {"policy": POLICY, "steps": steps, "groups_per_step": GROUPS, "lag": 0}
-    return TrainerSettings(**{"run": run, "trainer": trainer})
+    sections: dict[str, Any] = {
+        "run": {"policy": POLICY, "steps": steps, "groups_per_step": GROUPS, "lag": 0},
+        "trainer": trainer,
+    }
+    return TrainerSettings(**sections)
