@@ -95,7 +95,7 @@ def _shares(asked: argparse.Namespace, out: Path) -> dict[str, object]:
     whole = shares.of_answers(single, (), renderer, tokenizer)
     changes = [change for answer in whole for change in answer.changes]
     _tell(report.answers_table(of_answers), report.prompts_table(of_prompts))
-    _tell(report.questions_table(of_answers, LIMITS[0]), report.kinds_table(changes))
+    _tell(report.questions_table(of_answers, LIMITS[1]), report.kinds_table(changes))
     picture = out / "prompts.png"
     draw_prompts(of_prompts, out.name, picture)
     return {"answers": len(single), "sessions": len(several), "picture": str(picture)}
@@ -122,7 +122,11 @@ def _training(asked: argparse.Namespace, out: Path) -> dict[str, object]:
 
 def _interruptions(asked: argparse.Namespace, out: Path) -> dict[str, object]:
     sizes = Interruption(asked.samples, asked.limit, asked.after, asked.ahead)
-    cases = {case: interrupt(case, sizes, asked.model, out) for case in CASES}
+    cases = {
+        case: interrupt(case, sizes, asked.model, out)
+        for case in CASES
+        if not asked.tables or sizes.file(case, out).exists()
+    }
     _tell(report.interruptions_table(cases))
     return {"cases": len(cases)}
 

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from statistics import fmean
+from statistics import fmean, stdev
 
 import numpy as np
 
@@ -201,8 +201,12 @@ def _most(rows: Sequence[StepRow]) -> float:
 
 def _mean(values: Sequence[float]) -> str:
     distances = np.abs(values)
-    half = 1.96 * float(distances.std(ddof=1)) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return f"{float(distances.mean()):.3f} ± {half:.3f}"
+    return f"{float(distances.mean()):.3f} ± {_half(distances.tolist()):.3f}"
+
+
+def _half(values: Sequence[float]) -> float:
+    """Return half the width of the 95 % interval of a mean of many values, 0 for one."""
+    return 1.96 * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
 
 
 def _distances(answers: Sequence[ScoredAnswer], version: int) -> list[float]:
@@ -227,4 +231,4 @@ def _by_last_version(answers: Sequence[ScoredAnswer]) -> list[float]:
 
 
 def _tiny(distances: Sequence[float]) -> str:
-    return f"{fmean(distances):.1e}" if distances else ""
+    return f"{fmean(distances):.1e} ± {_half(distances):.0e}" if distances else ""

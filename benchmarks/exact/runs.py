@@ -76,11 +76,15 @@ class Interruption:
     steps: int
     """Steps of training that the new weights are ahead."""
 
+    def file(self, case: str, out: Path) -> Path:
+        """Return the file of a case."""
+        sizes = f"limit{self.limit}-after{self.after}-steps{self.steps}-samples{self.samples}"
+        return out / "interruptions" / f"{case.replace(' ', '-')}-{sizes}.jsonl"
+
 
 def interrupt(case: str, sizes: Interruption, model: Path, out: Path) -> list[ScoredAnswer]:
     """Return the scored answers of a case, from its file or after sampling them."""
-    name = f"{case.replace(' ', '-')}-limit{sizes.limit}-after{sizes.after}-steps{sizes.steps}"
-    file = out / "interruptions" / f"{name}-samples{sizes.samples}.jsonl"
+    file = sizes.file(case, out)
     if not file.exists():
         new = out / f"weights-steps{sizes.steps}"
         new_weights(model, sizes.steps, new)

@@ -163,4 +163,7 @@ def test_tables_of_training_have_a_row_for_each_variant(tmp_path: Path) -> None:
 def test_interrupted_tokens_are_measured_under_the_version_that_sampled_them() -> None:
     answer = ScoredAnswer((1, 2), (0, 1), (-1.0, -2.0), ((-1.0, -5.0), (-4.0, -2.0)))
     printed = report.interruptions_table({"new weights": [answer]})
-    assert "| new weights | 1 | 1 + 1 | 0.0e+00 | 0.0e+00 | 0.0e+00 | 1.5e+00 |" in printed
+    assert (
+        "| new weights | 1 | 1 + 1 | 0.0e+00 ± 0e+00 | 0.0e+00 ± 0e+00 | 0.0e+00 | 1.5e+00 "
+        in printed
+    )
