@@ -1,4 +1,4 @@
-"""What exact tokens are worth: text encoded again, beside the ids that were sampled.
+"""The worth of exact tokens: text encoded again, beside the ids that were sampled.
 
     python -m benchmarks exact_tokens shares --model DIR [--tools] [--scale 1] [--out DIR]
     python -m benchmarks exact_tokens training --model DIR [--variants NAMES] [--seeds 3]

@@ -46,7 +46,7 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class AnswerChanges:
-    """What became of an answer of at most `limit` tokens."""
+    """Changes of an answer of at most `limit` tokens."""
 
     kind: str
     tools: bool
@@ -59,7 +59,7 @@ class AnswerChanges:
 
 @dataclass(frozen=True, slots=True)
 class PromptChanges:
-    """What became of the prompt of a turn, rendered again from messages."""
+    """Changes of the prompt of a turn, rendered again from messages."""
 
     tools: bool
     turn: int

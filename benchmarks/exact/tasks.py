@@ -1,4 +1,4 @@
-"""What the models are asked: single questions of several kinds, sessions, tools, and sums."""
+"""Tasks of the models: single questions of several kinds, sessions, tools, and sums."""
 
 import random
 import re
@@ -55,7 +55,7 @@ FOLLOW_UPS = (
     "How many words were that?",
     "Write it as JSON.",
 )
-"""What the user says in the second to the eighth turn of a session."""
+"""Words of the user in the second to the eighth turn of a session."""
 
 TOOL_QUESTIONS = (
     "What is the weather in Lisbon?",
@@ -68,7 +68,7 @@ TOOL_QUESTIONS = (
     "Which files in docs name the scheduler?",
 )
 TOOL_RESULT = '{"result": "12", "unit": "C"}'
-"""What every call returns."""
+"""Result of every call."""
 
 
 def _tool(name: str, description: str, **properties: str) -> Mapping[str, object]:
