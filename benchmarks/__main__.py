@@ -1,7 +1,7 @@
 """Benchmarks: `python -m benchmarks NAME [arguments]` runs one; without a name it lists them.
 
 A benchmark is a module of this folder, of `peers` or of `scheduling` with a `main`, which prints
-one line of JSON. It gets the arguments if it has a parameter for them.
+one line of JSON. It gets the arguments if it has a parameter for them. In a name `-` counts as `_`.
 """
 
 import sys
@@ -27,9 +27,10 @@ def modules() -> dict[str, str]:
 def main() -> None:
     """Run the benchmark that the first argument names."""
     by_name = modules()
-    if len(sys.argv) < 2 or sys.argv[1] not in by_name:
+    name, *arguments = sys.argv[1:] or [""]
+    name = name.replace("-", "_")
+    if name not in by_name:
         sys.exit(f"{__doc__}\nbenchmarks: {', '.join(sorted(by_name))}")
-    name, *arguments = sys.argv[1:]
     sys.argv = [f"benchmarks {name}", *arguments]
     benchmark = import_module(by_name[name]).main
     benchmark(*[arguments][: len(signature(benchmark).parameters)])

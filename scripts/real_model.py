@@ -13,6 +13,7 @@ Progress goes to standard error. Ctrl-C ends it in any phase, and nothing half-m
 import argparse
 import fcntl
 import hashlib
+import json
 import os
 import resource
 import signal
@@ -34,6 +35,7 @@ from seamlessflow.infra.disk import ScratchDirectory, free_bytes, is_full
 from seamlessflow.processes.stopping import Interrupted
 
 WRONG = 2
+_FORM = 2  # of the directory that is made: one of another form is made anew
 _CHUNK = 2**20
 _FETCH_S = 1800.0
 _LOCK_S = 3600.0
@@ -66,6 +68,10 @@ class RealModel:
     gguf_bytes: int
     made_bytes: int
     """Of the directory, in which each weight has four bytes."""
+
+    @property
+    def directory_name(self) -> str:
+        return f"{self.title}-{self.sha256[:12]}-{_FORM}"
 
     @property
     def disk_bytes(self) -> int:
@@ -162,7 +168,7 @@ def directory_of(model: RealModel, cache: Path, wait_s: float = _LOCK_S) -> Path
     It appears whole or not at all. Another process that makes it is waited for, up to `wait_s`.
     Raises `ModelUnmade`.
     """
-    made = cache / "models" / f"{model.title}-{model.sha256[:12]}"
+    made = cache / "models" / model.directory_name
     if made.exists():
         return made
     try:
@@ -367,8 +373,27 @@ def write_directory(model: Any, tokenizer: Any, directory: Path) -> None:
     AutoTokenizer.from_pretrained(  # nosec B615 # a local directory
         directory, local_files_only=True
     ).save_pretrained(directory)
+    split_digits(directory / "tokenizer.json")
     for written in directory.iterdir():
         os.chmod(written, 0o644)
+
+
+def split_digits(file: Path) -> None:
+    """Let a tokenizer encode each digit apart if its vocabulary was made so.
+
+    A GGUF file has that rule by name only (`smollm`), and transformers leaves it out. Without it
+    white space before a number becomes other tokens than those that the model learned.
+    """
+    tokenizer = json.loads(file.read_text(encoding="utf-8"))
+    rule = tokenizer["pre_tokenizer"]
+    digits = set("0123456789")
+    joined_digits = any(
+        len(token) > 1 and digits & set(token) for token in tokenizer["model"]["vocab"]
+    )
+    if rule["type"] == "ByteLevel" and not joined_digits:
+        apart = {"type": "Digits", "individual_digits": True}
+        tokenizer["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [apart, rule]}
+        file.write_text(json.dumps(tokenizer, ensure_ascii=False), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Training in this process: the trainer's dataloader, estimators, losses and back end, no Kafka.
+"""Training on Trail in this process: the trainer's part is `steps.py`, without Kafka.
 
 Sessions come from `sessions.py`, sampled by the policy itself. Everything is a function of
 settings, data and seed: executed again, it gives equal numbers.
@@ -7,7 +7,6 @@ settings, data and seed: executed again, it gives equal numbers.
 import json
 import random
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
@@ -16,18 +15,13 @@ from tempfile import TemporaryDirectory
 from benchmarks.learning.methods import GROUP_SIZE, GROUPS, POLICY
 from benchmarks.learning.sampler import Sampler
 from benchmarks.learning.sessions import Played, Player, Seat, recorded
+from benchmarks.learning.steps import Steps
 from benchmarks.trail.game import TrailTask
 from seamlessflow.demo.configuration import MAX_CONTEXT, RENDERER
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.batch import Batch, BatchLimits
-from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.steps.annotation import annotated
-from seamlessflow.trainer.steps.dataloader import Dataloader
-from seamlessflow.trainer.steps.inputs import batch_rules, of_step, step_updates
 
 _EVALUATED_AT_ONCE = 64
 
@@ -59,28 +53,22 @@ class Training:
         self._sampler = Sampler(data / "model", renderer.stop_token_ids, rows, MAX_CONTEXT)
         self._player = Player(self._sampler, renderer, self._seed)
         self._hash = renderer.hash
-        self._state = ControlState(POLICY)
-        limits = BatchLimits(GROUPS, settings.run.lag, refill=0, window=GROUPS)
-        resume = resume_from(self._state, Origin(), "loop")
-        self._loader = Dataloader(resume, self._state, POLICY, batch_rules(settings), limits, 0)
+        self._steps = Steps(settings, self.backend)
         self._waiting: deque[list[Trajectory]] = deque()
         self._rolled_out = 0
-        self._offset = 0
-        self.step = 0
         self.tokens = 0
+
+    @property
+    def step(self) -> int:
+        """Return the number of steps so far."""
+        return self._steps.step
 
     def advance(self) -> dict[str, float]:
         """Sample what is missing, train one step, and return its metrics."""
         while len(self._waiting) <= self._settings.run.lag:
             self._waiting.append(self._roll_out())
-        batch = self._batch(self._waiting.popleft())
-        ready = annotated(self._settings.trainer, batch, self.backend)
-        updates = step_updates(self._settings, ready, self.step, self.step, ())
-        metrics = of_step([self.backend.train(update.input) for update in updates])
-        self._loader.consumed(batch)
-        self.step += 1
-        # A version is the number of its steps here.
-        self._state.steps_of[self.step] = self.step
+        batch = self._steps.batch(self._waiting.popleft())
+        metrics = self._steps.train(batch, self._steps.updates(batch))
         with TemporaryDirectory() as directory:
             self.backend.write_weights(Path(directory))
             self._sampler.load(Path(directory), self.step)
@@ -119,15 +107,6 @@ class Training:
             sum(len(turn.completion.ids) for session in played for turn in session.turns) // 4
         )
         return [recorded(session, POLICY, self.step, self._hash) for session in played]
-
-    def _batch(self, trajectories: Sequence[Trajectory]) -> Batch:
-        """Return the batch that the dataloader makes of these sessions."""
-        for trajectory in trajectories:
-            self._loader.add(trajectory, 0, self._offset, now_ms=0)
-            self._offset += 1
-        batch, _ = self._loader.next_batch(self.step, now_ms=0)
-        assert isinstance(batch, Batch), f"no batch at step {self.step}: {batch}"
-        return batch
 
 
 def _read(path: Path) -> list[TrailTask]:

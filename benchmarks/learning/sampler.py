@@ -49,7 +49,14 @@ class Completion:
 class Sampler:
     """A model that samples turns, many at once."""
 
-    def __init__(self, directory: Path, stops: Sequence[int], rows: int, max_length: int) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        stops: Sequence[int],
+        rows: int,
+        max_length: int,
+        kv_bytes: int = _KV_BYTES,
+    ) -> None:
         """Load the model of a directory, as version 0."""
         model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(  # nosec B615 # local
             directory, local_files_only=True, dtype=torch.float32
@@ -57,7 +64,7 @@ class Sampler:
         module: torch.nn.Module = model  # its methods are typed
         module.train(False).requires_grad_(False)
         self._state: Mapping[str, Tensor] = module.state_dict()
-        kv = plan_cache(model, max_length, rows, _KV_BYTES)
+        kv = plan_cache(model, max_length, rows, kv_bytes)
         self._batch = ContinuousBatch(CachedForward(model, kv), 0, rows, _PREFILL_TOKENS)
         self._stops = tuple(stops)
 
@@ -70,15 +77,26 @@ class Sampler:
         self._batch.table.invalidate()
 
     @torch.inference_mode()
-    def sample(self, prompts: Sequence[Prompt], temperature: float = 1.0) -> list[Completion]:
+    def sample(
+        self, prompts: Sequence[Prompt], temperature: float = 1.0, max_tokens: int = MAX_TOKENS
+    ) -> list[Completion]:
         """Return the completion of each prompt."""
-        sampling = SamplingParams(MAX_TOKENS, temperature, stop_token_ids=self._stops)
+        sampling = SamplingParams(max_tokens, temperature, stop_token_ids=self._stops)
         completions = {prompt.name: Completion() for prompt in prompts}
-        for prompt in prompts:
-            done = completions[prompt.name].add
-            arguments = prompt.name, prompt.ids, b"", sampling, prompt.seed
-            self._batch.add(Request.from_bytes(*arguments, done))
+        # Equal prompts are prefilled once: the others find the first ones in the table.
+        firsts = {prompt.ids: prompt for prompt in reversed(prompts)}
+        heads = [prompt for prompt in prompts if firsts[prompt.ids] is prompt]
+        rest = [prompt for prompt in prompts if firsts[prompt.ids] is not prompt]
+        for together in (heads, rest):
+            for prompt in together:
+                done = completions[prompt.name].add
+                arguments = prompt.name, prompt.ids, b"", sampling, prompt.seed
+                self._batch.add(Request.from_bytes(*arguments, done))
+            self._advance()
         while self._batch.has_work:
-            for request, chunk in self._batch.advance():
-                request.on_chunk(chunk)
+            self._advance()
         return [completions[prompt.name] for prompt in prompts]
+
+    def _advance(self) -> None:
+        for request, chunk in self._batch.advance():
+            request.on_chunk(chunk)

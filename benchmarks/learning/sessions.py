@@ -117,18 +117,42 @@ class Player:
 
 def recorded(played: Played, policy: str, version: int, tokenizer_hash: str) -> Trajectory:
     """Return the session as the trajectory manager would have recorded it."""
-    runs = [run for turn in played.turns for run in _runs(turn)]
+    seat = played.seat
+    of_group = OfGroup(policy, seat.task["id"], seat.group, seat.sample, seat.group_size)
+    return trajectory(of_group, played.turns, _rewards(played.walk), version, tokenizer_hash)
+
+
+@dataclass(frozen=True, slots=True)
+class OfGroup:
+    """A session's place among others."""
+
+    policy: str
+    task: str
+    group: str
+    sample: int
+    group_size: int
+
+
+def trajectory(
+    of_group: OfGroup,
+    turns: Sequence[PlayedTurn],
+    rewards: tuple[Reward, ...],
+    version: int,
+    tokenizer_hash: str,
+) -> Trajectory:
+    """Return the record of a session of these turns, all sampled by one version."""
+    runs = [run for turn in turns for run in _runs(turn)]
     starts = list(accumulate((len(ids) // TOKEN_BYTES for _, ids, _ in runs), initial=0))
     sampled = [origin == "policy" for origin, _, _ in runs]
     sizes = np.diff(starts)
     return Trajectory(
-        session_id=played.name,
-        policy=policy,
-        task_id=played.seat.task["id"],
-        group_id=played.seat.group,
-        sample=played.seat.sample,
-        group_size=played.seat.group_size,
-        min_group_size=played.seat.group_size,
+        session_id=session_id(of_group.group, of_group.sample, 0),
+        policy=of_group.policy,
+        task_id=of_group.task,
+        group_id=of_group.group,
+        sample=of_group.sample,
+        group_size=of_group.group_size,
+        min_group_size=of_group.group_size,
         tokens=b"".join(ids for _, ids, _ in runs),
         logprobs=b"".join(logprobs for _, _, logprobs in runs),
         loss_mask=np.repeat(np.array(sampled, np.uint8), sizes).tobytes(),
@@ -141,14 +165,14 @@ def recorded(played: Played, policy: str, version: int, tokenizer_hash: str) -> 
             _node(place, runs[place][0], starts[place], sizes.tolist())
             for place in range(len(runs))
         ),
-        rewards=_rewards(played.walk),
+        rewards=rewards,
         status="complete",
         reason="",
         cause="policy",
         creation_version=version,
         version_min=version,
         version_max=version,
-        turns=len(played.turns),
+        turns=len(turns),
         tokenizer_hash=tokenizer_hash,
         partition=0,
         first_offset=0,

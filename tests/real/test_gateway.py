@@ -121,9 +121,8 @@ def test_tools_that_the_template_does_not_write_are_refused_at_once(
         client.chat.completions.create(model=POLICY, messages=[USER], tools=tools, stream=streamed)
     assert chat.value.param == "tools"
     with pytest.raises(openai.BadRequestError, match="does not write tools"):
-        client.responses.create(
-            model=POLICY, input="x", tools=[{"type": "function", "strict": False, **ADD}]
-        )
+        flat: Any = [{"type": "function", "strict": False, **ADD}]
+        client.responses.create(model=POLICY, input="x", tools=flat)
     described: Any = {"name": "add", "description": "Adds.", "input_schema": ADD["parameters"]}
     with door.anthropic() as other, pytest.raises(anthropic.BadRequestError, match="leave them"):
         other.messages.create(model=POLICY, messages=[USER], max_tokens=5, tools=[described])

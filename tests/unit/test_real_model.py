@@ -12,7 +12,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tokenizers
 from gguf import GGUFWriter
+from tokenizers import models, pre_tokenizers
 
 from scripts.real_model import (
     MODELS,
@@ -25,6 +27,7 @@ from scripts.real_model import (
     joined,
     loaded,
     main,
+    split_digits,
 )
 from tests.builders.disks.file_limit import largest_file
 from tests.builders.model_hub import model_hub
@@ -77,7 +80,7 @@ def test_weights_of_another_hash_are_refused_with_both_hashes(tmp_path: Path) ->
 
 
 def test_a_model_that_is_there_is_not_made_again(tmp_path: Path) -> None:
-    made = tmp_path / "models" / f"{SMOLLM2.title}-{SMOLLM2.sha256[:12]}"
+    made = tmp_path / "models" / SMOLLM2.directory_name
     made.mkdir(parents=True)
     assert directory_of(SMOLLM2, tmp_path) == made
 
@@ -142,7 +145,7 @@ def test_a_process_that_makes_the_same_model_is_waited_for_and_named(
     model: RealModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "models").mkdir()
-    lock = tmp_path / "models" / f"{model.title}-{model.sha256[:12]}.lock"
+    lock = tmp_path / "models" / f"{model.directory_name}.lock"
     lock.write_text("process 7 of host")
     with lock.open() as held:
         fcntl.flock(held, fcntl.LOCK_EX)
@@ -169,3 +172,16 @@ def test_a_signal_ends_a_download_and_nothing_half_made_stays(tmp_path: Path) ->
         assert "stopped as asked; nothing half-made stays" in said
         assert process.returncode == 130
     assert left(tmp_path) == []
+
+
+@pytest.mark.parametrize(("more", "ids"), [({}, [1, 2]), ({"12": 4}, [0, 0, 2])])
+def test_white_space_before_a_digit_is_a_piece_if_the_vocabulary_has_digits_apart(
+    more: dict[str, int], ids: list[int], tmp_path: Path
+) -> None:
+    vocabulary = {"Ċ": 0, "ĊĊ": 1, "1": 2, "2": 3, **more}
+    tokenizer = tokenizers.Tokenizer(models.BPE(vocabulary, [("Ċ", "Ċ")]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    file = tmp_path / "tokenizer.json"
+    tokenizer.save(str(file))
+    split_digits(file)
+    assert tokenizers.Tokenizer.from_file(str(file)).encode("\n\n1").ids == ids
