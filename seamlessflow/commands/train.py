@@ -85,13 +85,31 @@ def demo(
     adapter: Annotated[
         int, typer.Option(min=0, help="Train an adapter (LoRA) of this rank, not the whole model.")
     ] = 0,
+    real: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="Train this model, a Hugging Face directory, on sums, in place of the tiny one. "
+            "scripts/demo --real makes one.",
+        ),
+    ] = None,
 ) -> None:
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
 
     Starts broker, gateway, trajectory manager, scheduler, two workers, trainer and agents. Writes
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
+
+    With --real it trains a model of yours on sums and differences, with one worker. It takes about
+    REAL_MINUTES minutes for one of 135 million parameters on two cores.
     """
+    if real is not None:
+        others = (engine, backend, ranks, tensor_parallel, adapter)
+        if others != ("torch", "torch", 1, 1, 0):
+            text = "it trains a whole model with torch on one worker: other options need a run.yaml"
+            raise typer.BadParameter(text, param_hint="--real")
+        _train_on_sums(out, real, steps, seed)
+        return
     from seamlessflow.demo.configuration import HEAD_DIMS, adapted, demo_config, divided
     from seamlessflow.demo.directory import prepare_process, set_aside
 
@@ -102,13 +120,29 @@ def demo(
     config = demo_config(out, steps, seed, engine, trainer)
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.training import HeldBackTasks
-    from seamlessflow.runs.training_run import run_training
+    from seamlessflow.runs.training_run import RENAMED, run_training
 
     if (kept := set_aside(out)) is not None:
         typer.echo(f"the earlier run is kept in {kept}")
     held_back = HeldBackTasks(out / "tasks" / "eval.jsonl")
     prepare = prepare_process(out, seed, HEAD_DIMS[engine])
-    run_training(config, prepare, held_back)
+    run_training(config, prepare, held_back, RENAMED)
+
+
+def _train_on_sums(out: Path, model: str, steps: int, seed: int) -> None:
+    """Run the demo with a real model."""
+    from seamlessflow.demo.directory import set_aside
+    from seamlessflow.demo.sums.configuration import sums_config
+    from seamlessflow.demo.sums.task import write_sums
+
+    config = sums_config(out, model, steps, seed)
+    # Not earlier: a missing package is a fault that the check names.
+    from seamlessflow.runs.training_run import RENAMED, run_training
+
+    if (kept := set_aside(out)) is not None:
+        typer.echo(f"the earlier run is kept in {kept}")
+    typer.echo(write_sums(out / "tasks", seed))
+    run_training(config, later=RENAMED)
 
 
 def sft(

@@ -1,0 +1,48 @@
+"""Run configuration of the demo with a real model. Imports neither torch nor renderers."""
+
+from pathlib import Path
+
+from seamlessflow.checks.check import before_real_demo
+from seamlessflow.config import RunConfig
+from seamlessflow.config_file import parse
+from seamlessflow.demo.configuration import GROUPS, POLICY
+
+MAX_CONTEXT = 256
+"""Most tokens of prompt and completion together; a session of SmolLM2 has about 42."""
+EVALUATE_EVERY = 20
+AGENTS = {"callable": "seamlessflow.demo.sums.agent:run", "name": "sums", "concurrency": 128}
+OPTIMIZER = {"lr": 2e-5, "warmup_steps": 5}
+TIMEOUTS = {"task_timeout_s": 600, "group_timeout_s": 1800}
+
+
+def sums_config(out: Path, model: str, steps: int, seed: int) -> RunConfig:
+    """Return a run with one worker, which rolls out and trains in turns.
+
+    `model`: as `policy.model`. Environment variables override the run's settings, as they do a
+    file's. Raises `ConfigRejected`.
+    """
+    tasks = out / "tasks"
+    return parse(
+        {
+            "out": out,
+            "workers": [{"id": "w0", "tags": ["rollout", "train"]}],
+            "policy": {"model": model, "max_context": MAX_CONTEXT},
+            "run": {"id": "demo", "policy": POLICY, "steps": steps, "lag": 1, **GROUPS},
+            "pacing": {"tasks": tasks / "train.jsonl", "seed": seed, **TIMEOUTS},
+            "evaluation": {
+                "tasks": tasks / "eval.jsonl",
+                "split": "held-back",
+                "every": EVALUATE_EVERY,
+                "sampling": {"temperature": 0},
+            },
+            "agents": AGENTS,
+            "trainer": {
+                "optimizer": OPTIMIZER,
+                "seed": seed,
+                "layout": "tree",
+                "micro_batch_tokens": 4096,
+            },
+            "rollout": {"capacity": 64},
+        },
+        check=before_real_demo,
+    )
