@@ -12,6 +12,8 @@ MAX_CONTEXT = 256
 EVALUATE_EVERY = 20
 AGENTS = {"callable": "seamlessflow.demo.sums.agent:run", "name": "sums", "concurrency": 128}
 OPTIMIZER = {"lr": 2e-5, "warmup_steps": 5}
+CHECKPOINTS = {"checkpoint_every": 20, "checkpoints_kept": 1}
+"""Few, since one of SmolLM2 has 1.6 GB; they serve a trainer that is started again."""
 TIMEOUTS = {"task_timeout_s": 600, "group_timeout_s": 1800}
 
 
@@ -41,6 +43,7 @@ def sums_config(out: Path, model: str, steps: int, seed: int) -> RunConfig:
                 "seed": seed,
                 "layout": "tree",
                 "micro_batch_tokens": 4096,
+                **CHECKPOINTS,
             },
             "rollout": {"capacity": 64},
         },
