@@ -8,13 +8,18 @@ import typer
 Engine = Literal["torch", "vllm"]
 Backend = Literal["torch", "fsdp2", "megatron"]
 
+STEPS = 80
+SUMS_STEPS = 40
+
 
 def demo(
     out: Annotated[
         Path,
         typer.Option(help="Directory of the run; an earlier run in it is renamed."),
     ] = Path(".seamlessflow/demo"),
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 80,
+    steps: Annotated[
+        int | None, typer.Option(min=1, help="Optimizer steps.  [80, or 40 with --real]")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
     engine: Annotated[
         Engine,
@@ -50,9 +55,11 @@ def demo(
     REAL_MINUTES minutes for one of 135 million parameters on two cores.
     """
     if real is None:
-        _train_tiny_model(out, steps, seed, engine, backend, ranks, tensor_parallel, adapter)
+        _train_tiny_model(
+            out, steps or STEPS, seed, engine, backend, ranks, tensor_parallel, adapter
+        )
     elif (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0):
-        _train_on_sums(out, real, steps, seed)
+        _train_on_sums(out, real, steps or SUMS_STEPS, seed)
     else:
         text = "it trains a whole model with torch on one worker: other options need a run.yaml"
         raise typer.BadParameter(text, param_hint="--real")

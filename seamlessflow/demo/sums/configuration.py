@@ -9,7 +9,7 @@ from seamlessflow.demo.configuration import GROUPS, POLICY
 
 MAX_CONTEXT = 256
 """Most tokens of prompt and completion together; a session of SmolLM2 has about 42."""
-EVALUATE_EVERY = 20
+EVALUATE_EVERY = 10
 AGENTS = {"callable": "seamlessflow.demo.sums.agent:run", "name": "sums", "concurrency": 128}
 OPTIMIZER = {"lr": 2e-5, "warmup_steps": 5}
 CHECKPOINTS = {"checkpoint_every": 20, "checkpoints_kept": 1}

@@ -17,7 +17,7 @@ from seamlessflow.demo.task import write_tasks
 SumSplit = Literal["train", "eval"]
 SPLITS: tuple[SumSplit, SumSplit] = ("train", "eval")
 
-LARGEST = 12
+LARGEST = 20
 """Largest number of a question."""
 
 INSTRUCTION = "Calculate."

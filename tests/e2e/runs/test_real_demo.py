@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 
 from seamlessflow.demo.configuration import RENDERER
-from seamlessflow.demo.model import flat, imitate, make_model
-from seamlessflow.demo.sums.task import dialogue, sum_tasks
+from seamlessflow.demo.model import NOT_TRAINED, flat, imitate, make_model
+from seamlessflow.demo.sums.task import SumTask, dialogue, sum_tasks
 from seamlessflow.infra.rendering.renderer import Renderer
 
 pytestmark = pytest.mark.slow
@@ -23,22 +25,24 @@ WARM_UP_STEPS, EPISODES = 40, 32
 
 
 def make_guesser(directory: Path) -> None:
-    """Write a model that answers with a digit, sometimes the right one."""
+    """Write a model that answers with a number, sometimes the right one."""
     make_model(directory, seed=0)
     renderer = Renderer.load(directory, RENDERER)
-    # Prompts and answers of one length: two digits are asked about, and one is the answer.
-    tasks = [task for task in sum_tasks("train", 0) if len(task["question"] + task["answer"]) == 6]
+    tasks = sum_tasks("train", 0)
+    draw = random.Random(0)
 
-    def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        episodes = [
-            flat([(renderer.render(dialogue(task)), False), (answer(task["answer"]), True)])
-            for task in (tasks * size)[:size]
-        ]
-        ids, targets = zip(*episodes, strict=True)
+    def episode(task: SumTask) -> tuple[torch.Tensor, torch.Tensor]:
+        prompt = renderer.render(dialogue(task))
+        answer = renderer.encode(f"{task['answer']}<|im_end|>")
+        ids, targets = flat([(prompt, False), (answer, True)])
         return torch.tensor(ids), torch.tensor(targets)
 
-    def answer(text: str) -> bytes:
-        return renderer.encode(f"{text}<|im_end|>")
+    def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        ids, targets = zip(*map(episode, draw.choices(tasks, k=size)), strict=True)
+        # What stands behind an answer changes nothing of it.
+        return pad_sequence(ids, batch_first=True), pad_sequence(
+            targets, batch_first=True, padding_value=NOT_TRAINED
+        )
 
     imitate(directory, batch, lambda step, steps, loss: None, WARM_UP_STEPS, EPISODES)
 
