@@ -104,11 +104,14 @@ def _train_on_sums(out: Path, model: str, steps: int, seed: int) -> None:
         raise typer.BadParameter(text, param_hint="--real")
     config = sums_config(out, model, steps, seed)
     # Not earlier: a missing package is a fault that the check names.
+    from seamlessflow.runs.training import HeldBackTasks
     from seamlessflow.runs.training_run import RENAMED, run_training
+    from seamlessflow.schemas.records import Sampling
 
     _set_aside(out)
     typer.echo(write_sums(out / "tasks", seed))
-    run_training(config, later=RENAMED)
+    held_back = HeldBackTasks(out / "tasks" / "eval.jsonl", sampling=Sampling(temperature=0))
+    run_training(config, held_back=held_back, later=RENAMED)
 
 
 def _set_aside(out: Path) -> None:

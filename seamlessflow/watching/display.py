@@ -13,8 +13,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.infra.printable import number_of
-from seamlessflow.schemas.records import EvaluationCompleted
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.metrics.unlearned import listed
 from seamlessflow.watching.progress import RECENT_STEPS, RunProgress, Step
@@ -68,7 +66,6 @@ class PlainDisplay:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._printed_steps = 0
-        self._printed_rounds = 0
         self._began_s = time.monotonic()
         self._notices: set[str] = set()
         self._failures = ShownFailures(self.notice)
@@ -99,10 +96,6 @@ class PlainDisplay:
         self._failures.show_new(progress)
         for line in self._steps.new(progress):
             self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        for completed in progress.rounds[self._printed_rounds :]:
-            line = f"evaluated {evaluation_line(completed)}"
-            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
-        self._printed_rounds = len(progress.rounds)
         if progress.done >= self._printed_steps + _LINE_EVERY_STEPS:
             self._printed_steps = progress.done - progress.done % _LINE_EVERY_STEPS
             self._console.print(headline(progress), markup=False, highlight=False)
@@ -171,8 +164,6 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     table.add_row("reward", _reward(progress))
     for name, other in progress.others.items():
         table.add_row(name, others_line(other))
-    for completed in _first_and_last(progress.rounds):
-        table.add_row("evaluated", evaluation_line(completed))
     table.add_row("lag", _staleness(progress))
     table.add_row("workers", _workers(progress))
     if progress.recent_limits():
@@ -283,24 +274,6 @@ def step_line(step: Step, progress: RunProgress) -> str:
     if left_out := _left_out(metrics):
         parts.append(f"left out: {', '.join(left_out)}")
     return " · ".join(parts)
-
-
-def evaluation_line(completed: EvaluationCompleted) -> str:
-    """Return the figures of a round: its set, the steps behind its weights, the mean reward."""
-    place = f"on {completed.split} after {number_of(completed.step, 'step')}"
-    if completed.reward_mean is None:
-        return f"{place}: no session counted"
-    error = "" if completed.reward_error is None else f" ± {completed.reward_error:.3f}"
-    sessions = number_of(completed.sessions, "session")
-    return f"{place}: reward {completed.reward_mean:.3f}{error}, {sessions}"
-
-
-def _first_and_last(rounds: Sequence[EvaluationCompleted]) -> list[EvaluationCompleted]:
-    """Return the first and the last round of each set, by set."""
-    by_set: dict[str, list[EvaluationCompleted]] = {}
-    for completed in rounds:
-        by_set.setdefault(completed.split, []).append(completed)
-    return [end for ended in by_set.values() for end in (*ended[:1], *ended[1:][-1:])]
 
 
 def _bar(progress: RunProgress) -> RenderableType:

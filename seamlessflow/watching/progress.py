@@ -74,8 +74,6 @@ class RunProgress:
     has_served: set[str] = field(default_factory=set)
     """Workers that have been in the rollout role."""
     steps: dict[int, Step] = field(default_factory=dict)
-    rounds: list[r.EvaluationCompleted] = field(default_factory=list)
-    """Rounds of evaluations that ended since the start of the present processes."""
     begun_ms: int | None = None
     """Time of the first training group that the present processes admitted, or step they began."""
     finished: int = 0
@@ -238,8 +236,6 @@ class RunProgress:
                 self.serving[record.worker] = record.version
             case r.WorkerUsage():
                 self._count_usage(record)
-            case r.EvaluationCompleted():
-                self.rounds.append(record)
 
     def _stop_training(self) -> None:
         for worker, what in self.doing.items():

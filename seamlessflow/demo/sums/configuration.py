@@ -9,7 +9,6 @@ from seamlessflow.demo.configuration import GROUPS, POLICY
 
 MAX_CONTEXT = 256
 """Most tokens of prompt and completion together; a session of SmolLM2 has about 42."""
-EVALUATE_EVERY = 10
 AGENTS = {"callable": "seamlessflow.demo.sums.agent:run", "name": "sums", "concurrency": 128}
 OPTIMIZER = {"lr": 2e-5, "warmup_steps": 5}
 CHECKPOINTS = {"checkpoint_every": 20, "checkpoints_kept": 1}
@@ -23,20 +22,13 @@ def sums_config(out: Path, model: str, steps: int, seed: int) -> RunConfig:
     `model`: as `policy.model`. Environment variables override the run's settings, as they do a
     file's. Raises `ConfigRejected`.
     """
-    tasks = out / "tasks"
     return parse(
         {
             "out": out,
             "workers": [{"id": "w0", "tags": ["rollout", "train"]}],
             "policy": {"model": model, "max_context": MAX_CONTEXT},
             "run": {"id": "demo", "policy": POLICY, "steps": steps, "lag": 1, **GROUPS},
-            "pacing": {"tasks": tasks / "train.jsonl", "seed": seed, **TIMEOUTS},
-            "evaluation": {
-                "tasks": tasks / "eval.jsonl",
-                "split": "held-back",
-                "every": EVALUATE_EVERY,
-                "sampling": {"temperature": 0},
-            },
+            "pacing": {"tasks": out / "tasks" / "train.jsonl", "seed": seed, **TIMEOUTS},
             "agents": AGENTS,
             "trainer": {
                 "optimizer": OPTIMIZER,

@@ -193,26 +193,6 @@ def test_the_panel_tells_everything_at_a_glance() -> None:
     assert "training" in shown
 
 
-def evaluated(step: int, reward: float | None, at_ms: int = SINCE) -> r.EvaluationCompleted:
-    return control.evaluated(step, "held-back", reward, at_ms=at_ms, reward_error=0.04)
-
-
-def test_each_evaluation_is_a_line_and_the_panel_has_the_first_and_the_last() -> None:
-    before = evaluated(0, 0.9, at_ms=SINCE - 1)
-    seen = progress(before, evaluated(0, 0.1), evaluated(5, 0.25), evaluated(10, None))
-    shown = text_of(panel(seen, "demo", "training"))
-    assert "evaluated  on held-back after 0 steps: reward 0.100 ± 0.040, 2 sessions" in shown
-    assert "on held-back after 10 steps: no session counted" in shown
-    assert "0.250" not in shown and "0.900" not in shown
-    console = Console(width=200, file=StringIO())
-    with console.capture() as captured, PlainDisplay(console) as plain:
-        plain.progress(seen)
-        seen.apply(evaluated(15, 0.5))
-        plain.progress(seen)
-    after = [line.split(" after ")[1].split(":")[0] for line in captured.get().splitlines()]
-    assert after == ["0 steps", "5 steps", "10 steps", "15 steps"]
-
-
 def test_the_shares_of_sessions_that_limits_ended_are_shown() -> None:
     steps = [
         control.completed(

@@ -8,25 +8,16 @@ import pytest
 from seamlessflow.config_file import ConfigRejected
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.sums.configuration import sums_config
-from seamlessflow.demo.sums.task import write_sums
-from seamlessflow.scheduler.tasks.file import read
 
 
-def test_a_worker_takes_both_roles_and_is_evaluated_greedily_on_what_is_held_back(
-    tmp_path: Path,
-) -> None:
+def test_a_worker_takes_both_roles(tmp_path: Path) -> None:
     make_model(tmp_path / "model", seed=0)
     config = sums_config(tmp_path / "out", str(tmp_path / "model"), steps=3, seed=7)
     (worker,) = config.workers
     assert worker.tags == ("rollout", "train")
     assert config.run.steps == 3
     assert config.trainer.seed == config.pacing.seed == 7
-    assert config.evaluation.sampling.temperature == 0
-    write_sums(tmp_path / "out" / "tasks", 7)
-    assert config.pacing.tasks is not None
-    trained = {row.task_id for row in read(config.pacing.tasks).rows}
-    (held_back,) = config.evaluation.files.values()
-    assert trained.isdisjoint(row.task_id for row in read(held_back).rows)
+    assert config.pacing.tasks == tmp_path / "out" / "tasks" / "train.jsonl"
 
 
 def test_a_directory_without_a_model_is_refused_before_anything_is_written(tmp_path: Path) -> None:
