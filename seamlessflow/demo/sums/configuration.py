@@ -5,7 +5,7 @@ from pathlib import Path
 from seamlessflow.checks.check import before_real_demo
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
-from seamlessflow.demo.configuration import GROUPS, POLICY
+from seamlessflow.demo.configuration import GROUPS, POLICY, START_TIMEOUT_S
 
 MAX_CONTEXT = 256
 """Most tokens of prompt and completion together; a session of SmolLM2 has about 42."""
@@ -38,6 +38,7 @@ def sums_config(out: Path, model: str, steps: int, seed: int) -> RunConfig:
                 **CHECKPOINTS,
             },
             "rollout": {"capacity": 64},
+            "start_timeout_s": START_TIMEOUT_S,
         },
         check=before_real_demo,
     )
