@@ -40,8 +40,8 @@ def demo(
         str | None,
         typer.Option(
             metavar="MODEL",
-            help="Train this model, a Hugging Face directory, on sums, in place of the tiny one. "
-            "scripts/demo --real makes one.",
+            help="Train this model on sums, in place of the tiny one: a Hugging Face directory, or "
+            "a name at its hub. scripts/demo --real makes one.",
         ),
     ] = None,
 ) -> None:
@@ -51,8 +51,8 @@ def demo(
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
 
-    With --real it trains a model of yours on sums and differences, with one worker. It takes about
-    REAL_MINUTES minutes for one of 135 million parameters on two cores.
+    With --real it trains a model of yours on sums and differences, with one worker that rolls out
+    and trains in turns.
     """
     if real is None:
         _train_tiny_model(
