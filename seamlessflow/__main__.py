@@ -11,6 +11,7 @@ import typer
 
 from seamlessflow.commands import dead_letters, render, schemas, topics
 from seamlessflow.commands.audit import audit
+from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.recorded import replay
 from seamlessflow.commands.recorded.erase import erase
@@ -22,7 +23,7 @@ from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
 from seamlessflow.commands.settings import settings
 from seamlessflow.commands.show import show, trace
-from seamlessflow.commands.train import demo, sft, train
+from seamlessflow.commands.train import sft, train
 from seamlessflow.commands.versions import evaluate, merge
 from seamlessflow.commands.workers import node, worker
 from seamlessflow.infra.asked_to_end import ending_signals

@@ -10,6 +10,7 @@ from pathlib import Path
 _NVML = "libnvidia-ml.so.1"
 _OTHER_DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
 """Devices of AMD's driver, and of Windows' under WSL, whose GPUs are not counted."""
+_MEMORY = Path("/proc/meminfo")
 _LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Limit of a container's memory, in cgroups of version 2 and 1."""
 
@@ -55,6 +56,16 @@ def host_bytes(limits: tuple[Path, ...] = _LIMITS) -> float:
         if path.is_file() and (text := path.read_text(encoding="utf-8").strip()).isdecimal():
             size = min(size, float(text))
     return size
+
+
+def available_bytes(statistics: Path = _MEMORY) -> float | None:
+    """Return the memory that new processes may take of this host now; None if it is unknown."""
+    try:
+        lines = statistics.read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    return 1024.0 * kilobytes
 
 
 def _device_bytes(library: ctypes.CDLL, count: int) -> float | None:

@@ -41,8 +41,8 @@ from seamlessflow.inspection.model_directory import (
     incomplete,
     unrenderable,
 )
-from seamlessflow.machine import this_machine
-from seamlessflow.memory.faults import memory_faults
+from seamlessflow.machine import available_bytes, this_machine
+from seamlessflow.memory.faults import free_memory_faults, memory_faults
 from seamlessflow.nodes import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
@@ -236,6 +236,14 @@ def before_demo(config: RunConfig) -> Iterator[Fault]:
     """Yield the faults of a demo, which makes its own model and tasks."""
     yield from packages.training_faults(config)
     yield from _shared(config, trainers=True)
+
+
+def before_real_demo(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a demo that makes its tasks, and has its model from elsewhere."""
+    yield from before_demo(config)
+    yield from _model(("policy", "model"), config.policy.model, config)
+    # A stranger's machine is often in use; out of memory, a run would end in the middle.
+    yield from free_memory_faults(config, this_machine(), available_bytes())
 
 
 def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) -> Iterator[Fault]:

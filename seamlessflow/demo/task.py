@@ -85,7 +85,7 @@ def lookup_call(answer: TaskMessage) -> str | None:
     return None
 
 
-def write_tasks(tasks: Iterable[LookupTask], path: Path) -> None:
+def write_tasks(tasks: Iterable[Mapping[str, object]], path: Path) -> None:
     """Write tasks to a file, one JSON object a line."""
     path.write_text("".join(json.dumps(task) + "\n" for task in tasks), encoding="utf-8")
 

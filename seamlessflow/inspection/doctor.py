@@ -16,6 +16,7 @@ from seamlessflow.infra.network.addresses import is_free
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection import findings
 from seamlessflow.inspection.findings import Finding, Grade
+from seamlessflow.machine import available_bytes
 from seamlessflow.schemas.releases import releases
 from seamlessflow.schemas.tokens import pack
 
@@ -130,13 +131,11 @@ def _disk(out: Path) -> Finding:
 
 
 def _memory() -> Finding:
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
+    available = available_bytes()
+    if available is None:
         remedy = "make sure that 4 GB are free"
         return Finding("memory", Grade.WARNING, "cannot be measured here", remedy)
-    kilobytes = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    return findings.memory(kilobytes * 1024)
+    return findings.memory(round(available))
 
 
 def _model(named: Path, renderer: str) -> Finding:

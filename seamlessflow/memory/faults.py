@@ -50,7 +50,7 @@ def memory_faults(
             text = f"{worker.workers[0]} moves {gibibytes(moved)} of weights and optimizer to its "
             text += f"host when it rolls out, and {limit} MiB are allowed: allow as much, or let "
             yield Fault(("trainer", "offload_mb"), f"{text}workers have one role each")
-    needed = sum(len(worker.workers) * _host_least(worker) for worker in workers)
+    needed = _host_needs(workers)
     if machine.host_bytes is not None and needed > machine.host_bytes:
         yield Fault(
             _MODEL,
@@ -58,6 +58,26 @@ def memory_faults(
             f"{gibibytes(machine.host_bytes)} for it: use fewer workers here, more hosts, or "
             "trainer.master_dtype bfloat16; seamlessflow plan tells each part",
         )
+
+
+def free_memory_faults(config: RunConfig, machine: Capacity, free: float | None) -> Iterator[Fault]:
+    """Yield a fault if less of this host's memory is free now than the run takes of it at least."""
+    try:
+        shapes = shapes_of(config)
+    except ShapeUnknown:
+        return
+    needed = _host_needs(memory_of(config, shapes, machine))
+    if free is not None and needed > free:
+        yield Fault(
+            _MODEL,
+            f"needs at least {gibibytes(needed)} of memory, and {gibibytes(free)} are free now: "
+            "end other programs, or name a smaller model",
+        )
+
+
+def _host_needs(workers: Sequence[WorkerMemory]) -> float:
+    """Return the bytes that all these workers take of their host for any sequences."""
+    return sum(len(worker.workers) * _host_least(worker) for worker in workers)
 
 
 def _kv_faults(config: RunConfig, workers: Sequence[WorkerMemory]) -> Iterator[Fault]:

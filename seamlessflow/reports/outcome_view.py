@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.infra.printable import number_of
+from seamlessflow.infra.printable import number_of, seconds
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
 from seamlessflow.schemas.steps import shown_step
@@ -23,6 +23,18 @@ FILES = {
     "trained": "every token that was trained",
     "kafka": "the log: seamlessflow show --out {out}",
 }
+
+_LIMITS = {"work": "its work alone", "latency": "its groups take so long"}
+_IDLE_WITH = {
+    "switching": "changes of role",
+    "loading": "loading weights",
+    "recomputing": "computing kept turns again",
+    "under_filled": "batches that were not full",
+    "waiting": "waiting",
+}
+"""Words for the categories of device time that are no useful work."""
+_NAMED = 0.005
+"""Least share of device time that is named."""
 
 
 def outcome_view(outcome: RunOutcome) -> RenderableType:
@@ -42,6 +54,8 @@ def outcome_view(outcome: RunOutcome) -> RenderableType:
         counted = "last step" if last == 1 else f"last {last} steps"
         parts.append(Text(f"to look at, in the {counted}:", "dim"))
         parts += [Text(f"  {symptom}") for symptom in symptoms]
+    if sentence := time_in_words(outcome.summary):
+        parts += [Text(), Text(sentence)]
     notices = (*outcome.reasons, *outcome.skipped)
     parts += [Text(f"! {notice}", "yellow") for notice in notices]
     deviations = outcome.verification.deviations if outcome.verification else ()
@@ -97,6 +111,27 @@ def _figures(values: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("staleness", staleness(values["max_staleness"])),
     ]
     return [(name, text) for name, text in rows if text]
+
+
+def time_in_words(values: Mapping[str, Any]) -> str:
+    """Return a sentence: how near a step was to the shortest possible one, who idled, and why.
+
+    Empty if no step ended.
+    """
+    step_s = values["step_s"]
+    limits = values["ideal_step_s"]
+    if step_s is None or not limits:
+        return ""
+    limit = max(limits, key=lambda name: limits[name])
+    near = (
+        f"A step took {seconds(step_s)}, and {seconds(limits[limit])} is the shortest possible "
+        f"({_LIMITS[limit]})"
+    )
+    idle = ", ".join(f"{name} {share:.0%}" for name, share in values["idle_share"].items())
+    shares = [(values["device_time"].get(name, 0.0), why) for name, why in _IDLE_WITH.items()]
+    named = [f"{why} {share:.1%}" for share, why in sorted(shares, reverse=True) if share >= _NAMED]
+    reasons = f", with {', '.join(named)}" if named else ""
+    return f"{near}; idle was {idle}{reasons}."
 
 
 def staleness(most: int | None) -> str:

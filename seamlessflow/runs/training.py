@@ -28,9 +28,9 @@ from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
-from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
+from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
 from seamlessflow.scheduler.tasks.file import read as read_tasks
-from seamlessflow.schemas.records import RunFinished
+from seamlessflow.schemas.records import RunFinished, Sampling
 from seamlessflow.schemas.topics import CONTROL, TOPICS
 from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer, StallReports, frozen, progress_from_now
@@ -46,6 +46,8 @@ class HeldBackTasks:
     tasks: Path
     samples: int = 1
     split: str = "test"
+    sampling: Sampling | None = None
+    """Sampling parameters in place of the policy's."""
 
 
 def train(
@@ -124,6 +126,7 @@ def run_processes(
         if held_back is not None:
             display.phase("evaluating the first weights on held-back tasks")
             before = _evaluate(config, system, held_back, launcher.stopping)
+            display.notice(f"held-back tasks before the training: {before}")
             system.restart_scheduler(training=True)
         display.phase("training")
         if config.opened_outside:
@@ -136,8 +139,14 @@ def run_processes(
             system.restart_scheduler(training=False)
             system.wait_for_newest_weights()
             after = _evaluate(config, system, held_back, launcher.stopping)
+            display.notice(f"held-back tasks after the training: {after}")
         display.phase("stopping all processes in order")
-    return LauncherFacts(eval_before=before, eval_after=after, warmup_s=warmup_s, loads=loads)
+    return LauncherFacts(
+        eval_before=before and before.reward,
+        eval_after=after and after.reward,
+        warmup_s=warmup_s,
+        loads=loads,
+    )
 
 
 def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:
@@ -159,7 +168,7 @@ def _only_run_on(config: RunConfig, stopping: Stopping) -> AbstractContextManage
 
 def _evaluate(
     config: RunConfig, system: System, held_back: HeldBackTasks, stopping: Stopping
-) -> float | None:
+) -> EvaluationResult:
     version = system.progress.version
     plan = EvaluationPlan(
         label=f"{config.run.id}-held{version}",
@@ -169,10 +178,10 @@ def _evaluate(
         samples=held_back.samples,
         time_limit_s=config.pacing.task_timeout_s,
         weights=config.trainer.reward_weights,
+        overrides=held_back.sampling,
     )
     show = system.progress.apply
-    result = evaluate(system.kafka, plan, system.wait_for, now_ms, show, stopping)
-    return result.reward
+    return evaluate(system.kafka, plan, system.wait_for, now_ms, show, stopping)
 
 
 def _wait_for_head(config: RunConfig, launcher: Launcher) -> None:

@@ -21,17 +21,19 @@ from seamlessflow.watching.display import Display, display
 
 T = TypeVar("T")
 RESUMED = "the same command resumes what is in"
+RENAMED = "the next demo begins anew and renames"
 
 
 def run_training(
-    config: RunConfig, prepare: Prepare | None = None, held_back: HeldBackTasks | None = None
+    config: RunConfig,
+    prepare: Prepare | None = None,
+    held_back: HeldBackTasks | None = None,
+    later: str = RESUMED,
 ) -> None:
-    """Train to the end.
+    """Train to the end. `later` is as in `shown`.
 
     Raises `typer.Exit` if a fault was found or nothing was trained: a finished run stays as it is.
     """
-    # What is prepared is a demo, whose next run sets the directory aside.
-    later = RESUMED if prepare is None else "the next demo begins anew and renames"
     long_job_console().print(
         in_words(config, this_machine().gpus or 0), markup=False, highlight=False
     )

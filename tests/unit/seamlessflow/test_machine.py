@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seamlessflow.machine import host_bytes, this_machine
+from seamlessflow.machine import available_bytes, host_bytes, this_machine
 
 
 def test_the_limit_of_a_container_counts_where_it_is_less(tmp_path: Path) -> None:
@@ -20,3 +20,10 @@ def test_a_machine_without_a_gpu_has_no_memory_of_one() -> None:
     here = this_machine()
     assert here.device_bytes is None or here.gpus
     assert here.host_bytes
+
+
+def test_what_new_processes_may_take_is_known_or_not(tmp_path: Path) -> None:
+    statistics = tmp_path / "meminfo"
+    assert available_bytes(statistics) is None
+    statistics.write_text("MemTotal:  8 kB\nMemFree:  1 kB\nMemAvailable:  2 kB\n")
+    assert available_bytes(statistics) == 2048

@@ -13,6 +13,7 @@ import pytest
 from seamlessflow.checks.check import (
     before_demo,
     before_evaluation,
+    before_real_demo,
     before_recorded_training,
     before_training,
 )
@@ -82,7 +83,7 @@ def test_half_a_run_is_no_service(values: Mapping[str, Any], lacking: str) -> No
     assert lines and not any(line.startswith("gateway.admin_key") for line in lines)
 
 
-@pytest.mark.parametrize("check", [before_training, before_demo])
+@pytest.mark.parametrize("check", [before_training, before_demo, before_real_demo])
 def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check) -> None:
     assert faults(values, check) == ()
 

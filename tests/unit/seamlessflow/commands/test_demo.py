@@ -15,3 +15,24 @@ def test_layers_are_divided_by_megatron_alone(backend: str, tmp_path: Path) -> N
     assert done.exit_code == 2
     assert "only megatron divides layers" in done.output
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "option", [("--engine", "vllm"), ("--backend", "fsdp2"), ("--adapter", "4")]
+)
+def test_a_real_model_is_trained_in_one_way(option: tuple[str, str], tmp_path: Path) -> None:
+    out = ["--out", str(tmp_path / "out")]
+    done = CliRunner().invoke(app, ["demo", "--real", str(tmp_path), *out, *option])
+    assert done.exit_code == 2
+    assert "a whole model with torch on one worker" in " ".join(done.output.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_of_an_earlier_demo_is_not_renamed_away(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    model = out / "weights" / "final"
+    model.mkdir(parents=True)
+    done = CliRunner().invoke(app, ["demo", "--real", str(model), "--out", str(out)])
+    assert done.exit_code == 2
+    assert "name another --out" in " ".join(done.output.split())
+    assert model.is_dir()

@@ -10,7 +10,7 @@ from seamlessflow.checks.check import before_training
 from seamlessflow.checks.devices import device_faults
 from seamlessflow.config_file import parse
 from seamlessflow.machine import Capacity
-from seamlessflow.memory.faults import memory_faults
+from seamlessflow.memory.faults import free_memory_faults, memory_faults
 from tests.builders.run_files import changed, faults, model_headers, run_values
 
 H100S = Capacity(device_bytes=80e9, host_bytes=2e12, gpus=8)
@@ -75,6 +75,15 @@ def test_an_engine_whose_devices_cannot_hold_the_weights_is_refused(model: Path)
     assert "needs at least 15.3 GiB of each device of a, which has 7.5 GiB" in line
     spread = [{"id": "a", "tags": ["rollout"], "devices": [0, 1, 2, 3]}]
     assert fault_lines(model, small, workers=spread, trainer=published) == []
+
+
+def test_memory_that_other_programs_hold_is_missing(model: Path) -> None:
+    config = parse({"workers": [{"id": "a", "tags": ["train"]}], "policy": {"model": model}})
+    host = Capacity(None, 2e12, 0)
+    [fault] = free_memory_faults(config, host, free=2.0**31)
+    assert fault.text.startswith("needs at least 213.6 GiB of memory, and 2.0 GiB are free now: ")
+    assert not list(free_memory_faults(config, host, free=2e12))
+    assert not list(free_memory_faults(config, host, free=None))
 
 
 def test_a_host_must_hold_what_leaves_the_devices(model: Path) -> None:

@@ -2,11 +2,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
+import pytest
 from rich.console import Console
 
 from seamlessflow.recorded.audit.verify import Deviation, Verification
 from seamlessflow.reports.outcome import RunOutcome
-from seamlessflow.reports.outcome_view import outcome_view
+from seamlessflow.reports.outcome_view import outcome_view, time_in_words
 from seamlessflow.reports.summary import LauncherFacts, summary
 
 CLEAN = Verification(tokens_checked=12_345, mismatches=0, trained_twice=0)
@@ -68,6 +69,42 @@ def test_one_of_a_thing_is_no_plural(tmp_path: Path) -> None:
     said = shown(RunOutcome(tmp_path, {**TOLD, **once, "interrupted_turns_continued": 1}, CLEAN))
     assert "1 step in 120 s, 1 session, 1 turn, " in said
     assert "1 change of role, 1 turn continued" in said
+
+
+def test_a_sentence_says_how_near_the_shortest_step_was_who_idled_and_why(tmp_path: Path) -> None:
+    spent = {
+        "decoding": 0.5,
+        "training": 0.3,
+        "waiting": 0.124,
+        "loading": 0.072,
+        "switching": 0.004,
+    }
+    figures = {**TOLD, "idle_share": {"w0": 0.25, "w1": 0.15}, "device_time": spent}
+    sentence = (
+        "A step took 1 s, and 0.75 s is the shortest possible (its work alone); "
+        "idle was w0 25%, w1 15%, with waiting 12.4%, loading weights 7.2%."
+    )
+    assert time_in_words(figures) == sentence
+    assert sentence in shown(RunOutcome(tmp_path, figures, CLEAN))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"ideal_step_s": {"work": 0.2, "latency": 0.9}},
+            "0.9 s is the shortest possible (its groups take so long)",
+        ),
+        ({"idle_share": {"w0": 0.0}, "device_time": {"training": 1.0}}, "; idle was w0 0%."),
+        ({"step_s": None, "ideal_step_s": {}}, ""),
+    ],
+)
+def test_the_sentence_names_the_limit_and_nothing_that_was_not(
+    changes: dict[str, Any], words: str
+) -> None:
+    sentence = time_in_words({**TOLD, **changes})
+    assert words in sentence
+    assert bool(sentence) == bool(words)
 
 
 def test_the_log_is_shown_by_a_command_with_the_directory(tmp_path: Path) -> None:
