@@ -5,28 +5,24 @@ from typing import Annotated, Literal
 
 import typer
 
-Engine = Literal["torch", "vllm"]
-Backend = Literal["torch", "fsdp2", "megatron"]
-
 STEPS = 80
 SUMS_STEPS = 40
 
 
 def demo(
     out: Annotated[
-        Path,
-        typer.Option(help="Directory of the run; an earlier run in it is renamed."),
+        Path, typer.Option(help="Directory of the run; an earlier run in it is renamed.")
     ] = Path(".seamlessflow/demo"),
     steps: Annotated[
         int | None, typer.Option(min=1, help="Optimizer steps.  [80, or 40 with --real]")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
     engine: Annotated[
-        Engine,
+        Literal["torch", "vllm"],
         typer.Option(help="Engine that samples; torch runs anywhere, vllm needs scripts/vllm-cpu."),
     ] = "torch",
     backend: Annotated[
-        Backend,
+        Literal["torch", "fsdp2", "megatron"],
         typer.Option(help="What trains: on one device, or divided over --ranks processes."),
     ] = "torch",
     ranks: Annotated[int, typer.Option(min=1, help="Ranks of fsdp2 and megatron.")] = 1,
@@ -55,9 +51,8 @@ def demo(
     and trains in turns.
     """
     if real is None:
-        _train_tiny_model(
-            out, steps or STEPS, seed, engine, backend, ranks, tensor_parallel, adapter
-        )
+        made = steps or STEPS
+        _train_tiny_model(out, made, seed, engine, backend, ranks, tensor_parallel, adapter)
     elif (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0):
         _train_on_sums(out, real, steps or SUMS_STEPS, seed)
     else:

@@ -142,8 +142,8 @@ def run_processes(
             display.notice(f"held-back tasks after the training: {after}")
         display.phase("stopping all processes in order")
     return LauncherFacts(
-        eval_before=before and before.reward,
-        eval_after=after and after.reward,
+        eval_before=None if before is None else before.reward,
+        eval_after=None if after is None else after.reward,
         warmup_s=warmup_s,
         loads=loads,
     )

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 
 LIMIT_S = 600
 STEPS = 2
-WARM_UP_STEPS, EPISODES = 40, 32
+WARM_UP_STEPS = 40
+EPISODES = 32
 
 
 def make_guesser(directory: Path) -> None:
@@ -38,11 +39,11 @@ def make_guesser(directory: Path) -> None:
         return torch.tensor(ids), torch.tensor(targets)
 
     def batch(size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        ids, targets = zip(*map(episode, draw.choices(tasks, k=size)), strict=True)
+        episodes = [episode(task) for task in draw.choices(tasks, k=size)]
         # What stands behind an answer changes nothing of it.
-        return pad_sequence(ids, batch_first=True), pad_sequence(
-            targets, batch_first=True, padding_value=NOT_TRAINED
-        )
+        ids_BT = pad_sequence([ids for ids, _ in episodes], batch_first=True)
+        targets = [targets for _, targets in episodes]
+        return ids_BT, pad_sequence(targets, batch_first=True, padding_value=NOT_TRAINED)
 
     imitate(directory, batch, lambda step, steps, loss: None, WARM_UP_STEPS, EPISODES)
 
