@@ -94,11 +94,11 @@ class Sampling:
     def wait(self, tokens: int) -> None:
         """Return once each answer has so many tokens or is finished. Raises `TimeoutError`."""
 
-        def there() -> bool:
+        def complete() -> bool:
             return all(answer.finished or len(answer.versions) >= tokens for answer in self.answers)
 
         with self._changed:
-            if not self._changed.wait_for(there, _DEADLINE_S):
+            if not self._changed.wait_for(complete, _DEADLINE_S):
                 raise TimeoutError(f"no {tokens} tokens of each answer in {_DEADLINE_S:g} s")
 
     def _adder(self, answer: InterruptedAnswer) -> Callable[[TokenChunk], None]:
