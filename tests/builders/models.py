@@ -17,6 +17,10 @@ VOCABULARY = 512
 CONTEXT = 512
 
 
+TOKEN_BYTES = 2 * 2 * 2 * 16 * 4
+"""KV of one token of `model()`: layers, keys and values, heads, head_dim, float32."""
+
+
 def config(kind: str, **changes: Any) -> PreTrainedConfig:
     """Return two layers of width 64; `kind` is a model type of `transformers`."""
     shape = {

@@ -1,17 +1,17 @@
 """Continuous batching: which requests run, what the next passes compute, and what they sample.
 
-`advance` has three steps. Waiting requests are admitted while there is room. One prefill pass runs
-over rows with many tokens without KV, in chunks that fit the token budget. Such rows are new
-prompts, continuations, and rows whose KV new weights made invalid. What several of them begin with
-is computed in one row, and the others copy it. One decode pass runs over the rows that lack only
-their last token's KV. The passes see rows and tokens, not requests. Engine thread only, under
-`torch.inference_mode`.
+`advance` has three steps. Waiting requests are admitted while there is room. Where the running ones
+outgrow it, the newest wait again. One prefill pass runs over rows with many tokens without KV, in
+chunks that fit the token budget. Such rows are new prompts, continuations, and rows whose KV new
+weights made invalid. What several of them begin with is computed in one row, and the others copy
+it. One decode pass runs over the rows that lack only their last token's KV. The passes see rows and
+tokens, not requests. Engine thread only, under `torch.inference_mode`.
 """
 
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -93,6 +93,7 @@ class ContinuousBatch:
         was sampled before a pass that raises has been delivered. Call nothing else here while it is
         not exhausted.
         """
+        self._make_room()
         yield from self._admit()
         decoding = _decoding_first(self.table)
         if decoding < self.table.running:
@@ -114,13 +115,29 @@ class ContinuousBatch:
         """Give rows to waiting requests; return the ends of those with nothing left to sample."""
         ended: list[RequestChunk] = []
         while self.waiting and self.table.running < self._max_running:
-            request = self.waiting.popleft()
-            if (reason := request.finished_before_start(self._limit)) is None:
-                self.reused_tokens += self.table.admit(request)
-            else:
+            request = self.waiting[0]
+            if (reason := request.finished_before_start(self._limit)) is not None:
                 del self._live[request.request_id]
                 ended.append((request, last_chunk(request.completed, reason)))
+            elif self.table.has_room(len(request.tokens)):
+                self.table.make_room(1, len(request.tokens))
+                self.reused_tokens += self.table.admit(request)
+            else:
+                break
+            self.waiting.popleft()
         return ended
+
+    def _make_room(self) -> None:
+        """Let the newest running requests wait until the KV of the others fits."""
+        while self.table.is_too_long():
+            row = int(self.table.admitted[: self.table.running].argmax())
+            request = self.table.requests[row]
+            tokens = self.table.tokens[row, : self.table.length[row]].copy()
+            waiting = replace(request, tokens=tokens, computed=int(self.table.cached[row]))
+            self.table.release(row)
+            self._live[request.request_id] = waiting
+            self.waiting.appendleft(waiting)
+        self.table.make_room()
 
     def _sample(self, rows: Int64s, logits_BV: Tensor) -> list[RequestChunk]:
         """Sample one token for each of these rows, and end the requests that are finished by it."""
@@ -191,8 +208,6 @@ def _decoding_first(table: RowTable) -> int:
 def _prefill(table: RowTable, forward: CachedForward, first: int, budget: int) -> _Prefilled:
     """Give rows from `first` on a chunk of KV: those of the plan, then those that can copy it."""
     rows, width = _arrange(table, first, budget)
-    # Room for the rows that copy too: each growth of the buffers moves all that they hold.
-    table.kv.reserve(table.running, int(table.length[: table.running].max()))
     pending = table.pending()[rows]
     sizes = np.minimum(pending, width)
     columns = np.arange(width) - (width - sizes[:, None])

@@ -30,9 +30,9 @@ _TOLERANCE_HALF = 0.1
 def plan_cache(
     model: PreTrainedModel, max_length: int | None, max_rows: int, kv_bytes: int
 ) -> KvCache:
-    """Return an empty cache for the model, with as many rows as `kv_bytes` can hold at full length.
+    """Return an empty cache for the model, of as many tokens as `kv_bytes` can hold.
 
-    Raises `ModelUnsupported`, also if not even one row fits.
+    Raises `ModelUnsupported`, also if not even one row of full length fits.
     """
     config = model.config.get_text_config()
     limits = [getattr(config, "max_position_embeddings", None), max_length]
@@ -41,14 +41,16 @@ def plan_cache(
         raise ModelUnsupported(config.model_type, "has no context limit: set max_length")
     check_config(model)
     with torch.inference_mode():
-        row_bytes = length * probe_kv_bytes(model)
+        token_bytes = probe_kv_bytes(model)
+    row_bytes = length * token_bytes
     if row_bytes > kv_bytes:
         reason = (
             f"KV of one turn of {length} tokens takes {row_bytes} bytes, more than the {kv_bytes} "
             "allowed: raise rollout.torch.kv_bytes, or lower policy.max_context"
         )
         raise ModelUnsupported(config.model_type, reason)
-    return KvCache(max_rows=min(max_rows, kv_bytes // row_bytes), max_length=length)
+    tokens = kv_bytes // token_bytes
+    return KvCache(min(max_rows, tokens), length, max_tokens=tokens)
 
 
 def check_config(model: PreTrainedModel) -> None:

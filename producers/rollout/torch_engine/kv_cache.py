@@ -3,7 +3,8 @@
 One buffer [row, position, head, head_dim] a layer for keys and one for values. A forward covers a
 *window* of neighbouring rows. `update` scatters the new entries to each row's own positions. It
 returns views, not copies, of the window up to its longest row. That is why the row table keeps the
-rows of a pass next to each other. Buffers grow by doubling, up to the limits.
+rows of a pass next to each other. Buffers grow by doubling, up to the limits: many rows of short
+turns or few of long ones.
 
 Touched by the engine thread only, under `torch.inference_mode`.
 """
@@ -48,11 +49,12 @@ class KvLayer:
         return self._scattered(keys, key_states), self._scattered(values, value_states)
 
     def grow(self) -> None:
-        """Enlarge the buffers to the size the window has now, keeping what is stored."""
+        """Give the buffers the size that the window has now, keeping what is stored within it."""
         for index, small in enumerate(self.buffers):
-            rows, length, *shape = small.shape
-            grown = small.new_zeros(self.window.rows, self.window.length, *shape)
-            grown[:rows, :length] = small
+            *_, heads, head_dim = small.shape
+            grown = small.new_zeros(self.window.rows, self.window.length, heads, head_dim)
+            kept = small[: self.window.rows, : self.window.length]
+            grown[: kept.shape[0], : kept.shape[1]] = kept
             self.buffers[index] = grown
 
     def _buffer_like(self, states: Tensor) -> Tensor:
@@ -70,12 +72,17 @@ class KvLayer:
 
 
 class KvCache(Cache):
-    """The cache of all layers, and the copies between rows that the row table asks for."""
+    """The cache of all layers, and the copies between rows that the row table asks for.
 
-    def __init__(self, max_rows: int, max_length: int) -> None:
+    It holds at most `max_tokens`, which is the number of rows times their length.
+    """
+
+    def __init__(self, max_rows: int, max_length: int, max_tokens: int | None = None) -> None:
+        """Limit rows, tokens of a row, and tokens in all; None: as many as all rows may have."""
         super().__init__(layers=[])
         self.max_rows = max_rows
         self.max_length = max_length
+        self.max_tokens = max_rows * max_length if max_tokens is None else max_tokens
         self.window = Window(rows=0, length=0)
         self._kv_layers: dict[int, KvLayer] = {}
 
@@ -94,16 +101,25 @@ class KvCache(Cache):
         return self.window.longest
 
     def reserve(self, rows: int, length: int) -> None:
-        """Make room for so many rows of so many tokens."""
+        """Make room for so many rows of so many tokens, beyond which no KV is in use."""
         window = self.window
         wanted = (
             _doubled(window.rows, rows, self.max_rows),
             _doubled(window.length, length, self.max_length),
         )
+        if wanted[0] * wanted[1] > self.max_tokens:
+            wanted = self._shape(rows, length)
         if wanted != (window.rows, window.length):
             window.rows, window.length = wanted
             for layer in list(self._kv_layers.values()):
                 layer.grow()
+
+    def _shape(self, rows: int, length: int) -> tuple[int, int]:
+        """Return the buffers' rows and length where they have no room to be doubled."""
+        if rows <= self.window.rows and length <= self.window.length:
+            return self.window.rows, self.window.length
+        longer = max(length, min(2 * length, self.max_length, self.max_tokens // rows))
+        return min(self.max_rows, self.max_tokens // longer), longer
 
     def copy(self, source: int, target: int, start: int, stop: int) -> None:
         """Give row `target` the positions `start` to `stop` of row `source`."""

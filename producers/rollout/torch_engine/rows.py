@@ -14,6 +14,8 @@ from seamlessflow.producers.rollout.engine.request import Request
 from seamlessflow.producers.rollout.torch_engine.kv_cache import KvCache
 from seamlessflow.producers.rollout.torch_engine.sampling import SamplingBatch
 
+_GROWTH = 64
+"""Tokens by which a row can grow before its neighbours may have to wait for room."""
 _RECORD = np.dtype(
     [
         ("length", np.int64),
@@ -73,6 +75,30 @@ class RowTable:
             *(sampling.temperature, sampling.top_p, sampling.top_k, request.seed),
         )
         return reused
+
+    def has_room(self, tokens: int) -> bool:
+        """Return whether a request of so many tokens fits beside the running ones, with growth."""
+        longest = max(tokens, int(self.length[: self.running].max(initial=0)))
+        needed = min(longest + _GROWTH, self.kv.max_length)
+        return (self.running + 1) * needed <= self.kv.max_tokens
+
+    def is_too_long(self) -> bool:
+        """Return whether the running rows no longer fit: the newest must wait."""
+        return self.running * int(self.length[: self.running].max(initial=0)) > self.kv.max_tokens
+
+    def make_room(self, rows: int = 0, tokens: int = 0) -> None:
+        """Make room for the running rows, and for so many further ones of so many tokens.
+
+        Finished rows are forgotten as far as they take that room, first those that ended long ago.
+        """
+        tokens = max(tokens, int(self.length[: self.running].max(initial=0)))
+        while True:
+            wanted = min(self.used + rows, self.kv.max_rows)
+            longest = max(tokens, int(self.cached[: self.used].max(initial=0)))
+            if self.used == self.running or wanted * longest <= self.kv.max_tokens:
+                break
+            self.used -= 1
+        self.kv.reserve(wanted, longest)
 
     def copy_prefix(self, row: int) -> tuple[int, int]:
         """Copy to a running row what another row has of the KV that it lacks.

@@ -5,11 +5,12 @@ import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine
 from tests.builders.engines.torch_engine import StartEngine
-from tests.builders.models import model, plain_logprobs, prompt, saved
+from tests.builders.models import TOKEN_BYTES, model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import DEADLINE_S, Generation
 
 VERSIONS = 3
@@ -25,12 +26,14 @@ def submit_and_abort(engine: TorchEngine, client: int, generations: list[Generat
             engine.abort(f"{client} {choose.randint(0, number)}")
 
 
+@pytest.mark.parametrize("kv_tokens", [600, 8 * 512], ids=["crowded", "room for all"])
 def test_every_request_ends_once_and_every_token_is_of_the_version_it_names(
-    start: StartEngine, tmp_path: Path
+    kv_tokens: int, start: StartEngine, tmp_path: Path
 ) -> None:
     models = [model(seed=seed) for seed in range(VERSIONS)]
     directories = [saved(each, tmp_path / str(seed)) for seed, each in enumerate(models)]
-    engine = start(model(seed=0), max_running=5, max_rows=8, prefill_tokens=64)
+    kv_bytes = kv_tokens * TOKEN_BYTES
+    engine = start(model(seed=0), max_running=5, max_rows=8, prefill_tokens=64, kv_bytes=kv_bytes)
     witness = Generation(engine, prompt(30), SamplingParams(400), "witness", hold_at=10)
     generations = [witness]
     clients = [
@@ -60,3 +63,4 @@ def test_every_request_ends_once_and_every_token_is_of_the_version_it_names(
     assert witness.versions[-1] == VERSIONS - 1
     health = engine.health()
     assert (health.running, health.waiting, health.error) == (0, 0, None)
+    assert health.kv_bytes <= kv_bytes
