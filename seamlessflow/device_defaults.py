@@ -137,7 +137,7 @@ def _small_passes(config: RunConfig) -> TrainerSection:
     trainer = config.trainer
     try:
         shape = read_shape(config.policy.model)
-    except ShapeUnknown:
+    except (OSError, ShapeUnknown):
         return trainer  # it may be made later; what is wrong with it is told by others
     tokens = fitting_tokens(shape, trainer, config.policy.max_context)
     return _filled(trainer, micro_batch_tokens=tokens)

@@ -93,6 +93,7 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "rloo": WholeRun(
         {
+            "layout": "padded",
             "advantage": "rloo",
             "loss": {
                 "surrogate": "gspo",

@@ -167,6 +167,7 @@ def a_session(cluster: KafkaSettings) -> None:
 
 
 def test_a_session_is_shown_from_the_log(cluster: KafkaSettings) -> None:
+    created(cluster, TOPICS.values())
     a_session(cluster)
     said = run("show", sessions.SESSION).output
     assert "turn a, 3 tokens, version 0, stop, mean log-prob -0.250, trained" in said

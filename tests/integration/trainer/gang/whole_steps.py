@@ -52,6 +52,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "epochs": 2,
     },
     "critic of turns": {
+        "layout": "padded",
         "advantage": "turn_gae",
         "loss": {"surrogate": "cispo", "kl": 0.2, "kl_estimator": "k2", "entropy": 0.05},
         "mini_batches": 2,

@@ -157,7 +157,7 @@ def test_an_answer_that_the_template_changes_later_ends_its_chain(
             {"messages": [{"role": "critic", "content": ""}, SAID]},
             "messages[0].role must be one of",
         ),
-        ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "more than policy.max_con"),
+        ({"messages": [ASKED, {**SAID, "content": "code 3 " * 99}]}, "of policy.max_context"),
         ({"messages": [ASKED, {**SAID, "weight": 0.5}]}, "message 1 has the weight 0.5, which is"),
         ({"messages": [ASKED, CALLED, {"role": "tool", "content": "3"}, SAID]}, "must name a tool"),
         ({"messages": [ASKED, CALLED, ASKED, SAID]}, "did not have response messages: a"),
