@@ -16,6 +16,8 @@ ALONE = (
     "tests/integration/trainer/memory",
 )
 """Folders of which never two tests run at once."""
+_TOGETHER = "alone"
+"""The unit that they are."""
 
 NIGHTLY = (
     "tests/e2e/runs/test_adapters.py",
@@ -49,7 +51,7 @@ def is_nightly(test: str) -> bool:
 def unit_of(test: str) -> str:
     """Return the unit that a test belongs to, by its id."""
     file = test.partition("::")[0]
-    return "alone" if file.startswith(tuple(f"{folder}/" for folder in ALONE)) else file
+    return _TOGETHER if file.startswith(tuple(f"{folder}/" for folder in ALONE)) else file
 
 
 def readable(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -58,7 +60,15 @@ def readable(sections: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 class SharedByFile(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Gives each process one unit at a time, the largest first."""
+    """Gives each process one unit at a time: whole runs first, then the largest.
+
+    Whole runs take longest. Were they begun late, the other processes would wait for them.
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         return unit_of(nodeid)
+
+    def _assign_work_unit(self, node: object) -> None:
+        if _TOGETHER in self.workqueue:
+            self.workqueue.move_to_end(_TOGETHER, last=False)
+        super()._assign_work_unit(node)

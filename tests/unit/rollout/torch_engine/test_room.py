@@ -1,4 +1,4 @@
-"""How many turns run at once where their KV has little room."""
+"""Turns that run at once where their KV has little room."""
 
 import pytest
 
