@@ -116,8 +116,6 @@ class KvCache(Cache):
 
     def _shape(self, rows: int, length: int) -> tuple[int, int]:
         """Return the buffers' rows and length where they have no room to be doubled."""
-        if rows <= self.window.rows and length <= self.window.length:
-            return self.window.rows, self.window.length
         longer = max(length, min(2 * length, self.max_length, self.max_tokens // rows))
         return min(self.max_rows, self.max_tokens // longer), longer
 
