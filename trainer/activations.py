@@ -69,9 +69,9 @@ def mask_pairs(trainer: TrainerSection, tokens: int) -> int:
     """
     if trainer.layout != "auto":
         return tokens**2
-    # A longer chain is alone, without a mask.
-    tokens = min(tokens, trainer.micro_batch_tokens)
-    return tokens * min(tokens, PAIRS)
+    # A chain of more tokens is alone, without a mask; a tree of more may be.
+    several = min(tokens, trainer.micro_batch_tokens)
+    return max(several * min(several, PAIRS), min(tokens, PAIRS) ** 2)
 
 
 def stream_bytes(trainer: TrainerSection) -> int:

@@ -33,13 +33,18 @@ REFERENCE = "reference-"
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
-    """Return AdamW with these settings and the learning rate `lr`."""
+    """Return AdamW with these settings and the learning rate `lr`.
+
+    On a CPU it is torch's fused kernel: one pass over the memory, in place of ten.
+    """
+    trained = list(parameters)
     return AdamW(
-        parameters,
+        trained,
         lr=lr,
         betas=(settings.beta1, settings.beta2),
         eps=settings.eps,
         weight_decay=settings.weight_decay,
+        fused=all(parameter.device.type == "cpu" for parameter in trained),
     )
 
 

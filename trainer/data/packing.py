@@ -116,12 +116,14 @@ def pack(
     *,
     units_C: Int64s | None = None,
     weights_C: Float64s | None = None,
+    longest: int = 0,
 ) -> list[MicroBatch]:
     """Return micro-batches with all tokens of all chains.
 
     Chains with equal numbers in `units_C` stay together; None: each is alone. A micro-batch holds
     at most `budget` tokens, with padding, and with shared tokens counted once. A larger unit or
-    chain gets its own. `weights_C`: weight of a trained token, by chain; None: the loss is a mean.
+    chain gets its own, and with `auto` a tree of up to `longest` tokens (`tree_rows`).
+    `weights_C`: weight of a trained token, by chain; None: the loss is a mean.
     """
     if not chains:
         return []
@@ -138,6 +140,7 @@ def pack(
             budget,
             units_C,
             padding_id,
+            longest,
         )
     fill, laid_out = (row_bins, _padded) if layout == "padded" else (length_bins, _packed)
     bins = fill(flat.lengths_C, units_C, budget)
@@ -194,10 +197,10 @@ def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
 
 
 def _shared_rows(
-    flat: _Flat, order: PrefixOrder, budget: int, units_C: Int64s, padding_id: int
+    flat: _Flat, order: PrefixOrder, budget: int, units_C: Int64s, padding_id: int, longest: int
 ) -> list[MicroBatch]:
     """Return micro-batches with the trees of `tree_rows`, whole units together."""
-    trees = tree_rows(order, units_C, budget)
+    trees = tree_rows(order, units_C, budget, longest)
     widths_R = np.fromiter(map(order.tokens, trees), np.int64, len(trees))
     bins = row_bins(widths_R, united([units_C[chosen] for chosen in trees]), budget)
     batches = []

@@ -63,32 +63,41 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Units
     that share most are joined first, so no group is divided to fill a micro-batch.
     """
-    trees = _joined(order, units_C, lambda first, other, together: together <= budget)
+    trees = _joined(order, units_C, lambda *trees: order.tokens(trees[-1]) <= budget)
     in_order = sorted(trees, key=lambda chosen: int(order.ranks_C[chosen[0]]))
     sizes = np.fromiter(map(order.tokens, in_order), np.int64, len(in_order))
     bins = length_bins(sizes, np.arange(len(in_order)), budget)
     return [order.ordered(np.concatenate([in_order[tree] for tree in chosen])) for chosen in bins]
 
 
-def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
+def tree_rows(
+    order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0
+) -> list[Int64s]:
     """Return the ordered chains of each row: those that begin alike together, where that pays.
 
     A tree saves its shared tokens, but all pairs of its tokens are computed. It has at most
-    `budget` tokens, and at most `PAIRS`. Rows that units hold together have at most `budget` tokens
-    with padding; else a row has no more than one unit. They are in the order of their first chains.
+    `PAIRS` tokens, and at most `budget`, or twice those of its longest chain if `longest` has room
+    for them. Rows that units hold together have at most so many tokens with padding; else a row has
+    no more than one unit. They are in the order of their first chains.
     """
 
-    def pays(first: int, other: int, together: int) -> bool:
-        saved = first + other - together
-        more_pairs = together**2 - first**2 - other**2
-        return together <= min(budget, PAIRS) and more_pairs < PAIRS * saved
+    def room(chosen: Int64s) -> int:
+        return max(budget, min(longest, 2 * int(order.lengths_C[chosen].max())))
+
+    def pays(first: Int64s, other: Int64s, together: Int64s) -> bool:
+        apart = order.tokens(first), order.tokens(other)
+        size = order.tokens(together)
+        more_pairs = size**2 - apart[0] ** 2 - apart[1] ** 2
+        return size <= min(room(together), PAIRS) and more_pairs < PAIRS * (sum(apart) - size)
 
     trees = _joined(order, np.arange(len(units_C)), pays)
     rows: list[Int64s] = []
     for held in members(united([units_C[tree] for tree in trees])):
-        width = max(order.tokens(trees[row]) for row in held)
-        for tree in (trees[row] for row in held):
-            names = np.unique(units_C[tree]) if len(held) * width > budget else [units_C[tree]]
+        of_units = [trees[row] for row in held]
+        size = len(of_units) * max(map(order.tokens, of_units))
+        divided = size > room(np.concatenate(of_units))
+        for tree in of_units:
+            names = np.unique(units_C[tree]) if divided else [units_C[tree]]
             rows += [tree[np.isin(units_C[tree], name)] for name in names]
     return sorted(rows, key=lambda chosen: int(chosen.min()))
 
@@ -113,11 +122,11 @@ def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _joined(
-    order: PrefixOrder, units_C: Int64s, joins: Callable[[int, int, int], bool]
+    order: PrefixOrder, units_C: Int64s, joins: Callable[[Int64s, Int64s, Int64s], bool]
 ) -> list[Int64s]:
     """Return trees of ordered chains: whole units, those that share most joined first.
 
-    `joins` decides by the tokens of both trees, and by those of the tree of both.
+    `joins` decides by the chains of both trees, and by those of the tree of both.
     """
     trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
     units_R = units_C[np.argsort(order.ranks_C)].tolist()
@@ -129,7 +138,7 @@ def _joined(
         if first == other:
             continue
         together = order.ordered(np.concatenate([trees[first], trees[other]]))
-        if joins(*(order.tokens(tree) for tree in (trees[first], trees[other], together))):
+        if joins(trees[first], trees[other], together):
             trees[first] = together
             joined[other] = first
             del trees[other]

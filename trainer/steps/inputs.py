@@ -124,6 +124,8 @@ def step_input(
         trainer.layout,
         units_C=units(trainer.loss.unit, chains, groups_C),
         weights_C=chain_weights(chains, trainer.loss, batch.counted()),
+        # A chain of so many tokens has its room in memory anyway.
+        longest=settings.policy.max_context,
     )
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
     older = set(remembered) - {version}

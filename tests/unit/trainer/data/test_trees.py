@@ -103,6 +103,44 @@ def test_chains_share_a_row_where_the_tokens_saved_are_more_work_than_the_pairs_
     assert [row.tolist() for row in made] == rows
 
 
+@pytest.mark.parametrize(
+    ("longest", "tokens"),
+    [
+        (0, [640] * 8),  # a tree of two has 680 tokens
+        (700, [680] * 4),
+        (4096, [920]),
+    ],
+)
+def test_a_long_prompt_is_shared_beyond_the_budget_as_far_as_a_long_chain_has_room(
+    longest: int, tokens: list[int]
+) -> None:
+    group = [np.array([7] * 600 + [last] * 40, np.int32) for last in range(8)]
+    order = prefix_order(group)
+    made = tree_rows(order, np.arange(8), 650, longest)
+    assert [order.tokens(row) for row in made] == tokens
+
+
+def test_a_tree_beyond_the_budget_has_at_most_twice_the_tokens_of_its_longest_chain() -> None:
+    group = [np.array([7] * 10 + [last] * 40, np.int32) for last in range(8)]
+    order = prefix_order(group)
+    made = tree_rows(order, np.arange(8), 60, 4096)
+    assert {order.tokens(row) for row in made} == {90}
+
+
+@given(SOME, st.integers(1, 30), st.integers(0, 60), st.data())
+def test_rows_hold_every_chain_once_whatever_room_a_long_chain_has(
+    chains: Chains, budget: int, longest: int, data: st.DataObject
+) -> None:
+    names = data.draw(st.lists(st.integers(0, 4), min_size=len(chains), max_size=len(chains)))
+    units = np.unique(names, return_inverse=True)[1].astype(np.int64)
+    order = prefix_order([np.array(ids, np.int32) for ids in chains])
+    rows = tree_rows(order, units, budget, longest)
+    assert sorted(chain for row in rows for chain in row.tolist()) == list(range(len(chains)))
+    for row in rows:
+        room = max(budget, min(longest, 2 * int(order.lengths_C[row].max())))
+        assert order.tokens(row) <= room or len(row) == 1
+
+
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=12), st.integers(8, 100))
 def test_chains_that_share_nothing_are_padded(lengths: list[int], budget: int) -> None:
     made = [behind(number, length) for number, length in enumerate(lengths)]
