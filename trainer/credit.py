@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from seamlessflow.infra.settings import Section
+from seamlessflow.infra.user_functions import OrUserFunction
 
 FilterAction = Literal["count", "drop"]
 EstimatorName = Literal[
@@ -158,7 +159,11 @@ class OverlongSection(Section):
 class CreditSettings(Section):
     """The part of the trainer's settings that advantages follow from."""
 
-    advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
+    advantage: OrUserFunction[EstimatorName] = Field(
+        "grpo",
+        description="See trainer/data/advantages.py, or module:function of your own "
+        "(docs/algorithms/own-functions.md)",
+    )
     returns: ReturnsSection = Field(default_factory=ReturnsSection)
     critic: CriticSection = Field(default_factory=CriticSection)
     overlong: OverlongSection = Field(default_factory=OverlongSection)

@@ -70,6 +70,7 @@ def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, A
     }
 
 
+_OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
 
@@ -268,6 +269,34 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "adapter": WholeRun(
         {"adapter": {"rank": 4, "alpha": 4, "targets": ["q_proj", "v_proj"]}, "loss": {"kl": 0.05}},
+    ),
+    "own_advantage": WholeRun(
+        {
+            "advantage": f"{_OWN}.advantage:above_quantile",
+            "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "count"},
+            "functions": {
+                f"{_OWN}.advantage:above_quantile": {"quantile": 0.75},
+                f"{_OWN}.filter:too_easy": {"above": 0.8},
+            },
+        },
+        more={
+            "scheduler": {
+                "policy": f"{_OWN}.strategy:keeps_some",
+                "functions": {f"{_OWN}.strategy:keeps_some": {"kept": ["w9"]}},
+            }
+        },
+    ),
+    "own_loss": WholeRun(
+        {
+            "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},
+            "loss": {
+                "surrogate": f"{_OWN}.surrogate:tapered",
+                "correction": f"{_OWN}.correction:flattened",
+                "aggregation": f"{_OWN}.aggregation:root_of_length",
+                "functions": {f"{_OWN}.correction:flattened": {"power": 0.8}},
+            },
+            **_UPDATES,
+        },
     ),
     "mixed_precision": WholeRun(
         {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},

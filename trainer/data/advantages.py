@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import OwnSettings, chosen
 from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import NOWHERE
@@ -251,7 +253,11 @@ ESTIMATORS: Mapping[str, Estimator] = {
 }
 
 
-def estimator(name: str, settings: ReturnRules) -> Callable[[Sequence[Episode]], Advantages]:
-    """Return an estimator by its name, with its settings."""
-    chosen = ESTIMATORS[name]
-    return lambda episodes: chosen(episodes, settings)
+def estimator(
+    name: str, rules: ReturnRules, settings: OwnSettings = MappingProxyType({})
+) -> Callable[[Sequence[Episode]], Advantages]:
+    """Return an estimator by its name, built-in or a user's with its own settings.
+
+    The estimator raises `FunctionUnusable` if it cannot be imported.
+    """
+    return lambda episodes: chosen(ESTIMATORS, name, settings)(episodes, rules)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.schemas.records import StepGroup
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD, FilterAction
@@ -18,7 +19,7 @@ from seamlessflow.trainer.data.chains import Chain, credited
 from seamlessflow.trainer.data.credit.overlong import OverlongRules, kept, ruled
 from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.episodes import Episode, episode
-from seamlessflow.trainer.data.filters import verdict
+from seamlessflow.trainer.data.filters import GroupView, verdict
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.lengths import SessionLength
 from seamlessflow.trainer.data.methods import (
@@ -69,6 +70,8 @@ class BatchRules:
     """Weights of the named rewards that count."""
     regularised: bool = False
     """True if the loss has a term for each token, whatever its advantage."""
+    functions: OwnSettings = field(default_factory=dict)
+    """Settings of filters of the user's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +267,14 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     Raises `MethodFailed`.
     """
     group = ruled(group, rules.overlong)
-    chains = kept(group, _credited(group, rules))
+    episodes = _episodes(group)
+    chains = kept(group, _credited(group, episodes, rules))
     screened = screen(chains, clock, rules.max_staleness)
     over_age = screened.lost
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
-    decision = verdict(rules.filters, group.shaped(), screened.chains)
+    decision = verdict(rules.filters, GroupView(episodes, screened.chains), rules.functions)
     if decision and decision[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(decision[0], group))
     trained: tuple[Chain, ...] = () if dropped else screened.chains
@@ -300,12 +304,16 @@ def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:
     return (without, ()) if rules.regularised else ((), without)
 
 
-def _credited(group: Group, rules: BatchRules) -> list[Chain]:
-    """Return the chains of all sessions with their advantages."""
-    episodes = [
+def _episodes(group: Group) -> list[Episode]:
+    """Return the sessions of a group as methods see them."""
+    return [
         episode(session.chains, session.shaped, session.turn_rewards, session.values)
         for session in group.sessions
     ]
+
+
+def _credited(group: Group, episodes: Sequence[Episode], rules: BatchRules) -> list[Chain]:
+    """Return the chains of all sessions with their advantages."""
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     chains = []

@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
 from seamlessflow.trainer.data.aggregations import chain_weights
@@ -44,8 +45,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    if trainer.advantage in ESTIMATORS:
-        by_name = estimator(trainer.advantage, return_rules(trainer))
+    if is_user_function(trainer.advantage) or trainer.advantage in ESTIMATORS:
+        by_name = estimator(trainer.advantage, return_rules(trainer), trainer.functions)
     else:
         # Estimated once the batch is fixed, so that equal returns tell nothing before.
         by_name = no_advantages
@@ -62,6 +63,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         reuse=ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
         rewards=trainer.reward_weights,
         regularised=trainer.loss.regularised,
+        functions=trainer.functions,
     )
 
 

@@ -10,12 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Float32s, Float64s
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Chain, Column, Columns, credited
 from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
 from seamlessflow.trainer.data.episodes import Episode, episode
-from seamlessflow.trainer.data.methods import ResultMalformed, checked_advantages
+from seamlessflow.trainer.data.methods import checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Estimate = Callable[[GroupedEpisodes], list[list[Credit]]]
