@@ -189,7 +189,9 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @model_validator(mode="after")
     def _names_functions(self) -> Self:
-        refuse_unnamed(self.functions, (self.advantage, *self.filters), "trainer.advantage or filters")
+        refuse_unnamed(
+            self.functions, (self.advantage, *self.filters), "trainer.advantage or filters"
+        )
         return self
 
     @model_validator(mode="after")

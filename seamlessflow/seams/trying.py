@@ -8,7 +8,12 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from seamlessflow.infra.user_functions import place_of, user_function, FunctionUnusable, ResultMalformed
+from seamlessflow.infra.user_functions import (
+    FunctionUnusable,
+    ResultMalformed,
+    place_of,
+    user_function,
+)
 from seamlessflow.trainer.data.trials import try_advantage, try_aggregation, try_filter
 
 _LONGEST_S = 1.0

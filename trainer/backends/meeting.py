@@ -188,15 +188,18 @@ def gang_facts(settings: TrainerSettings) -> GangFacts:
         for name, value in _flat(trainer)
     }
     sources = {
-        f"the file of {name}": source_sha256(name)[:12]
-        for name in settings.trainer.user_functions
+        f"the file of {name}": source_sha256(name)[:12] for name in settings.trainer.user_functions
     }
-    return chosen | sources | {
-        "release": this_release().version,
-        "kafka.topic_prefix": settings.kafka.topic_prefix,
-        "run.policy": settings.run.policy,
-        "policy.model": _content(settings.policy.model),
-    }
+    return (
+        chosen
+        | sources
+        | {
+            "release": this_release().version,
+            "kafka.topic_prefix": settings.kafka.topic_prefix,
+            "run.policy": settings.run.policy,
+            "policy.model": _content(settings.policy.model),
+        }
+    )
 
 
 def differences(mine: GangFacts, other: GangFacts) -> str:

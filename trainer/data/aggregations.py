@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from seamlessflow.infra.user_functions import chosen, ResultMalformed
+from seamlessflow.infra.user_functions import ResultMalformed, chosen
 from seamlessflow.schemas.arrays import Float64s, Int64s
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.methods import method

@@ -1,4 +1,4 @@
-"""Trials of a user's advantage, filter and aggregation, each on a small input of its contract. Pure.
+"""Trials of a user's advantage, filter and aggregation, each on a small input. Pure.
 
 A trial returns what the function gave, so that two can be compared. It raises what the function
 raises, and `ResultMalformed`.
@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.trainer.data.advantages import ReturnRules
 from seamlessflow.trainer.data.aggregations import checked_weights
@@ -26,8 +25,7 @@ _TOKENS_OF_TURNS = ((2, 3), (4,), (1, 1, 2))
 def group_of_three() -> list[Episode]:
     """Return three sessions of unlike returns, of one to three turns, the last turn rewarded."""
     return [
-        _session(reward, tokens)
-        for reward, tokens in zip(_RETURNS, _TOKENS_OF_TURNS, strict=True)
+        _session(reward, tokens) for reward, tokens in zip(_RETURNS, _TOKENS_OF_TURNS, strict=True)
     ]
 
 

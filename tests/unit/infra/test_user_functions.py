@@ -95,5 +95,5 @@ def test_what_is_absent_is_told_apart_from_what_fails(here: Path) -> None:
 
 def test_settings_of_a_function_that_is_not_named_are_refused() -> None:
     refuse_unnamed({"mine:f": {}}, ["grpo", "mine:f"], "trainer.advantage")
-    with pytest.raises(ValueError, match="settings for mine:g, which trainer.advantage does not"):
+    with pytest.raises(ValueError, match=r"settings for mine:g, which trainer.advantage does not"):
         refuse_unnamed({"mine:f": {}, "mine:g": {}}, ["mine:f"], "trainer.advantage")

@@ -181,7 +181,8 @@ def test_another_file_of_a_function_is_another_method(monkeypatch: pytest.Monkey
         replace(method, source_sha256="0" * 64) if method.kind == "surrogate" else method
         for method in present
     ]
-    told = "surrogate examples.methods.surrogate:tapered has another file than then (trainer.loss.surrogate)"
+    name = "examples.methods.surrogate:tapered"
+    told = f"surrogate {name} has another file than then (trainer.loss.surrogate)"
     assert differences(then, present) == [told]
     assert differences(without_settings(then), without_settings(present)) == [told]
 

@@ -247,7 +247,9 @@ def test_a_strategy_may_lie_in_the_working_directory(
     Path("strategy_that_fails.py").write_text("1 / 0")
 
     assert named("strategy_of_a_user:rests")(Snapshot(now_ms=0, workers=())) == []
-    with pytest.raises(UnknownStrategy, match=r"cannot be imported: .*, line 1: ZeroDivisionError: .*by zero"):
+    with pytest.raises(
+        UnknownStrategy, match=r"cannot be imported: .*, line 1: ZeroDivisionError: .*by zero"
+    ):
         named("strategy_that_fails:rests")
     Path("strategy_that_exits.py").write_text("import sys\nsys.exit(3)")
     with pytest.raises(UnknownStrategy, match=r"cannot be imported: .*, line 2: SystemExit: 3"):

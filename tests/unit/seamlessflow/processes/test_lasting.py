@@ -4,6 +4,7 @@ import pytest
 
 from seamlessflow.config import RestartsSection
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.user_functions import FunctionUnusable
 from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.processes.restarts import EndRun, after_end
 from seamlessflow.producers.rollout.engine.errors import ModelUnsupported

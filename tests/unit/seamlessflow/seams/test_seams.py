@@ -46,7 +46,9 @@ def test_each_seam_may_name_one_with_settings_of_its_own(tmp_path: Path) -> None
 
 
 def test_the_list_has_each_method_with_its_settings_and_its_paper() -> None:
-    listed = {seam: {method.name: method for method in methods} for seam, methods in listed_methods()}
+    listed = {
+        seam: {method.name: method for method in methods} for seam, methods in listed_methods()
+    }
     grpo = listed[ADVANTAGE]["grpo"]
     assert grpo.meaning.startswith("(r - mean) / (deviation of the group + epsilon)")
     assert grpo.source == "arXiv 2402.03300"
