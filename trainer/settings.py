@@ -29,7 +29,7 @@ from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings
 
-FilterName = Literal["zero_variance", "untrainable"]
+FilterName = Literal["zero_variance", "untrainable", "spread"]
 ChoiceName = Literal["random", "newest"]
 
 
@@ -113,8 +113,8 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     )
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
         {},
-        description="Settings of functions of your own that trainer.advantage and trainer.filters "
-        "name: by module:function, its keyword arguments",
+        description="Settings of functions of your own that trainer.advantage, trainer.filters and "
+        "trainer.selection name: by module:function, its keyword arguments",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
@@ -189,9 +189,8 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @model_validator(mode="after")
     def _names_functions(self) -> Self:
-        refuse_unnamed(
-            self.functions, (self.advantage, *self.filters), "trainer.advantage or filters"
-        )
+        settings = "trainer.advantage, filters or selection.name"
+        refuse_unnamed(self.functions, self._named_methods, settings)
         return self
 
     @model_validator(mode="after")
@@ -245,8 +244,12 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     @property
     def user_functions(self) -> list[str]:
         """Return the names of functions of the user's own that shape a step."""
-        names = (self.advantage, *self.filters, *self.loss.user_functions.values())
+        names = (*self._named_methods, *self.loss.user_functions.values())
         return sorted({name for name in names if is_user_function(name)})
+
+    @property
+    def _named_methods(self) -> tuple[str, ...]:
+        return (self.advantage, *self.filters, self.selection.name or "")
 
     @property
     def compares_sessions(self) -> bool:

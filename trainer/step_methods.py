@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.infra.user_functions import OwnSettings, source_sha256
+from seamlessflow.infra.user_functions import OwnSettings, is_user_function, source_sha256
 from seamlessflow.schemas.records import StepMethod
 from seamlessflow.trainer.credit import ONE_REWARD, OverlongSection
 from seamlessflow.trainer.loss import LossSection
@@ -69,10 +69,11 @@ SETTINGS: Mapping[str, str] = {
     "schedule": "trainer.optimizer.schedule",
     "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
     "staleness": "trainer.on_stale, trainer.max_staleness",
-    "filter": "trainer.filters",
+    "filter": "trainer.filters, trainer.spread_over",
     "overlong": "trainer.overlong",
     "reuse": "trainer.reuse, trainer.seed",
     "rewards": "trainer.rewards",
+    "selection": "trainer.selection, trainer.seed",
 }
 """Settings that choose the methods of a kind."""
 
@@ -94,8 +95,9 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
         *_overlong(trainer.overlong),
         *_rewards(trainer.reward_weights),
+        *_selection(trainer),
         *(
-            ("filter", name, {"action": action, **_own(trainer.functions, name)})
+            ("filter", name, {"action": action, **_of_filter(trainer, name)})
             for name, action in trainer.filters.items()
         ),
     ]
@@ -195,6 +197,16 @@ def _functions_of(loss: LossSection) -> Iterator[tuple[str, str, Mapping[str, An
         yield kind, name, _own(loss.functions, name)
 
 
+def _of_filter(trainer: TrainerSection, name: str) -> Mapping[str, Any]:
+    """Return the settings that a filter reads."""
+    if name != "spread":
+        return _own(trainer.functions, name)
+    returns = trainer.returns.model_dump(
+        include={"discount", "restart_below"}, exclude_defaults=True
+    )
+    return {"over": trainer.spread_over, **returns}
+
+
 def _own(functions: OwnSettings, name: str) -> Mapping[str, Any]:
     """Return the settings of a user's function, if it has some."""
     return {"own": functions[name]} if functions.get(name) else {}
@@ -206,6 +218,15 @@ def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str,
         yield "overlong", "punishment", section.model_dump(exclude={"masked"})
     if section.masked:
         yield "overlong", "mask", {"masked": sorted(section.masked)}
+
+
+def _selection(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the selection of sessions, if there is one."""
+    if (name := trainer.selection.name) is not None:
+        values = trainer.selection.model_dump(exclude={"name"}, exclude_defaults=True)
+        drawn = name == "balanced" or is_user_function(name)
+        seeded = {"seed": trainer.seed} if drawn else {}
+        yield "selection", name, {**values, **seeded, **_own(trainer.functions, name)}
 
 
 def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -60,6 +60,11 @@ _BY_DEVIATION = (
 )
 _KL = _above_0("loss.kl", lambda trainer: trainer.loss.kl)
 _REUSE = _above_0("reuse.groups", lambda trainer: trainer.reuse.groups)
+_SPREAD = SettingReader(
+    "filters",
+    lambda trainer: "spread" if "spread" in trainer.filters else ", ".join(trainer.filters),
+    ("spread",),
+)
 _FALLING = SettingReader(
     "optimizer.schedule", lambda trainer: trainer.optimizer.schedule, ("linear", "cosine")
 )
@@ -82,11 +87,13 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("loss", "kl_estimator"): (_KL,),
     ("loss", "kl_weighted"): (_KL,),
     ("loss", "constant_length"): (_CONSTANT,),
-    ("returns", "discount"): (_advantage("turn", "session_and_turn", "turn_gae"),),
+    ("returns", "discount"): (_advantage("turn", "session_and_turn", "turn_gae"), _SPREAD),
     ("returns", "session_weight"): (_advantage("session_and_turn"),),
     ("returns", "turn_weight"): (_advantage("session_and_turn"),),
     ("returns", "token_discount"): (_advantage("reinforce_pp", "reinforce_pp_baseline", "gae"),),
     ("returns", "trace"): (_CRITIC,),
+    ("returns", "restart_below"): (_advantage("turn", "session_and_turn"), _SPREAD),
+    ("spread_over",): (_SPREAD,),
     ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"),),
     ("returns", "deviation"): (_advantage(*_BY_DEVIATION),),
     **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},

@@ -18,6 +18,7 @@ from seamlessflow.seams.seams import (
     CORRECTION,
     FILTER,
     SEAMS,
+    SELECTION,
     STRATEGY,
     SURROGATE,
     Seam,
@@ -28,6 +29,7 @@ from seamlessflow.trainer.data.advantages import ESTIMATORS
 from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.filters import FILTERS
+from seamlessflow.trainer.data.selection import SELECTIONS
 from seamlessflow.trainer.unread import READERS
 
 _SOURCE = re.compile(r"arXiv (\d{4}\.\d{4,5})")
@@ -35,6 +37,7 @@ _WHOLE_BATCH = {name: method.estimate for name, method in BATCH_ESTIMATORS.items
 _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
     ADVANTAGE: {**ESTIMATORS, **_WHOLE_BATCH},
     FILTER: FILTERS,
+    SELECTION: SELECTIONS,
     SURROGATE: SURROGATES,
     CORRECTION: CORRECTIONS,
     AGGREGATION: AGGREGATIONS,

@@ -19,36 +19,47 @@ class Seam:
     """Names of its positional arguments; its own settings are keyword arguments."""
     returns: str
     """What it returns, in a few words."""
-
-    @property
-    def functions(self) -> tuple[str, ...]:
-        """Return the setting that has the settings of such functions."""
-        return (*self.setting[:-1], "functions")
+    functions: tuple[str, ...] = ("trainer", "functions")
+    """The setting that has the settings of such functions."""
 
 
+_OF_LOSS = ("trainer", "loss", "functions")
 ADVANTAGE = Seam(
     ("trainer", "advantage"),
     ("episodes", "rules"),
     "for each session of a group an array, the advantage of each trained token",
 )
-FILTER = Seam(("trainer", "filters"), ("group",), "whether a group leaves the loss")
+FILTER = Seam(("trainer", "filters"), ("group", "rules"), "whether a group leaves the loss")
+SELECTION = Seam(
+    ("trainer", "selection", "name"),
+    ("episodes", "rules", "random"),
+    "for each session of a group whether it is trained",
+)
 SURROGATE = Seam(
     ("trainer", "loss", "surrogate"),
     ("tokens", "weights_N", "settings"),
     "Losses, the loss of each trained token",
+    _OF_LOSS,
 )
 CORRECTION = Seam(
     ("trainer", "loss", "correction"),
     ("tokens", "settings"),
     "CorrectionWeights, the weight of each trained token",
+    _OF_LOSS,
 )
 AGGREGATION = Seam(
     ("trainer", "loss", "aggregation"),
     ("sessions_C", "trained_C", "settings"),
     "the weight of a trained token of each chain",
+    _OF_LOSS,
 )
-STRATEGY = Seam(("scheduler", "policy"), ("snapshot",), "a list of Wanted, roles of workers")
-SEAMS = (ADVANTAGE, FILTER, SURROGATE, CORRECTION, AGGREGATION, STRATEGY)
+STRATEGY = Seam(
+    ("scheduler", "policy"),
+    ("snapshot",),
+    "a list of Wanted, roles of workers",
+    ("scheduler", "functions"),
+)
+SEAMS = (ADVANTAGE, FILTER, SELECTION, SURROGATE, CORRECTION, AGGREGATION, STRATEGY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +85,7 @@ def method_functions(config: RunConfig) -> list[NamedFunction]:
         names: Mapping[Seam, Iterable[str | None]] = {
             ADVANTAGE: [trainer.advantage],
             FILTER: trainer.filters,
+            SELECTION: [trainer.selection.name],
             SURROGATE: [trainer.loss.surrogate],
             CORRECTION: [trainer.loss.correction],
             AGGREGATION: [trainer.loss.aggregation],

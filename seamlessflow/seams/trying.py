@@ -14,7 +14,12 @@ from seamlessflow.infra.user_functions import (
     place_of,
     user_function,
 )
-from seamlessflow.trainer.data.trials import try_advantage, try_aggregation, try_filter
+from seamlessflow.trainer.data.trials import (
+    try_advantage,
+    try_aggregation,
+    try_filter,
+    try_selection,
+)
 
 _LONGEST_S = 1.0
 
@@ -29,6 +34,8 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_advantage
         case ("trainer", "filters"):
             return try_filter
+        case ("trainer", "selection", "name"):
+            return try_selection
         case ("trainer", "loss", "aggregation"):
             return try_aggregation
         case ("trainer", "loss", "surrogate"):

@@ -270,10 +270,39 @@ RUNS: Mapping[str, WholeRun] = {
     "adapter": WholeRun(
         {"adapter": {"rank": 4, "alpha": 4, "targets": ["q_proj", "v_proj"]}, "loss": {"kl": 0.05}},
     ),
+    "extremes": WholeRun(
+        {
+            "advantage": "session_and_turn",
+            "returns": {"discount": 0.5, "restart_below": 0.01},
+            "selection": {"name": "extremes", "best": 1, "worst": 2},
+        },
+        metrics=("masked/unselected",),
+        symptoms=("are not trained",),
+    ),
+    "max_variance": WholeRun(
+        {
+            "advantage": "grpo_batch",
+            "selection": {"name": "max_variance", "keep": 3, "baseline": "all"},
+            "filters": {"spread": "count", "untrainable": "drop"},
+            "spread_over": 0.01,
+        },
+        metrics=("masked/unselected",),
+        symptoms=("are not trained",),
+    ),
+    "balanced": WholeRun(
+        {
+            "selection": {"name": "balanced", "keep": 3, "baseline": "selected"},
+            "filters": {"spread": "drop", "untrainable": "drop"},
+            "spread_over": 0.0,
+        },
+        metrics=("masked/unselected",),
+        symptoms=("are not trained", "were dropped"),
+    ),
     "own_advantage": WholeRun(
         {
             "advantage": f"{_OWN}.advantage:above_quantile",
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "count"},
+            "selection": {"name": f"{_OWN}.selection:contrasts"},
             "functions": {
                 f"{_OWN}.advantage:above_quantile": {"quantile": 0.75},
                 f"{_OWN}.filter:too_easy": {"above": 0.8},

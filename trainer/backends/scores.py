@@ -162,8 +162,9 @@ def _slopes(
 ) -> Tensor:
     """Return the gradient of a loss by the logits, float32, from those by log-prob and entropy.
 
-    The logits are used up: their memory takes what is computed from them. Let y = logits / temperature, p its softmax and t the target. The gradient of log p at t is
-    (1 at t) - p. The gradient of the entropy is -p (y - the mean of y under p).
+    The logits are used up: their memory takes what is computed from them. Let y = logits /
+    temperature, p its softmax and t the target. The gradient of log p at t is (1 at t) - p. The
+    gradient of the entropy is -p (y - the mean of y under p).
     """
     tempered_RV = logits_RV.float()
     if temperatures_R is not None:

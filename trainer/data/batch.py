@@ -14,7 +14,7 @@ from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.schemas.records import StepGroup
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD, FilterAction
-from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.chains import Chain, credited
 from seamlessflow.trainer.data.credit.overlong import OverlongRules, kept, ruled
 from seamlessflow.trainer.data.credit.returns import RewardWeights
@@ -29,6 +29,8 @@ from seamlessflow.trainer.data.methods import (
     checked_advantages,
     method,
 )
+from seamlessflow.trainer.data.selection import SelectionRules, selected
+from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
@@ -72,6 +74,8 @@ class BatchRules:
     """True if the loss has a term for each token, whatever its advantage."""
     functions: OwnSettings = field(default_factory=dict)
     """Settings of filters of the user's own."""
+    selection: SelectionRules = field(default_factory=SelectionRules)
+    returns: ReturnRules = field(default_factory=ReturnRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,18 +267,24 @@ def recorded_batch(
 def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     """Return the part of a group that enters the loss.
 
-    Advantages are computed over all its sessions, whether or not any of their tokens is trained.
+    Advantages are computed over all its sessions, or over the selected ones, whether or not any of
+    their tokens is trained.
     Raises `MethodFailed`.
     """
     group = ruled(group, rules.overlong)
-    episodes = _episodes(group)
-    chains = kept(group, _credited(group, episodes, rules))
+    if rules.selection.name:
+        group = selected(group, _episodes(group.sessions), rules.selection)
+    compared = [session for session in group.sessions if session.compared]
+    episodes = _episodes(compared)
+    chains = kept(group, _credited(compared, episodes, rules))
     screened = screen(chains, clock, rules.max_staleness)
     over_age = screened.lost
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
-    decision = verdict(rules.filters, GroupView(episodes, screened.chains), rules.functions)
+    decision = verdict(
+        rules.filters, GroupView(episodes, screened.chains), rules.returns, rules.functions
+    )
     if decision and decision[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(decision[0], group))
     trained: tuple[Chain, ...] = () if dropped else screened.chains
@@ -304,20 +314,22 @@ def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:
     return (without, ()) if rules.regularised else ((), without)
 
 
-def _episodes(group: Group) -> list[Episode]:
-    """Return the sessions of a group as methods see them."""
+def _episodes(sessions: Sequence[ValidSession]) -> list[Episode]:
+    """Return sessions as methods see them."""
     return [
         episode(session.chains, session.shaped, session.turn_rewards, session.values)
-        for session in group.sessions
+        for session in sessions
     ]
 
 
-def _credited(group: Group, episodes: Sequence[Episode], rules: BatchRules) -> list[Chain]:
-    """Return the chains of all sessions with their advantages."""
+def _credited(
+    sessions: Sequence[ValidSession], episodes: Sequence[Episode], rules: BatchRules
+) -> list[Chain]:
+    """Return the chains of these sessions with their advantages."""
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     chains = []
-    for session, advantages_N in zip(group.sessions, advantages, strict=True):
+    for session, advantages_N in zip(sessions, advantages, strict=True):
         ends = np.cumsum([chain.trained() for chain in session.chains])
         parts = np.split(advantages_N, ends[:-1]) if session.chains else []
         chains += [credited(*pair) for pair in zip(session.chains, parts, strict=True)]

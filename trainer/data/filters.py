@@ -8,12 +8,13 @@ registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applie
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from seamlessflow.infra.user_functions import OwnSettings, chosen
 from seamlessflow.trainer.credit import FilterAction
-from seamlessflow.trainer.data.advantages import varied
+from seamlessflow.trainer.data.advantages import ReturnRules, first_return, varied
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.methods import checked_verdict, method
@@ -34,34 +35,51 @@ class GroupView:
         return [episode.reward for episode in self.episodes]
 
 
-Filter = Callable[[GroupView], bool]
+Filter = Callable[[GroupView, ReturnRules], bool]
 """Returns whether the group leaves the loss."""
 
 
-def zero_variance(group: GroupView) -> bool:
+def zero_variance(group: GroupView, _: ReturnRules) -> bool:
     """Return whether all sessions have the same return, and no token has an advantage."""
     credited = any(chain.tokens.advantages_T.any() for chain in group.chains)
     return not credited and not varied(np.asarray(group.returns))
 
 
-def untrainable(group: GroupView) -> bool:
+def untrainable(group: GroupView, _: ReturnRules) -> bool:
     """Return whether no token of the group may be trained."""
     return not group.chains
 
 
-FILTERS: Mapping[str, Filter] = {"zero_variance": zero_variance, "untrainable": untrainable}
+def spread(group: GroupView, rules: ReturnRules) -> bool:
+    """Return whether the returns of the sessions' first turns are at most `spread_over` apart.
+
+    Their deviation is that of the population. UI-S1, arXiv 2509.11543, keeps groups above 0.3.
+    """
+    returns = [first_return(episode, rules) for episode in group.episodes if len(episode)]
+    return not returns or float(np.std(returns)) <= rules.spread_over
+
+
+FILTERS: Mapping[str, Filter] = {
+    "zero_variance": zero_variance,
+    "untrainable": untrainable,
+    "spread": spread,
+}
 
 
 def verdict(
-    rules: Mapping[str, FilterAction], group: GroupView, settings: OwnSettings
+    filters: Mapping[str, FilterAction],
+    group: GroupView,
+    rules: ReturnRules,
+    settings: OwnSettings = MappingProxyType({}),
 ) -> tuple[str, FilterAction] | None:
-    """Return the name and action of the first rule that applies, or None if none does.
+    """Return the name and action of the first filter that applies, or None if none does.
 
-    `rules` are tried in the order of the setting. Raises `MethodFailed`.
+    They are tried in the order of the setting. `settings` are those of the user's own. Raises
+    `MethodFailed`.
     """
-    for name, action in rules.items():
+    for name, action in filters.items():
         with method("filter", name):
-            applies = checked_verdict(chosen(FILTERS, name, settings)(group))
+            applies = checked_verdict(chosen(FILTERS, name, settings)(group, rules))
         if applies:
             return name, action
     return None

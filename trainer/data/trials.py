@@ -4,6 +4,7 @@ A trial returns what the function gave, so that two can be compared. It raises w
 raises, and `ResultMalformed`.
 """
 
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from seamlessflow.trainer.data.aggregations import checked_weights
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.filters import GroupView
 from seamlessflow.trainer.data.methods import checked_advantages, checked_verdict
+from seamlessflow.trainer.data.selection import SelectionRules, checked_selection
 from seamlessflow.trainer.loss import LossSection
 
 _RETURNS = (1.0, 0.0, 0.25)
@@ -38,7 +40,14 @@ def try_advantage(function: Callable[..., Any]) -> list[list[float]]:
 
 def try_filter(function: Callable[..., Any]) -> bool:
     """Call a function of the seam `trainer.filters`."""
-    return checked_verdict(function(GroupView(group_of_three(), ())))
+    return checked_verdict(function(GroupView(group_of_three(), ()), ReturnRules()))
+
+
+def try_selection(function: Callable[..., Any]) -> list[bool]:
+    """Call a function of the seam `trainer.selection.name`."""
+    episodes = group_of_three()
+    verdicts = function(episodes, SelectionRules(), random.Random(0))
+    return checked_selection(verdicts, len(episodes))
 
 
 def try_aggregation(function: Callable[..., Any]) -> list[float]:

@@ -19,6 +19,7 @@ from seamlessflow.trainer.data.batch import Batch, BatchRules, ReuseRules
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
+from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 
@@ -64,13 +65,26 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         rewards=trainer.reward_weights,
         regularised=trainer.loss.regularised,
         functions=trainer.functions,
+        selection=selection_rules(trainer),
+        returns=return_rules(trainer),
     )
+
+
+def selection_rules(trainer: TrainerSection) -> SelectionRules:
+    """Return the settings of a selection."""
+    values = {**trainer.selection.model_dump(), "name": trainer.selection.name or ""}
+    return SelectionRules(**values, seed=trainer.seed, functions=trainer.functions)
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
     values = trainer.returns.model_dump(exclude={"entropy_scale"})
-    return ReturnRules(**values, kl_penalty=trainer.kl_penalty, rewards=trainer.reward_weights)
+    return ReturnRules(
+        **values,
+        kl_penalty=trainer.kl_penalty,
+        rewards=trainer.reward_weights,
+        spread_over=trainer.spread_over,
+    )
 
 
 def step_updates(

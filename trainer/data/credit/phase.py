@@ -18,6 +18,7 @@ from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
 from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.methods import checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
+from seamlessflow.trainer.data.sessions import ValidSession
 
 Estimate = Callable[[GroupedEpisodes], list[list[Credit]]]
 
@@ -154,17 +155,24 @@ def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
 
 
 def _by_session(prepared: Prepared) -> list[list[Chain]]:
-    """Return the chains of each session in a group; none for a session without a trained token."""
+    """Return the chains of each session that the group's advantages are compared with.
+
+    They are none for a session without a trained token.
+    """
     chains: dict[str, list[Chain]] = {
-        session.source.session_id: [] for session in prepared.group.sessions
+        session.source.session_id: [] for session in _compared(prepared)
     }
     for chain in prepared.chains:
         chains[chain.session_id].append(chain)
     return list(chains.values())
 
 
+def _compared(prepared: Prepared) -> list[ValidSession]:
+    return [session for session in prepared.group.sessions if session.compared]
+
+
 def _episodes(prepared: Prepared) -> list[Episode]:
-    pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
+    pairs = zip(_compared(prepared), _by_session(prepared), strict=True)
     return [
         episode(chains, session.shaped, session.turn_rewards, session.values)
         for session, chains in pairs

@@ -170,7 +170,8 @@ def test_a_strategy_of_the_user_is_accepted(values: Mapping[str, Any]) -> None:
         ),
         (
             {"filters": {"mine:easy": "drop"}},
-            "'mine:easy' is called with (group), but it is defined as (group, *, above): missing",
+            "'mine:easy' is called with (group, rules), but it is defined as (group, rules, *, "
+            "above): missing",
         ),
         (
             {"advantage": "mine:broken"},
@@ -187,7 +188,7 @@ def test_a_function_of_the_user_is_tried_before_the_run(
     values: Mapping[str, Any], trainer: dict[str, Any], line: str, tmp_path: Path
 ) -> None:
     Path("mine.py").write_text(
-        "def easy(group, *, above):\n    return max(group.returns) > above\n"
+        "def easy(group, rules, *, above):\n    return max(group.returns) > above\n"
         "def broken(episodes, rules):\n    return 1 / 0\n"
         "def short(sessions_C, trained_C, settings):\n    return [1.0]\n"
     )
@@ -196,7 +197,9 @@ def test_a_function_of_the_user_is_tried_before_the_run(
 
 
 def test_a_function_of_the_user_gets_its_settings(values: Mapping[str, Any]) -> None:
-    Path("mine.py").write_text("def easy(group, *, above):\n    return max(group.returns) > above")
+    Path("mine.py").write_text(
+        "def easy(group, rules, *, above):\n    return max(group.returns) > above"
+    )
     own = {"filters": {"mine:easy": "drop"}, "functions": {"mine:easy": {"above": 0.9}}}
     assert faults(changed(values, "trainer", **own)) == ()
 

@@ -14,6 +14,7 @@ from tests.paths import ROOT
 
 ADVANTAGE = ("trainer", "advantage")
 FILTER = ("trainer", "filters")
+SELECTION = ("trainer", "selection", "name")
 SURROGATE = ("trainer", "loss", "surrogate")
 CORRECTION = ("trainer", "loss", "correction")
 AGGREGATION = ("trainer", "loss", "aggregation")
@@ -21,6 +22,7 @@ STRATEGY = ("scheduler", "policy")
 EXAMPLES = {
     ADVANTAGE: "examples.methods.advantage:above_quantile",
     FILTER: "examples.methods.filter:too_easy",
+    SELECTION: "examples.methods.selection:contrasts",
     SURROGATE: "examples.methods.surrogate:tapered",
     CORRECTION: "examples.methods.correction:flattened",
     AGGREGATION: "examples.methods.aggregation:root_of_length",
@@ -66,6 +68,8 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (11, AGGREGATION, "[float('inf')] * 3", "it returned a weight that is not finite"),
         (12, STRATEGY, "['rollout']", "it returned ['rollout'], not a list of Wanted"),
         (13, FILTER, "sys.exit(3)", "SystemExit: 3"),
+        (14, SELECTION, "[True]", "it returned verdicts on 1 sessions, not on 3"),
+        (15, SELECTION, "[1, 0, 1]", "it returned 1, not True or False for each session"),
     ],
 )
 def test_what_a_function_does_wrong_is_said(
@@ -77,14 +81,14 @@ def test_what_a_function_does_wrong_is_said(
 
 
 def test_a_slow_function_is_refused_with_its_seconds(here: Path) -> None:
-    text = "import time\ndef method(group):\n    time.sleep(1.1)\n    return True\n"
+    text = "import time\ndef method(group, rules):\n    time.sleep(1.1)\n    return True\n"
     (here / "own_slow.py").write_text(text)
     fault = fault_of(FILTER, "own_slow:method", {})
     assert fault.startswith("took 1.") and fault.endswith("s for a small input; it has 1 s")
 
 
 def test_its_settings_are_keyword_arguments(here: Path) -> None:
-    text = "def method(group, *, above):\n    return max(group.returns) > above\n"
+    text = "def method(group, rules, *, above):\n    return max(group.returns) > above\n"
     (here / "own_set.py").write_text(text)
     assert fault_of(FILTER, "own_set:method", {"above": 0.5}) == ""
     assert "missing 1 required keyword-only argument" in fault_of(FILTER, "own_set:method", {})

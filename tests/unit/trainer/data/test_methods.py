@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.batch import BatchRules, prepare, select
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.filters import FILTERS, GroupView, verdict
@@ -80,7 +80,7 @@ def test_a_filter_that_raises_is_named() -> None:
     nowhere = np.zeros(0, np.int64)
     wrong = Episode("x", np.zeros(0), np.zeros(0, np.int32), lambda: nowhere)  # type: ignore[arg-type]
     with pytest.raises(MethodFailed, match=f"filter {name} failed: "):
-        verdict({name: "count"}, GroupView([wrong], []), {})
+        verdict({name: "count"}, GroupView([wrong], []), ReturnRules())
 
 
 @pytest.mark.parametrize("returned", [None, 1, "yes", np.array([True])])
