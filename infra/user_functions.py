@@ -55,7 +55,7 @@ class FunctionUnusable(SeamlessFlowError):
         self.name = name
         self.reason = reason
         self.absent = absent
-        """Whether there is no such module or function, so that a name may be misspelt."""
+        """True if there is no such module or function, so that a name may be misspelt."""
         super().__init__(f"{name!r} {reason}")
 
 

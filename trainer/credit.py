@@ -134,7 +134,6 @@ class CriticSection(Section):
 
 Limit = Literal["context", "max_tokens", "turns", "time"]
 SelectionName = Literal["extremes", "max_variance", "balanced"]
-_KEEPING = ("max_variance", "balanced")
 
 
 class OverlongSection(Section):
@@ -179,13 +178,7 @@ class SelectionSection(Section):
     )
 
     @model_validator(mode="after")
-    def _reads(self) -> Self:
-        readers = {"best": ("extremes",), "worst": ("extremes",), "keep": _KEEPING}
-        for setting, names in readers.items():
-            if setting in self.model_fields_set and self.name not in names:
-                raise ValueError(f"{setting} needs name {' or '.join(names)}, not {self.name}")
-        if "baseline" in self.model_fields_set and self.name is None:
-            raise ValueError("baseline has no effect where all sessions are trained: set name")
+    def _trains_some(self) -> Self:
         if self.name == "extremes" and not self.best + self.worst:
             raise ValueError("best and worst are both 0, so no session would be trained")
         return self

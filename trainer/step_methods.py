@@ -187,8 +187,8 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
         include={"kl_penalty", "reference", "reference_every", "teacher", "critic"},
         exclude_defaults=True,
     )
-    own = _own(trainer.functions, trainer.advantage)
-    return {**trainer.returns.model_dump(exclude_defaults=True), **models, **own}
+    function = _own(trainer.functions, trainer.advantage)
+    return {**trainer.returns.model_dump(exclude_defaults=True), **models, **function}
 
 
 def _functions_of(loss: LossSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -72,6 +73,14 @@ _CONSTANT = SettingReader(
     "loss.aggregation", lambda trainer: trainer.loss.aggregation, ("constant",)
 )
 
+def _selection(*values: str) -> SettingReader:
+    def name(trainer: TrainerSection) -> str:
+        chosen = trainer.selection.name or "none"
+        return "module:function" if is_user_function(chosen) else chosen
+
+    return SettingReader("selection.name", name, values)
+
+
 READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("loss", "clip_low"): (_surrogate("ppo_clip", "gspo"),),
     ("loss", "clip_high"): (_surrogate("ppo_clip", "gspo"),),
@@ -100,6 +109,12 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("overlong", "weight"): (_above_0("overlong.length", lambda trainer: trainer.overlong.length),),
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
     ("optimizer", "min_lr"): (_FALLING,),
+    ("selection", "best"): (_selection("extremes", "module:function"),),
+    ("selection", "worst"): (_selection("extremes", "module:function"),),
+    ("selection", "keep"): (_selection("max_variance", "balanced", "module:function"),),
+    ("selection", "baseline"): (
+        _selection("extremes", "max_variance", "balanced", "module:function"),
+    ),
 }
 """Readers of each setting that not every choice reads; any one of them suffices.
 

@@ -25,7 +25,8 @@ def main() -> None:
 
 def _wrong(asked: Mapping[str, Any]) -> str:
     """Return what is wrong with a callable; empty if nothing is."""
-    name, settings = asked["name"], asked["settings"]
+    name = asked["name"]
+    settings = asked["settings"]
     try:
         function = load_function(name)
     except FunctionUnusable as error:

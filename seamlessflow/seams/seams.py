@@ -18,7 +18,7 @@ class Seam:
     arguments: tuple[str, ...]
     """Names of its positional arguments; its own settings are keyword arguments."""
     returns: str
-    """What it returns, in a few words."""
+    """Its result, in a few words."""
     functions: tuple[str, ...] = ("trainer", "functions")
     """The setting that has the settings of such functions."""
 

@@ -277,7 +277,6 @@ RUNS: Mapping[str, WholeRun] = {
             "selection": {"name": "extremes", "best": 1, "worst": 2},
         },
         metrics=("masked/unselected",),
-        symptoms=("are not trained",),
     ),
     "max_variance": WholeRun(
         {
@@ -287,7 +286,6 @@ RUNS: Mapping[str, WholeRun] = {
             "spread_over": 0.01,
         },
         metrics=("masked/unselected",),
-        symptoms=("are not trained",),
     ),
     "balanced": WholeRun(
         {
@@ -296,7 +294,7 @@ RUNS: Mapping[str, WholeRun] = {
             "spread_over": 0.0,
         },
         metrics=("masked/unselected",),
-        symptoms=("are not trained", "were dropped"),
+        symptoms=("were dropped",),
     ),
     "own_advantage": WholeRun(
         {

@@ -38,7 +38,7 @@ class SelectionRules:
     """Settings of a selection of the user's own."""
 
 
-Selection = Callable[[Sequence[Episode], SelectionRules, random.Random], Sequence[bool]]
+SelectionMethod = Callable[[Sequence[Episode], SelectionRules, random.Random], Sequence[bool]]
 """Returns for each session of a group whether it is trained."""
 
 
@@ -94,7 +94,7 @@ def balanced(
     return _only([*sure, *source.sample(rest, keep - len(sure))], len(episodes))
 
 
-SELECTIONS: Mapping[str, Selection] = {
+SELECTIONS: Mapping[str, SelectionMethod] = {
     "extremes": extremes,
     "max_variance": max_variance,
     "balanced": balanced,

@@ -72,7 +72,7 @@ class ValidSession:
     left_out: str = ""
     """Why all of it is masked: a limit ended it, or it is not selected; empty if it is not."""
     compared: bool = True
-    """Whether the advantages of its group are compared with its return."""
+    """True if the advantages of its group are compared with its return."""
 
     @property
     def shaped(self) -> float:

@@ -52,7 +52,8 @@ def try_selection(function: Callable[..., Any]) -> list[bool]:
 
 def try_aggregation(function: Callable[..., Any]) -> list[float]:
     """Call a function of the seam `trainer.loss.aggregation`."""
-    sessions_C, trained_C = np.array([0, 0, 1]), np.array([2, 3, 4])
+    sessions_C = np.array([0, 0, 1])
+    trained_C = np.array([2, 3, 4])
     weights = checked_weights(function(sessions_C, trained_C, LossSection()), len(sessions_C))
     values: list[float] = weights.tolist()
     return values

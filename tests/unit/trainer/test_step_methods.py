@@ -155,17 +155,17 @@ def test_functions_of_the_user_s_own_are_recorded_with_the_hashes_of_their_files
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(ROOT)
-    own = "examples.methods"
+    folder = "examples.methods"
     recorded = methods(
-        advantage=f"{own}.advantage:above_quantile",
-        filters={f"{own}.filter:too_easy": "drop"},
-        loss={"surrogate": f"{own}.surrogate:tapered", "correction": "tis"},
+        advantage=f"{folder}.advantage:above_quantile",
+        filters={f"{folder}.filter:too_easy": "drop"},
+        loss={"surrogate": f"{folder}.surrogate:tapered", "correction": "tis"},
     )
     named = {method.name: (method.kind, method.source_sha256) for method in recorded}
-    assert named.pop(f"{own}.surrogate:tapered+tis") == ("loss", "")
+    assert named.pop(f"{folder}.surrogate:tapered+tis") == ("loss", "")
     assert named.pop("mask") == ("staleness", "")
     assert named == {
-        f"{own}.{file}:{function}": (kind, file_hash(f"examples/methods/{file}.py"))
+        f"{folder}.{file}:{function}": (kind, file_hash(f"examples/methods/{file}.py"))
         for kind, file, function in [
             ("advantage", "advantage", "above_quantile"),
             ("filter", "filter", "too_easy"),
@@ -182,9 +182,9 @@ def test_another_file_of_a_function_is_another_method(monkeypatch: pytest.Monkey
         for method in present
     ]
     name = "examples.methods.surrogate:tapered"
-    told = f"surrogate {name} has another file than then (trainer.loss.surrogate)"
-    assert differences(then, present) == [told]
-    assert differences(without_settings(then), without_settings(present)) == [told]
+    change = f"surrogate {name} has another file than then (trainer.loss.surrogate)"
+    assert differences(then, present) == [change]
+    assert differences(without_settings(then), without_settings(present)) == [change]
 
 
 def test_other_settings_of_a_function_are_told(monkeypatch: pytest.MonkeyPatch) -> None:

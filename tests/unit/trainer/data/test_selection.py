@@ -144,5 +144,5 @@ def test_a_step_that_is_executed_again_selects_the_same_sessions() -> None:
 
 
 def test_a_selection_that_fails_is_named() -> None:
-    with pytest.raises(MethodFailed, match="selection os:nothing failed: .* no function nothing"):
+    with pytest.raises(MethodFailed, match=r"selection os:nothing failed: .* no function nothing"):
         prepared("os:nothing")
