@@ -30,6 +30,7 @@ from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings
 
 FilterName = Literal["zero_variance", "untrainable", "spread"]
+MaskName = Literal["high_entropy_turns"]
 ChoiceName = Literal["random", "newest"]
 
 
@@ -115,6 +116,12 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         {},
         description="Settings of functions of your own that trainer.advantage, trainer.filters and "
         "trainer.selection name: by module:function, its keyword arguments",
+    )
+    masks: dict[OrUserFunction[MaskName], dict[str, JsonValue]] = Field(
+        {},
+        description="Masks by what the policy computed, with the settings of each, also "
+        "module:function of your own; high_entropy_turns: {keep: 0.8} (see "
+        "trainer/data/turn_masks.py)",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
@@ -244,7 +251,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     @property
     def user_functions(self) -> list[str]:
         """Return the names of functions of the user's own that shape a step."""
-        names = (*self._named_methods, *self.loss.user_functions.values())
+        names = (*self._named_methods, *self.masks, *self.loss.user_functions.values())
         return sorted({name for name in names if is_user_function(name)})
 
     @property

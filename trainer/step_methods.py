@@ -74,6 +74,7 @@ SETTINGS: Mapping[str, str] = {
     "reuse": "trainer.reuse, trainer.seed",
     "rewards": "trainer.rewards",
     "selection": "trainer.selection, trainer.seed",
+    "mask": "trainer.masks",
 }
 """Settings that choose the methods of a kind."""
 
@@ -96,6 +97,10 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         *_overlong(trainer.overlong),
         *_rewards(trainer.reward_weights),
         *_selection(trainer),
+        *(
+            ("mask", name, {"own": values} if values else {})
+            for name, values in trainer.masks.items()
+        ),
         *(
             ("filter", name, {"action": action, **_of_filter(trainer, name)})
             for name, action in trainer.filters.items()

@@ -73,6 +73,7 @@ _CONSTANT = SettingReader(
     "loss.aggregation", lambda trainer: trainer.loss.aggregation, ("constant",)
 )
 
+
 def _selection(*values: str) -> SettingReader:
     def name(trainer: TrainerSection) -> str:
         chosen = trainer.selection.name or "none"

@@ -17,6 +17,7 @@ from seamlessflow.seams.seams import (
     AGGREGATION,
     CORRECTION,
     FILTER,
+    MASK,
     SEAMS,
     SELECTION,
     STRATEGY,
@@ -30,6 +31,7 @@ from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.filters import FILTERS
 from seamlessflow.trainer.data.selection import SELECTIONS
+from seamlessflow.trainer.data.turn_masks import TURN_MASKS
 from seamlessflow.trainer.unread import READERS
 
 _SOURCE = re.compile(r"arXiv (\d{4}\.\d{4,5})")
@@ -38,6 +40,7 @@ _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
     ADVANTAGE: {**ESTIMATORS, **_WHOLE_BATCH},
     FILTER: FILTERS,
     SELECTION: SELECTIONS,
+    MASK: TURN_MASKS,
     SURROGATE: SURROGATES,
     CORRECTION: CORRECTIONS,
     AGGREGATION: AGGREGATIONS,
@@ -81,12 +84,23 @@ def _defined(call: Callable[..., Any]) -> Callable[..., Any]:
 
 def _settings(seam: Seam, name: str) -> Mapping[str, Any]:
     setting = ".".join(seam.setting).removeprefix("trainer.")
+    if seam is MASK:
+        return _keyword_defaults(_METHODS[seam][name])
     paths = [
         path
         for path, readers in READERS.items()
         if any(reader.setting == setting and name in reader.values for reader in readers)
     ]
     return {".".join(map(str, path)): _default(path) for path in paths}
+
+
+def _keyword_defaults(call: Callable[..., Any]) -> Mapping[str, Any]:
+    parameters = inspect.signature(call).parameters.values()
+    return {
+        f"masks.{call.__name__}.{parameter.name}": parameter.default
+        for parameter in parameters
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
 
 
 def _default(path: tuple[int | str, ...]) -> Any:

@@ -35,6 +35,12 @@ SELECTION = Seam(
     ("episodes", "rules", "random"),
     "for each session of a group whether it is trained",
 )
+MASK = Seam(
+    ("trainer", "masks"),
+    ("episodes",),
+    "for each session of a group an array, which of its trained tokens stay in the loss",
+    ("trainer", "masks"),
+)
 SURROGATE = Seam(
     ("trainer", "loss", "surrogate"),
     ("tokens", "weights_N", "settings"),
@@ -59,7 +65,7 @@ STRATEGY = Seam(
     "a list of Wanted, roles of workers",
     ("scheduler", "functions"),
 )
-SEAMS = (ADVANTAGE, FILTER, SELECTION, SURROGATE, CORRECTION, AGGREGATION, STRATEGY)
+SEAMS = (ADVANTAGE, FILTER, SELECTION, MASK, SURROGATE, CORRECTION, AGGREGATION, STRATEGY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +92,7 @@ def method_functions(config: RunConfig) -> list[NamedFunction]:
             ADVANTAGE: [trainer.advantage],
             FILTER: trainer.filters,
             SELECTION: [trainer.selection.name],
+            MASK: trainer.masks,
             SURROGATE: [trainer.loss.surrogate],
             CORRECTION: [trainer.loss.correction],
             AGGREGATION: [trainer.loss.aggregation],

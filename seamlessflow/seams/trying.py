@@ -18,6 +18,7 @@ from seamlessflow.trainer.data.trials import (
     try_advantage,
     try_aggregation,
     try_filter,
+    try_mask,
     try_selection,
 )
 
@@ -36,6 +37,8 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_filter
         case ("trainer", "selection", "name"):
             return try_selection
+        case ("trainer", "masks"):
+            return try_mask
         case ("trainer", "loss", "aggregation"):
             return try_aggregation
         case ("trainer", "loss", "surrogate"):

@@ -275,8 +275,10 @@ RUNS: Mapping[str, WholeRun] = {
             "advantage": "session_and_turn",
             "returns": {"discount": 0.5, "restart_below": 0.01},
             "selection": {"name": "extremes", "best": 1, "worst": 2},
+            "masks": {"high_entropy_turns": {"keep": 0.5}},
         },
-        metrics=("masked/unselected",),
+        metrics=("masked/unselected", "masked/high_entropy_turns"),
+        symptoms=("are not trained",),
     ),
     "max_variance": WholeRun(
         {
@@ -301,11 +303,13 @@ RUNS: Mapping[str, WholeRun] = {
             "advantage": f"{_OWN}.advantage:above_quantile",
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "count"},
             "selection": {"name": f"{_OWN}.selection:contrasts"},
+            "masks": {f"{_OWN}.mask:later_turns": {"first": 1}},
             "functions": {
                 f"{_OWN}.advantage:above_quantile": {"quantile": 0.75},
                 f"{_OWN}.filter:too_easy": {"above": 0.8},
             },
         },
+        symptoms=("are not trained",),
         more={
             "scheduler": {
                 "policy": f"{_OWN}.strategy:keeps_some",

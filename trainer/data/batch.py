@@ -130,6 +130,9 @@ class Prepared:
     reused: int = 0
     """Earlier steps that trained the group; 0: it is new."""
 
+    masked_after: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that masks took out of the loss after the batch was fixed, by mask."""
+
     @property
     def credited(self) -> bool:
         """Return whether its advantages bring tokens into the loss."""
@@ -137,7 +140,18 @@ class Prepared:
 
     def masked(self) -> Counter[str]:
         """Return its sampled tokens that are not trained, by reason, the stale ones included."""
-        return self.group.masked() + Counter(stale=self.stale)
+        return self.group.masked() + Counter(stale=self.stale) + Counter(self.masked_after)
+
+    def trained_sessions(self) -> list[tuple[ValidSession, list[Chain]]]:
+        """Return the sessions that its advantages are compared with, each with its chains.
+
+        They are none for a session without a trained token.
+        """
+        compared = [session for session in self.group.sessions if session.compared]
+        chains: dict[str, list[Chain]] = {session.source.session_id: [] for session in compared}
+        for chain in self.chains:
+            chains[chain.session_id].append(chain)
+        return list(zip(compared, chains.values(), strict=True))
 
     def member(self, foreign: Collection[str]) -> StepGroup:
         """Return it as `StepCommitted` records it; `foreign`: sessions of another system."""

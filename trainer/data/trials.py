@@ -13,10 +13,12 @@ import numpy as np
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.trainer.data.advantages import ReturnRules
 from seamlessflow.trainer.data.aggregations import checked_weights
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.filters import GroupView
 from seamlessflow.trainer.data.methods import checked_advantages, checked_verdict
 from seamlessflow.trainer.data.selection import SelectionRules, checked_selection
+from seamlessflow.trainer.data.turn_masks import checked_kept
 from seamlessflow.trainer.loss import LossSection
 
 _RETURNS = (1.0, 0.0, 0.25)
@@ -50,6 +52,12 @@ def try_selection(function: Callable[..., Any]) -> list[bool]:
     return checked_selection(verdicts, len(episodes))
 
 
+def try_mask(function: Callable[..., Any]) -> list[list[bool]]:
+    """Call a function of the seam `trainer.masks`."""
+    episodes = group_of_three()
+    return [kept_N.tolist() for kept_N in checked_kept(function(episodes), episodes)]
+
+
 def try_aggregation(function: Callable[..., Any]) -> list[float]:
     """Call a function of the seam `trainer.loss.aggregation`."""
     sessions_C = np.array([0, 0, 1])
@@ -67,4 +75,5 @@ def _session(reward: float, tokens_of_turns: Sequence[int]) -> Episode:
     def previous() -> Int64s:
         return np.arange(-1, len(turns_N) - 1)
 
-    return Episode(reward, rewards_K, turns_N, previous, rewards={"reward": reward})
+    columns = {Column.ENTROPY: np.linspace(0.1, 2.0, len(turns_N))}
+    return Episode(reward, rewards_K, turns_N, previous, columns, {"reward": reward})

@@ -4,7 +4,7 @@ Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain
 micro-batch, `_S` all tokens of all chains.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
@@ -18,7 +18,6 @@ from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
 from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.methods import checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
-from seamlessflow.trainer.data.sessions import ValidSession
 
 Estimate = Callable[[GroupedEpisodes], list[list[Credit]]]
 
@@ -42,7 +41,7 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     parts = iter(
         part
         for prepared, of_group in zip(batch.groups, checked, strict=True)
-        for chains, credit in zip(_by_session(prepared), of_group, strict=True)
+        for (_, chains), credit in zip(prepared.trained_sessions(), of_group, strict=True)
         for part in _parts(chains, credit, learned)
     )
 
@@ -134,6 +133,23 @@ def by_chain(
 
 def batch_facts(batch: Batch) -> dict[str, float]:
     """Return the metrics of the second phase (names in `trainer/metrics/names.py`)."""
+    return {**_mask_facts(batch), **_critic_facts(batch)}
+
+
+def _mask_facts(batch: Batch) -> dict[str, float]:
+    """Return what masks changed of the metrics that were known before; empty if nothing."""
+    after = sum((Counter(group.masked_after) for group in batch.new_groups), Counter[str]())
+    if not after:
+        return {}
+    masked = sum((group.masked() for group in batch.new_groups), Counter[str]())
+    return {
+        "tokens_trained": float(batch.trained()),
+        "tokens_masked": float(masked.total()),
+        **{f"masked/{name}": float(count) for name, count in sorted(after.items())},
+    }
+
+
+def _critic_facts(batch: Batch) -> dict[str, float]:
     pairs = [
         (chain.columns[Column.TARGET], chain.columns[Column.VALUE], weights_N > 0)
         for chain in batch.chains()
@@ -154,28 +170,10 @@ def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
     return replace(batch, groups=tuple(groups))
 
 
-def _by_session(prepared: Prepared) -> list[list[Chain]]:
-    """Return the chains of each session that the group's advantages are compared with.
-
-    They are none for a session without a trained token.
-    """
-    chains: dict[str, list[Chain]] = {
-        session.source.session_id: [] for session in _compared(prepared)
-    }
-    for chain in prepared.chains:
-        chains[chain.session_id].append(chain)
-    return list(chains.values())
-
-
-def _compared(prepared: Prepared) -> list[ValidSession]:
-    return [session for session in prepared.group.sessions if session.compared]
-
-
 def _episodes(prepared: Prepared) -> list[Episode]:
-    pairs = zip(_compared(prepared), _by_session(prepared), strict=True)
     return [
         episode(chains, session.shaped, session.turn_rewards, session.values)
-        for session, chains in pairs
+        for session, chains in prepared.trained_sessions()
     ]
 
 

@@ -15,6 +15,7 @@ from tests.paths import ROOT
 ADVANTAGE = ("trainer", "advantage")
 FILTER = ("trainer", "filters")
 SELECTION = ("trainer", "selection", "name")
+MASK = ("trainer", "masks")
 SURROGATE = ("trainer", "loss", "surrogate")
 CORRECTION = ("trainer", "loss", "correction")
 AGGREGATION = ("trainer", "loss", "aggregation")
@@ -23,6 +24,7 @@ EXAMPLES = {
     ADVANTAGE: "examples.methods.advantage:above_quantile",
     FILTER: "examples.methods.filter:too_easy",
     SELECTION: "examples.methods.selection:contrasts",
+    MASK: "examples.methods.mask:later_turns",
     SURROGATE: "examples.methods.surrogate:tapered",
     CORRECTION: "examples.methods.correction:flattened",
     AGGREGATION: "examples.methods.aggregation:root_of_length",
@@ -69,6 +71,7 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (12, STRATEGY, "['rollout']", "it returned ['rollout'], not a list of Wanted"),
         (13, FILTER, "sys.exit(3)", "SystemExit: 3"),
         (14, SELECTION, "[True]", "it returned verdicts on 1 sessions, not on 3"),
+        (16, MASK, "[[1.0]] * 3", "mask of float64 of shape [1] for session 0, not of bool of [5]"),
         (15, SELECTION, "[1, 0, 1]", "it returned 1, not True or False for each session"),
     ],
 )
