@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from types import EllipsisType, NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
@@ -80,7 +80,7 @@ def _spelled(annotation: Any) -> str:
     origin = get_origin(annotation)
     arguments = get_args(annotation)
     if origin is Annotated:
-        return _spelled(arguments[0])
+        return "module:function" if Tag("function") in arguments else _spelled(arguments[0])
     if origin is Literal:
         return " | ".join(repr(argument) for argument in arguments)
     if origin in (Union, UnionType):

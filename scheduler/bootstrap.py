@@ -76,7 +76,7 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
     Raises `UnknownStrategy` or `TasksRejected`.
     """
-    strategy = registry.named(settings.scheduler.policy)
+    strategy = registry.named(settings.scheduler.policy, settings.scheduler.functions)
     return Rules(settings, strategy, task_sets(settings))
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from seamlessflow.infra.settings import (
     ProcessSettings,
@@ -17,6 +17,7 @@ from seamlessflow.infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
+from seamlessflow.infra.user_functions import UserFunctionName
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 """Name of a task set among several: the split in its sessions, and a part of metric names."""
@@ -72,6 +73,10 @@ class SchedulerSection(Section):
         "multiplexed",
         description="Strategy that gives roles: colocated, disaggregated, multiplexed, "
         "bidirectional, adaptive, or module:function of your own (docs/scheduling/strategies.md)",
+    )
+    functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
+        {},
+        description="Settings of a strategy of your own, by module:function its keyword arguments",
     )
     gang_size: int | None = Field(
         None,

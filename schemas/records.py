@@ -66,6 +66,7 @@ class StepMethod(Record):
     name: str
     version: int = 1
     settings_hash: str = ""
+    source_sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

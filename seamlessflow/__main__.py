@@ -13,6 +13,7 @@ from seamlessflow.commands import dead_letters, render, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
+from seamlessflow.commands.methods import methods
 from seamlessflow.commands.recorded import replay
 from seamlessflow.commands.recorded.erase import erase
 from seamlessflow.commands.recorded.export import export
@@ -42,6 +43,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(settings)
+app.command()(methods)
 app.command(name="eval")(evaluate)
 app.command()(sft)
 app.command()(merge)

@@ -7,6 +7,7 @@ from typing import Literal, Self
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
 from seamlessflow.infra.settings import Section
+from seamlessflow.infra.user_functions import OrUserFunction
 
 FilterAction = Literal["count", "drop"]
 EstimatorName = Literal[
@@ -80,6 +81,11 @@ class ReturnsSection(Section):
         description="Formula of the deviation: population has 1 / n; sample has 1 / (n - 1), so "
         "advantages are smaller by the root of (n - 1) / n",
     )
+    restart_below: FiniteFloat | None = Field(
+        None,
+        description="turn, session_and_turn, filter spread: reward below which a turn's return is "
+        "its reward alone, and nothing of it reaches earlier turns; none: never",
+    )
     entropy_scale: float = Field(
         0.0,
         ge=0,
@@ -127,6 +133,7 @@ class CriticSection(Section):
 
 
 Limit = Literal["context", "max_tokens", "turns", "time"]
+SelectionName = Literal["extremes", "max_variance", "balanced"]
 
 
 class OverlongSection(Section):
@@ -155,13 +162,45 @@ class OverlongSection(Section):
         return self
 
 
+class SelectionSection(Section):
+    """The sessions of a group that are trained."""
+
+    name: OrUserFunction[SelectionName] | None = Field(
+        None,
+        description="extremes: best and worst; max_variance, balanced: keep (see "
+        "trainer/data/selection.py), or module:function of your own; none: all sessions",
+    )
+    best: int = Field(12, ge=0, description="extremes: sessions of highest return")
+    worst: int = Field(12, ge=0, description="extremes: sessions of lowest return")
+    keep: int = Field(8, ge=1, description="max_variance, balanced: sessions of a group")
+    baseline: Literal["selected", "all"] = Field(
+        "selected", description="Sessions that advantages are compared with"
+    )
+
+    @model_validator(mode="after")
+    def _trains_some(self) -> Self:
+        if self.name == "extremes" and not self.best + self.worst:
+            raise ValueError("best and worst are both 0, so no session would be trained")
+        return self
+
+
 class CreditSettings(Section):
     """The part of the trainer's settings that advantages follow from."""
 
-    advantage: EstimatorName = Field("grpo", description="See trainer/data/advantages.py")
+    advantage: OrUserFunction[EstimatorName] = Field(
+        "grpo",
+        description="See trainer/data/advantages.py, or module:function of your own "
+        "(docs/algorithms/own-functions.md)",
+    )
     returns: ReturnsSection = Field(default_factory=ReturnsSection)
     critic: CriticSection = Field(default_factory=CriticSection)
     overlong: OverlongSection = Field(default_factory=OverlongSection)
+    selection: SelectionSection = Field(default_factory=SelectionSection)
+    spread_over: float = Field(
+        0.3,
+        ge=0,
+        description="Filter spread: deviation of the returns of first turns that a group exceeds",
+    )
     rewards: dict[str, FiniteFloat] = Field(
         default_factory=lambda: dict(ONE_REWARD),
         description="Weight of each named reward in a session's return and in a turn's reward. A "

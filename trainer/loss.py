@@ -7,9 +7,15 @@ without torch or numpy.
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, JsonValue, ValidationInfo, field_validator, model_validator
 
 from seamlessflow.infra.settings import Section
+from seamlessflow.infra.user_functions import (
+    OrUserFunction,
+    UserFunctionName,
+    is_user_function,
+    refuse_unnamed,
+)
 
 Level = Literal["token", "turn", "session"]
 Unit = Literal["token", "turn", "session", "group"]
@@ -119,10 +125,10 @@ class LossSection(Section):
         description="Surrogate and correction by one name: tis is cispo, icepop is policy_gradient "
         "with the correction icepop; none: surrogate and correction count",
     )
-    surrogate: SurrogateName | None = Field(
+    surrogate: OrUserFunction[SurrogateName] | None = Field(
         None,
-        description="Loss of a token (see trainer/backends/losses/surrogates.py); none: that of "
-        "name, or ppo_clip",
+        description="Loss of a token (see trainer/backends/losses/surrogates.py), or "
+        "module:function of your own; none: that of name, or ppo_clip",
     )
     clip_low: float = Field(
         0.2, ge=0, lt=1, description="ppo_clip, gspo: how far below 1 a ratio keeps its gradient"
@@ -154,10 +160,11 @@ class LossSection(Section):
     divergence_bound: float = Field(
         0.2, gt=0, description="dppo: divergence beyond which a token loses its gradient"
     )
-    correction: CorrectionName | None = Field(
+    correction: OrUserFunction[CorrectionName] | None = Field(
         None,
         description="Weight for the difference of engine and old policy (see "
-        "trainer/backends/losses/corrections.py); none: that of name, or no correction",
+        "trainer/backends/losses/corrections.py), or module:function of your own; none: that of "
+        "name, or no correction",
     )
     correction_level: Literal["token", "turn", "session"] = Field(
         "token", description="tis: the tokens that have one weight"
@@ -189,9 +196,15 @@ class LossSection(Section):
         description="k3: whether to multiply that divergence by the ratio of policy to engine, so "
         "its mean gradient is right for older tokens also",
     )
-    aggregation: AggregationName = Field(
+    aggregation: OrUserFunction[AggregationName] = Field(
         "token_mean",
-        description="Sum of tokens over a step (see trainer/data/aggregations.py)",
+        description="Sum of tokens over a step (see trainer/data/aggregations.py), or "
+        "module:function of your own",
+    )
+    functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
+        {},
+        description="Settings of functions of your own that trainer.loss.surrogate, correction and "
+        "aggregation name: by module:function, its keyword arguments",
     )
     constant_length: int | None = Field(
         None,
@@ -286,13 +299,29 @@ class LossSection(Section):
             raise ValueError(f"needs aggregation constant, not {info.data['aggregation']}")
         return value
 
+    @model_validator(mode="after")
+    def _names_functions(self) -> Self:
+        named = self.user_functions.values()
+        refuse_unnamed(self.functions, named, "surrogate, correction or aggregation")
+        return self
+
     @property
-    def chosen_surrogate(self) -> SurrogateName:
+    def user_functions(self) -> Mapping[str, str]:
+        """Return the functions of the user's own that it is made of, by what they are."""
+        parts = {
+            "surrogate": self.chosen_surrogate,
+            "correction": self.chosen_correction,
+            "aggregation": self.aggregation,
+        }
+        return {part: name for part, name in parts.items() if is_user_function(name)}
+
+    @property
+    def chosen_surrogate(self) -> str:
         """Return the surrogate that the settings or `name` choose."""
         return _surrogate(dict(self))
 
     @property
-    def chosen_correction(self) -> CorrectionName:
+    def chosen_correction(self) -> str:
         """Return the correction that the settings or `name` choose."""
         return _correction(dict(self))
 
@@ -321,16 +350,18 @@ class LossSection(Section):
         levels: set[str] = {self.correction_level, *self.masks.levels()}
         if self.chosen_surrogate == "gspo":
             levels.add(self.ratio_level or "session")
+        if self.user_functions.keys() & {"surrogate", "correction"}:
+            levels.add("session")  # it may look at any tokens of a session
         if "session" in levels:
             return "session"
         return "turn" if "turn" in levels else "token"
 
 
-def _surrogate(data: Mapping[str, Any]) -> SurrogateName:
-    surrogate: SurrogateName | None = data.get("surrogate")
+def _surrogate(data: Mapping[str, Any]) -> str:
+    surrogate: str | None = data.get("surrogate")
     return surrogate or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[0]
 
 
-def _correction(data: Mapping[str, Any]) -> CorrectionName:
-    correction: CorrectionName | None = data.get("correction")
+def _correction(data: Mapping[str, Any]) -> str:
+    correction: str | None = data.get("correction")
     return correction or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[1]

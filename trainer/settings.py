@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, model_validator
 
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.settings import DeviceModelSection
@@ -15,6 +15,12 @@ from seamlessflow.infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
+from seamlessflow.infra.user_functions import (
+    OrUserFunction,
+    UserFunctionName,
+    is_user_function,
+    refuse_unnamed,
+)
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags
 from seamlessflow.trainer.credit import COMPARED, CreditSettings, FilterAction
@@ -23,7 +29,8 @@ from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings
 
-FilterName = Literal["zero_variance", "untrainable"]
+FilterName = Literal["zero_variance", "untrainable", "spread"]
+MaskName = Literal["high_entropy_turns"]
 ChoiceName = Literal["random", "newest"]
 
 
@@ -99,10 +106,22 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         0, ge=0, description="Not torch: rank of the worker's first device; the trainer calls 0"
     )
     ranks: int = Field(1, ge=1, description="Not torch: devices of all workers of the gang")
-    filters: dict[FilterName, FilterAction] = Field(
+    filters: dict[OrUserFunction[FilterName], FilterAction] = Field(
         {"zero_variance": "count", "untrainable": "drop"},
-        description="Rules that keep groups out of the loss, with their action; count: the group "
-        "still fills its place in the batch; drop: another takes it (see trainer/data/filters.py)",
+        description="Rules that keep groups out of the loss, also module:function of your own, "
+        "with their action; count: the group still fills its place in the batch; drop: another "
+        "takes it (see trainer/data/filters.py)",
+    )
+    functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
+        {},
+        description="Settings of functions of your own that trainer.advantage, trainer.filters and "
+        "trainer.selection name: by module:function, its keyword arguments",
+    )
+    masks: dict[OrUserFunction[MaskName], dict[str, JsonValue]] = Field(
+        {},
+        description="Masks by what the policy computed, with the settings of each, also "
+        "module:function of your own; high_entropy_turns: {keep: 0.8} (see "
+        "trainer/data/turn_masks.py)",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",
@@ -176,6 +195,12 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         return self
 
     @model_validator(mode="after")
+    def _names_functions(self) -> Self:
+        settings = "trainer.advantage, filters or selection.name"
+        refuse_unnamed(self.functions, self._named_methods, settings)
+        return self
+
+    @model_validator(mode="after")
     def _corrects(self) -> Self:
         # Its gradient has no ratio, so nothing would tell how far the weights moved.
         bare = self.loss.chosen_surrogate == "policy_gradient"
@@ -222,6 +247,16 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
                     "whatever its advantage: set another surrogate, or leave it out"
                 )
         return self
+
+    @property
+    def user_functions(self) -> list[str]:
+        """Return the names of functions of the user's own that shape a step."""
+        names = (*self._named_methods, *self.masks, *self.loss.user_functions.values())
+        return sorted({name for name in names if is_user_function(name)})
+
+    @property
+    def _named_methods(self) -> tuple[str, ...]:
+        return (self.advantage, *self.filters, self.selection.name or "")
 
     @property
     def compares_sessions(self) -> bool:

@@ -11,8 +11,10 @@ from typing import Any
 
 import orjson
 
+from seamlessflow.infra.user_functions import OwnSettings, is_user_function, source_sha256
 from seamlessflow.schemas.records import StepMethod
 from seamlessflow.trainer.credit import ONE_REWARD, OverlongSection
+from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 RAISED: Mapping[tuple[str, str], int] = {
@@ -61,13 +63,18 @@ SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
     "trainer.reference_every, trainer.teacher, trainer.critic",
     "loss": "trainer.loss",
+    "surrogate": "trainer.loss.surrogate",
+    "correction": "trainer.loss.correction",
+    "aggregation": "trainer.loss.aggregation",
     "schedule": "trainer.optimizer.schedule",
     "update": "trainer.mini_batches, trainer.epochs, trainer.seed",
     "staleness": "trainer.on_stale, trainer.max_staleness",
-    "filter": "trainer.filters",
+    "filter": "trainer.filters, trainer.spread_over",
     "overlong": "trainer.overlong",
     "reuse": "trainer.reuse, trainer.seed",
     "rewards": "trainer.rewards",
+    "selection": "trainer.selection, trainer.seed",
+    "mask": "trainer.masks",
 }
 """Settings that choose the methods of a kind."""
 
@@ -78,16 +85,26 @@ NAMING = ("name", "surrogate", "correction")
 def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
     """Return the methods of every step under these settings, filters in the order of the setting.
 
-    Default values are left out of the hash, so a new setting does not change it.
+    Default values are left out of the hash, so a new setting does not change it. Raises
+    `FunctionUnusable`.
     """
     trainer = settings.trainer
     chosen: list[tuple[str, str, Mapping[str, Any]]] = [
         ("advantage", trainer.advantage, _credit(trainer)),
         ("loss", trainer.loss.chosen, trainer.loss.model_dump(exclude_defaults=True)),
+        *_functions_of(trainer.loss),
         ("staleness", trainer.on_stale, {"max_staleness": settings.max_staleness}),
         *_overlong(trainer.overlong),
         *_rewards(trainer.reward_weights),
-        *(("filter", name, {"action": action}) for name, action in trainer.filters.items()),
+        *_selection(trainer),
+        *(
+            ("mask", name, {"own": values} if values else {})
+            for name, values in trainer.masks.items()
+        ),
+        *(
+            ("filter", name, {"action": action, **_of_filter(trainer, name)})
+            for name, action in trainer.filters.items()
+        ),
     ]
     if trainer.optimizer.schedule != "constant":
         chosen.append(("schedule", trainer.optimizer.schedule, {}))
@@ -107,6 +124,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
             name=name,
             version=_version(kind, name, values),
             settings_hash=_hash({key: value for key, value in values.items() if key not in NAMING}),
+            source_sha256="" if kind == "loss" else source_sha256(name),
         )
         for kind, name, values in chosen
     )
@@ -127,8 +145,16 @@ def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -
             change = "has other values"
             if (then := listed(old)) != (now := listed(new)):
                 change = f"was {then}, is {now}"
+            elif edited := _edited(old, new):
+                change = f"{edited} has another file than then"
             phrases.append(f"{kind} {change} ({SETTINGS.get(kind, kind)})")
     return phrases
+
+
+def _edited(old: Sequence[StepMethod], new: Sequence[StepMethod]) -> str:
+    """Return the first user's function whose file differs, empty if there is none."""
+    pairs = zip(old, new, strict=True)
+    return next((now.name for then, now in pairs if then.source_sha256 != now.source_sha256), "")
 
 
 def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
@@ -166,7 +192,29 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
         include={"kl_penalty", "reference", "reference_every", "teacher", "critic"},
         exclude_defaults=True,
     )
-    return {**trainer.returns.model_dump(exclude_defaults=True), **models}
+    function = _own(trainer.functions, trainer.advantage)
+    return {**trainer.returns.model_dump(exclude_defaults=True), **models, **function}
+
+
+def _functions_of(loss: LossSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the functions of the user's own that a loss is made of."""
+    for kind, name in loss.user_functions.items():
+        yield kind, name, _own(loss.functions, name)
+
+
+def _of_filter(trainer: TrainerSection, name: str) -> Mapping[str, Any]:
+    """Return the settings that a filter reads."""
+    if name != "spread":
+        return _own(trainer.functions, name)
+    returns = trainer.returns.model_dump(
+        include={"discount", "restart_below"}, exclude_defaults=True
+    )
+    return {"over": trainer.spread_over, **returns}
+
+
+def _own(functions: OwnSettings, name: str) -> Mapping[str, Any]:
+    """Return the settings of a user's function, if it has some."""
+    return {"own": functions[name]} if functions.get(name) else {}
 
 
 def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
@@ -175,6 +223,15 @@ def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str,
         yield "overlong", "punishment", section.model_dump(exclude={"masked"})
     if section.masked:
         yield "overlong", "mask", {"masked": sorted(section.masked)}
+
+
+def _selection(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the selection of sessions, if there is one."""
+    if (name := trainer.selection.name) is not None:
+        values = trainer.selection.model_dump(exclude={"name"}, exclude_defaults=True)
+        drawn = name == "balanced" or is_user_function(name)
+        seeded = {"seed": trainer.seed} if drawn else {}
+        yield "selection", name, {**values, **seeded, **_own(trainer.functions, name)}
 
 
 def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

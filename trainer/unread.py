@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pydantic import BaseModel
 
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -60,12 +61,26 @@ _BY_DEVIATION = (
 )
 _KL = _above_0("loss.kl", lambda trainer: trainer.loss.kl)
 _REUSE = _above_0("reuse.groups", lambda trainer: trainer.reuse.groups)
+_SPREAD = SettingReader(
+    "filters",
+    lambda trainer: "spread" if "spread" in trainer.filters else ", ".join(trainer.filters),
+    ("spread",),
+)
 _FALLING = SettingReader(
     "optimizer.schedule", lambda trainer: trainer.optimizer.schedule, ("linear", "cosine")
 )
 _CONSTANT = SettingReader(
     "loss.aggregation", lambda trainer: trainer.loss.aggregation, ("constant",)
 )
+
+
+def _selection(*values: str) -> SettingReader:
+    def name(trainer: TrainerSection) -> str:
+        chosen = trainer.selection.name or "none"
+        return "module:function" if is_user_function(chosen) else chosen
+
+    return SettingReader("selection.name", name, values)
+
 
 READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("loss", "clip_low"): (_surrogate("ppo_clip", "gspo"),),
@@ -82,17 +97,25 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("loss", "kl_estimator"): (_KL,),
     ("loss", "kl_weighted"): (_KL,),
     ("loss", "constant_length"): (_CONSTANT,),
-    ("returns", "discount"): (_advantage("turn", "session_and_turn", "turn_gae"),),
+    ("returns", "discount"): (_advantage("turn", "session_and_turn", "turn_gae"), _SPREAD),
     ("returns", "session_weight"): (_advantage("session_and_turn"),),
     ("returns", "turn_weight"): (_advantage("session_and_turn"),),
     ("returns", "token_discount"): (_advantage("reinforce_pp", "reinforce_pp_baseline", "gae"),),
     ("returns", "trace"): (_CRITIC,),
+    ("returns", "restart_below"): (_advantage("turn", "session_and_turn"), _SPREAD),
+    ("spread_over",): (_SPREAD,),
     ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"),),
     ("returns", "deviation"): (_advantage(*_BY_DEVIATION),),
     **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},
     ("overlong", "weight"): (_above_0("overlong.length", lambda trainer: trainer.overlong.length),),
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
     ("optimizer", "min_lr"): (_FALLING,),
+    ("selection", "best"): (_selection("extremes", "module:function"),),
+    ("selection", "worst"): (_selection("extremes", "module:function"),),
+    ("selection", "keep"): (_selection("max_variance", "balanced", "module:function"),),
+    ("selection", "baseline"): (
+        _selection("extremes", "max_variance", "balanced", "module:function"),
+    ),
 }
 """Readers of each setting that not every choice reads; any one of them suffices.
 

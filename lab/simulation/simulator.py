@@ -246,7 +246,7 @@ def simulated_rules(settings: SchedulerSettings, slots: int) -> Rules:
     pacing = settings.pacing.model_copy(update=made_up)
     return Rules(
         settings.model_copy(update={"scheduler": limits, "pacing": pacing}),
-        registry.named(section.policy),
+        registry.named(section.policy, section.functions),
         TaskSets(listed(rows)),
         slots,
     )

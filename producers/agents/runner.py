@@ -15,12 +15,13 @@ from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready
 from seamlessflow.infra.telemetry.instruments import Instruments, instruments
+from seamlessflow.infra.user_functions import load_function
 from seamlessflow.producers.agents.backlog import Place
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
 from seamlessflow.producers.agents.episode import Episodes, UserCode
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
-from seamlessflow.producers.agents.harness.callables import CallThreads, load_callable
+from seamlessflow.producers.agents.harness.callables import CallThreads
 from seamlessflow.producers.agents.harness.command import Command
 from seamlessflow.producers.agents.harness.containment import contain_exits
 from seamlessflow.producers.agents.serving import ServingTime, watch_engines
@@ -39,7 +40,7 @@ _LOG_EVERY_CALL = ("httpx", "httpx2")
 async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     """Run agents until `stop` is set.
 
-    Raises `CallableNotFound` before it reads any task, and what `find_cluster` raises. Raises
+    Raises `FunctionUnusable` before it reads any task, and what `find_cluster` raises. Raises
     `GatewayRefused` if the gateway does not accept the admin key.
     """
     _quiet_libraries()
@@ -102,7 +103,7 @@ def _episodes(
     ended: EndedGroups,
     serving: ServingTime,
 ) -> Episodes:
-    judge = load_callable(settings.reward) if settings.reward else None
+    judge = load_function(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
     code = UserCode(_agent(settings, threads), judge, threads)
@@ -149,7 +150,7 @@ def _tell(notice: str, report: Report) -> None:
 def _agent(settings: AgentsSection, threads: CallThreads) -> Agent:
     if settings.command:
         return CommandAgent(Command(settings.command, os.environ))
-    return CallableAgent(load_callable(settings.callable), threads)
+    return CallableAgent(load_function(settings.callable), threads)
 
 
 class _RunningEpisodes:

@@ -1,22 +1,25 @@
-"""Check of the callables and strategies that settings name: each can be used as it will be.
+"""Check of the callables and functions that settings name: each can be used as it will be.
 
-Callables are imported in a separate process. A user's module may take long, print, end the process,
-or need memory for libraries that only agents use.
+They are imported in a separate process. A user's module may take long, print, end the process, or
+need memory for libraries that only agents use. Functions of seams are also called there, each on a
+small input.
 """
 
 import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.faults import Fault, suggestion
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES, UnknownStrategy, named
+from seamlessflow.seams.seams import NamedFunction, named_functions
 
 _TAIL_CHARS = 300
 
@@ -25,22 +28,40 @@ _TAIL_CHARS = 300
 class NamedCallable:
     """Callable of a setting, with the names of the arguments that it is called with."""
 
-    setting: tuple[str, str]
+    setting: SettingPath
     name: str
     arguments: tuple[str, ...]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Further arguments by their names."""
+    seam: tuple[str, ...] = ()
+    """Seam whose contract it is tried on; empty: it is not called."""
 
 
 def named_callables(config: RunConfig) -> list[NamedCallable]:
-    """Return the callables that a configuration names."""
+    """Return the callables and functions that a configuration names."""
     agents = config.agents
     policy = config.scheduler.policy
     named = [
         NamedCallable(("agents", "callable"), agents.callable, ("task", "session")),
         NamedCallable(("agents", "reward"), agents.reward, ("task", "result")),
     ]
-    if policy not in STRATEGIES:
+    if policy not in STRATEGIES and not is_user_function(policy):
         named.append(NamedCallable(("scheduler", "policy"), policy, ("snapshot",)))
-    return [function for function in named if function.name]
+    return [*(each for each in named if each.name), *tried_callables(named_functions(config))]
+
+
+def tried_callables(functions: Iterable[NamedFunction]) -> list[NamedCallable]:
+    """Return functions of seams as callables that are tried."""
+    return [
+        NamedCallable(
+            function.path,
+            function.name,
+            function.seam.arguments,
+            function.settings,
+            function.seam.setting,
+        )
+        for function in functions
+    ]
 
 
 class Importing:
@@ -97,6 +118,14 @@ class Importing:
                 break
 
 
+def unnamed_strategy_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if there are settings for a strategy that is not the run's."""
+    scheduler = config.scheduler
+    for name in sorted(set(scheduler.functions) - {scheduler.policy}):
+        text = f"has settings for {name}, but scheduler.policy is {scheduler.policy}"
+        yield Fault(("scheduler", "functions"), text)
+
+
 def strategy_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each name that stands for no strategy."""
     places: list[tuple[SettingPath, str]] = [(("scheduler", "policy"), config.scheduler.policy)]
@@ -104,6 +133,6 @@ def strategy_faults(config: RunConfig) -> Iterator[Fault]:
         places.append((("simulation", "strategies", number), name))
     for path, name in places:
         try:
-            named(name)
+            named(name, config.scheduler.functions)
         except UnknownStrategy as error:
             yield Fault(path, str(error))

@@ -10,7 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from seamlessflow.checks import devices, packages
-from seamlessflow.checks.callables import Importing, named_callables
+from seamlessflow.checks.callables import (
+    Importing,
+    named_callables,
+    tried_callables,
+    unnamed_strategy_faults,
+)
 from seamlessflow.checks.combinations import (
     faults_of_processes,
     group_faults,
@@ -48,6 +53,7 @@ from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import unreachable
 from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
 from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
+from seamlessflow.seams.seams import method_functions
 from seamlessflow.trainer.recovery.resume import other_model
 
 
@@ -87,6 +93,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _resume_faults(policy_config)
             yield from group_faults(policy_config)
         yield from sharing_faults(config)
+        yield from unnamed_strategy_faults(config)
         yield from (
             _service_faults(config) if config.opened_outside else _pacing_faults(config.pacing)
         )
@@ -202,6 +209,13 @@ def before_evaluation(
 
 def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
+    functions = tried_callables(method_functions(config))
+    with Importing(functions, config.start_timeout_s) as importing:
+        yield from _recorded_training(config)
+        yield from importing.faults()
+
+
+def _recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from several_policies_faults(config, "a training on recorded sessions")
     yield from elsewhere_faults(config)
     if not any("train" in worker.tags for worker in config.workers):

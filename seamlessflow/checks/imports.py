@@ -7,65 +7,53 @@ fault, empty if it has none.
 import inspect
 import json
 import sys
-import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from seamlessflow.infra.faults import suggestion
-from seamlessflow.producers.agents.harness.callables import (
-    CallableNotFound,
-    Callback,
-    load_callable,
-)
+from seamlessflow.infra.user_functions import FunctionUnusable, load_function, place_of
 
 
 def main() -> None:
     """Import the callables one after the other."""
     with Path(sys.argv[1]).open("a", encoding="utf-8") as answer:
         for number, function in enumerate(json.loads(sys.argv[2])):
-            reason = _wrong(function["name"], function["arguments"])
-            answer.write(json.dumps([number, reason]) + "\n")
+            answer.write(json.dumps([number, _wrong(function)]) + "\n")
             answer.flush()
 
 
-def _wrong(name: str, arguments: Sequence[str]) -> str:
+def _wrong(asked: Mapping[str, Any]) -> str:
+    """Return what is wrong with a callable; empty if nothing is."""
+    name = asked["name"]
+    settings = asked["settings"]
     try:
-        function = load_callable(name)
-    except CallableNotFound as error:
-        cause = error.__cause__
-        if isinstance(cause, ModuleNotFoundError) and not _within(name, cause.name):
-            return f"cannot be imported: {_place(cause)}{cause}"
-        return f"cannot be called: {error.reason}{_nearest(name)}"
-    except BaseException as error:  # SystemExit also: a script without a guard for its main
-        return f"cannot be imported: {_place(error)}{type(error).__name__}: {error}"
-    return _called(function, arguments)
+        function = load_function(name)
+    except FunctionUnusable as error:
+        return f"{error.reason}{_nearest(name) if error.absent else ''}"
+    except BaseException as error:
+        return f"cannot be imported: {place_of(error)}{type(error).__name__}: {error}"
+    wrong_call = _called(function, asked["arguments"], settings)
+    if wrong_call or not asked["seam"]:
+        return wrong_call
+    from seamlessflow.seams.trying import fault_of  # what is tried may need torch
+
+    return fault_of(tuple(asked["seam"]), name, settings)
 
 
-def _called(function: Callback, arguments: Sequence[str]) -> str:
+def _called(
+    function: Callable[..., Any], arguments: Sequence[str], settings: Mapping[str, Any]
+) -> str:
     try:
         signature = inspect.signature(function)
     except ValueError:  # some builtins have none
         return ""
     try:
-        signature.bind(*arguments)
+        signature.bind(*arguments, **settings)
     except TypeError as error:
-        return f"is called with ({', '.join(arguments)}), but it is defined as {signature}: {error}"
+        call = ", ".join([*arguments, *(f"{name}=" for name in settings)])
+        return f"is called with ({call}), but it is defined as {signature}: {error}"
     return ""
-
-
-def _place(error: BaseException) -> str:
-    """Return the file and line of a module that raised."""
-    frames = [
-        frame
-        for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith("<") and frame.filename not in (__file__, _LOADING)
-    ]
-    return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
-
-
-def _within(name: str, module: str | None) -> bool:
-    """Return whether `module` is that of the callable or one of the packages that it is in."""
-    return f"{name.partition(':')[0]}.".startswith(f"{module}.")
 
 
 def _nearest(name: str) -> str:
@@ -78,8 +66,6 @@ def _nearest(name: str) -> str:
     functions = [function_name for function_name, value in vars(loaded).items() if callable(value)]
     return suggestion(path, functions)
 
-
-_LOADING = inspect.getfile(load_callable)
 
 if __name__ == "__main__":
     main()

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Tag
 
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.trainer.settings import TrainerSection
 
 LEFT_OUT = {
@@ -59,6 +60,7 @@ OPERATION = {
     "usage_s",
 }
 """Settings of `trainer` that change how a run is operated, not what it computes."""
+_OWN = "module:function"
 
 
 def untested(trained: Sequence[TrainerSection]) -> list[str]:
@@ -112,11 +114,17 @@ def _had(section: BaseModel, path: str) -> Iterator[str]:
         if isinstance(value, BaseModel):
             yield from _had(value, place)
         elif isinstance(value, Mapping):
-            yield from (f"{place}.{key} {choice}" for key, choice in value.items())
+            yield from (f"{place}.{_name(key)} {choice}" for key, choice in value.items())
         else:
-            yield from (f"{place} {choice}" for choice in (value if _several(value) else [value]))
+            choices = value if _several(value) else [value]
+            yield from (f"{place} {_name(choice)}" for choice in choices)
             if value != field.get_default(call_default_factory=True):
                 yield place
+
+
+def _name(value: Any) -> Any:
+    """Return the name of a value; all functions of the user's own have one."""
+    return _OWN if isinstance(value, str) and is_user_function(value) else value
 
 
 def _several(value: Any) -> bool:
@@ -127,6 +135,9 @@ def _names(kind: Any) -> list[str]:
     """Return the values of a `Literal`, in a union or a tuple too; none of another type."""
     if get_origin(kind) is Literal:
         return list(get_args(kind))
+    if get_origin(kind) is Annotated:
+        inner, *marks = get_args(kind)
+        return [_OWN] if Tag("function") in marks else _names(inner)
     if get_origin(kind) in (Union, UnionType, tuple):
         return [name for part in get_args(kind) for name in _names(part)]
     return []

@@ -70,6 +70,7 @@ def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, A
     }
 
 
+_OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
 
@@ -268,6 +269,65 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "adapter": WholeRun(
         {"adapter": {"rank": 4, "alpha": 4, "targets": ["q_proj", "v_proj"]}, "loss": {"kl": 0.05}},
+    ),
+    "extremes": WholeRun(
+        {
+            "advantage": "session_and_turn",
+            "returns": {"discount": 0.5, "restart_below": 0.01},
+            "selection": {"name": "extremes", "best": 1, "worst": 2},
+            "masks": {"high_entropy_turns": {"keep": 0.5}},
+        },
+        metrics=("masked/unselected", "masked/high_entropy_turns"),
+        symptoms=("are not trained",),
+    ),
+    "max_variance": WholeRun(
+        {
+            "advantage": "grpo_batch",
+            "selection": {"name": "max_variance", "keep": 3, "baseline": "all"},
+            "filters": {"spread": "count", "untrainable": "drop"},
+            "spread_over": 0.01,
+        },
+        metrics=("masked/unselected",),
+    ),
+    "balanced": WholeRun(
+        {
+            "selection": {"name": "balanced", "keep": 3, "baseline": "selected"},
+            "filters": {"spread": "drop", "untrainable": "drop"},
+            "spread_over": 0.0,
+        },
+        metrics=("masked/unselected",),
+        symptoms=("were dropped",),
+    ),
+    "own_advantage": WholeRun(
+        {
+            "advantage": f"{_OWN}.advantage:above_quantile",
+            "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "count"},
+            "selection": {"name": f"{_OWN}.selection:contrasts"},
+            "masks": {f"{_OWN}.mask:later_turns": {"first": 1}},
+            "functions": {
+                f"{_OWN}.advantage:above_quantile": {"quantile": 0.75},
+                f"{_OWN}.filter:too_easy": {"above": 0.8},
+            },
+        },
+        symptoms=("are not trained",),
+        more={
+            "scheduler": {
+                "policy": f"{_OWN}.strategy:keeps_some",
+                "functions": {f"{_OWN}.strategy:keeps_some": {"kept": ["w9"]}},
+            }
+        },
+    ),
+    "own_loss": WholeRun(
+        {
+            "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},
+            "loss": {
+                "surrogate": f"{_OWN}.surrogate:tapered",
+                "correction": f"{_OWN}.correction:flattened",
+                "aggregation": f"{_OWN}.aggregation:root_of_length",
+                "functions": {f"{_OWN}.correction:flattened": {"power": 0.8}},
+            },
+            **_UPDATES,
+        },
     ),
     "mixed_precision": WholeRun(
         {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},

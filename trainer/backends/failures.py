@@ -17,8 +17,8 @@ from torch import Tensor
 
 from seamlessflow.trainer.backends.backend import UpdateFailed
 from seamlessflow.trainer.backends.calls import Arrays
-from seamlessflow.trainer.backends.losses.tokens import Losses
-from seamlessflow.trainer.data.methods import MethodFailed, ResultMalformed, method
+from seamlessflow.trainer.backends.losses.tokens import Losses, checked_losses
+from seamlessflow.trainer.data.methods import MethodFailed, method
 from seamlessflow.trainer.settings import TrainerSection
 
 _MOST_CHAINS = 20
@@ -59,7 +59,7 @@ class PassFailures:
         """Return the losses of `compute`, or zeros if it fails; note its failures."""
         try:
             with method("loss", name):
-                losses = _checked(compute(), logprobs_N)
+                losses = checked_losses(compute(), logprobs_N)
         except MethodFailed as failed:
             self.reason = self.reason or str(failed)
             return Losses(logprobs_N * 0, torch.zeros_like(logprobs_N, dtype=torch.bool))
@@ -121,13 +121,3 @@ class PassFailures:
     def _add(self, wrong: int, chains: Iterable[int]) -> None:
         self.wrong += wrong
         self.chains = list(dict.fromkeys([*self.chains, *chains]))[:_MOST_CHAINS]
-
-
-def _checked(losses: Losses, logprobs_N: Tensor) -> Losses:
-    """Return the result of a loss. Raise `ResultMalformed`."""
-    expected = f"{list(logprobs_N.shape)}, one for each trained token"
-    if losses.loss_N.shape != logprobs_N.shape:
-        raise ResultMalformed(f"losses of shape {list(losses.loss_N.shape)}", expected)
-    if not losses.loss_N.requires_grad:
-        raise ResultMalformed("losses without a gradient", "those of trained log-probs")
-    return losses

@@ -19,6 +19,7 @@ from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, connect_to, listener_on
 from seamlessflow.infra.network.line import LOOK_S, Line, LineLost
+from seamlessflow.infra.user_functions import source_sha256
 from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.trainer.settings import TrainerSettings
@@ -178,19 +179,27 @@ def begun(line: Line, stopping: Stopping = never) -> str:
 def gang_facts(settings: TrainerSettings) -> GangFacts:
     """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
 
-    Paths of models count by their content, since paths may differ between machines.
+    Paths of models count by their content, since paths may differ between machines. So do the
+    functions of the user's own. Raises `FunctionUnusable`.
     """
     trainer = settings.trainer.model_dump(mode="json", exclude=OWN)
     chosen = {
         f"trainer.{name}": _content(Path(value)) if value and name in _MODELS else str(value)
         for name, value in _flat(trainer)
     }
-    return chosen | {
-        "release": this_release().version,
-        "kafka.topic_prefix": settings.kafka.topic_prefix,
-        "run.policy": settings.run.policy,
-        "policy.model": _content(settings.policy.model),
+    sources = {
+        f"the file of {name}": source_sha256(name)[:12] for name in settings.trainer.user_functions
     }
+    return (
+        chosen
+        | sources
+        | {
+            "release": this_release().version,
+            "kafka.topic_prefix": settings.kafka.topic_prefix,
+            "run.policy": settings.run.policy,
+            "policy.model": _content(settings.policy.model),
+        }
+    )
 
 
 def differences(mine: GangFacts, other: GangFacts) -> str:

@@ -107,7 +107,7 @@ class _LinearScores(torch.autograd.Function):
                 logits_RV = linear(hidden_NH[part].to(compute), typed_VH, typed_V)
                 logits_RV = logits_RV if divided is None else divided.gathered(logits_RV)
                 of_part = None if temperatures_N is None else temperatures_N[part]
-                scored.append(_scores(logits_RV, targets_N[part], of_part, False))
+                scored.append(_used_up(logits_RV, targets_N[part], of_part))
         logprobs, entropies = zip(*scored, strict=True)
         logprobs_N = torch.cat(logprobs)
         entropies_N = torch.cat(entropies)
@@ -162,19 +162,43 @@ def _slopes(
 ) -> Tensor:
     """Return the gradient of a loss by the logits, float32, from those by log-prob and entropy.
 
-    Let y = logits / temperature, p its softmax and t the target. The gradient of log p at t is
-    (1 at t) - p. The gradient of the entropy is -p (y - the mean of y under p).
+    The logits are used up: their memory takes what is computed from them. Let y = logits /
+    temperature, p its softmax and t the target. The gradient of log p at t is (1 at t) - p. The
+    gradient of the entropy is -p (y - the mean of y under p).
     """
     tempered_RV = logits_RV.float()
     if temperatures_R is not None:
-        tempered_RV = tempered_RV / temperatures_R.unsqueeze(-1)
+        tempered_RV.div_(temperatures_R.unsqueeze(-1))
     shares_RV = tempered_RV.softmax(-1)
-    found_RV = shares_RV * -by_logprob_R.unsqueeze(-1)
-    found_RV.scatter_add_(-1, targets_R.unsqueeze(-1), by_logprob_R.unsqueeze(-1))
-    if by_entropy_R is not None:
+    slopes_RV = shares_RV
+    if by_entropy_R is None:
+        slopes_RV.mul_(-by_logprob_R.unsqueeze(-1))
+    else:
         means_R1 = (shares_RV * tempered_RV).sum(-1, keepdim=True)
-        found_RV -= shares_RV * (tempered_RV - means_R1) * by_entropy_R.unsqueeze(-1)
-    return found_RV if temperatures_R is None else found_RV / temperatures_R.unsqueeze(-1)
+        rates_RV = tempered_RV.sub_(means_R1).mul_(by_entropy_R.unsqueeze(-1))
+        slopes_RV.mul_(rates_RV.add_(by_logprob_R.unsqueeze(-1)).neg_())
+    slopes_RV.scatter_add_(-1, targets_R.unsqueeze(-1), by_logprob_R.unsqueeze(-1))
+    return slopes_RV if temperatures_R is None else slopes_RV.div_(temperatures_R.unsqueeze(-1))
+
+
+def _used_up(
+    logits_RV: Tensor, targets_R: Tensor, temperatures_R: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the same as `_scores`, without gradient, in the memory of the logits and as much more.
+
+    Each pass over so many logits takes as long as a part of their product.
+    """
+    logits_RV = logits_RV.float()
+    if temperatures_R is not None:
+        logits_RV.div_(temperatures_R.unsqueeze(-1))
+    highest_R1 = logits_RV.amax(-1, keepdim=True)
+    below_RV = logits_RV.sub_(highest_R1)
+    of_targets_R = below_RV.gather(-1, targets_R.unsqueeze(-1)).squeeze(-1)
+    weights_RV = below_RV.exp()
+    sums_R = weights_RV.sum(-1)
+    means_R = weights_RV.mul_(below_RV).sum(-1) / sums_R
+    normalisers_R = sums_R.log()
+    return of_targets_R - normalisers_R, normalisers_R - means_R
 
 
 def _scores(

@@ -9,10 +9,12 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import OwnSettings, chosen
 from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import NOWHERE
@@ -38,6 +40,10 @@ class ReturnRules:
     deviation: Literal["population", "sample"] = "population"
     rewards: Mapping[str, float] = field(default_factory=lambda: ONE_REWARD)
     """Weight of each named reward that counts."""
+    restart_below: float | None = None
+    """Reward of a turn below which returns restart there; None: they never do."""
+    spread_over: float = 0.3
+    """Deviation of first returns up to which the filter `spread` applies."""
 
 
 Advantages = Sequence[Float64s]
@@ -149,7 +155,7 @@ def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
 
     Turn-level credit, arXiv 2505.11821 (MT-GRPO), with discounted returns: see `turn_returns`.
     """
-    returns = [turn_returns(episode, settings.discount) for episode in episodes]
+    returns = [turn_returns(episode, settings) for episode in episodes]
     return _by_turn(episodes, returns, settings)
 
 
@@ -158,7 +164,7 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
 
     Episode and step advantage, arXiv 2509.11543 (UI-S1) and 2505.10978 (GiGPO).
     """
-    returns = [turn_returns(episode, settings.discount, outcome=0.0) for episode in episodes]
+    returns = [turn_returns(episode, settings, outcome=0.0) for episode in episodes]
     of_turns = _by_turn(episodes, returns, settings)
     of_sessions = by_session(grpo, episodes, settings)
     return [
@@ -184,12 +190,13 @@ def by_session(
 
 
 def turn_returns(
-    episode: Episode, discount: float, outcome: float | None = None
+    episode: Episode, rules: ReturnRules, outcome: float | None = None
 ) -> dict[int, float]:
     """Return the discounted return of each turn that has a trained token.
 
     G_k = r_k + discount x the mean of G over the turns that follow k. A last turn also gets
-    `outcome`, by default the session's return.
+    `outcome`, by default the session's return. A turn of a reward below `restart_below` has G_k =
+    r_k, and adds 0 to the turn before it (UI-S1, arXiv 2509.11543).
     """
     previous = episode.previous_turns
     following: defaultdict[int, list[float]] = defaultdict(list)
@@ -198,10 +205,17 @@ def turn_returns(
     # A turn begins behind all that precede it, so its followers are known when it is reached.
     for number in reversed(list(previous)):
         further = following[number]
-        later = discount * float(np.mean(further)) if further else last
-        returns[number] = float(episode.turn_rewards_K[number]) + later
-        following[previous[number]].append(returns[number])
+        later = rules.discount * float(np.mean(further)) if further else last
+        reward = float(episode.turn_rewards_K[number])
+        restarts = rules.restart_below is not None and reward < rules.restart_below
+        returns[number] = reward if restarts else reward + later
+        following[previous[number]].append(0.0 if restarts else returns[number])
     return returns
+
+
+def first_return(episode: Episode, rules: ReturnRules) -> float:
+    """Return the discounted return of a session's first turn with a trained token."""
+    return turn_returns(episode, rules)[int(episode.turns_N[0])]
 
 
 def _by_turn(
@@ -251,7 +265,11 @@ ESTIMATORS: Mapping[str, Estimator] = {
 }
 
 
-def estimator(name: str, settings: ReturnRules) -> Callable[[Sequence[Episode]], Advantages]:
-    """Return an estimator by its name, with its settings."""
-    chosen = ESTIMATORS[name]
-    return lambda episodes: chosen(episodes, settings)
+def estimator(
+    name: str, rules: ReturnRules, settings: OwnSettings = MappingProxyType({})
+) -> Callable[[Sequence[Episode]], Advantages]:
+    """Return an estimator by its name, built-in or a user's with its own settings.
+
+    The estimator raises `FunctionUnusable` if it cannot be imported.
+    """
+    return lambda episodes: chosen(ESTIMATORS, name, settings)(episodes, rules)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import ResultMalformed, chosen
 from seamlessflow.schemas.arrays import Float64s, Int64s
 from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.methods import ResultMalformed, method
+from seamlessflow.trainer.data.methods import method
 from seamlessflow.trainer.data.units import membership
 from seamlessflow.trainer.loss import LossSection
 
@@ -56,7 +57,8 @@ def chain_weights(
     trained_C = np.fromiter((chain.trained() for chain in every), np.int64, len(every))
     sessions_C = membership(every).sessions_C
     with method("aggregation", settings.aggregation):
-        weights_C = AGGREGATIONS[settings.aggregation](sessions_C, trained_C, settings)
+        weigh = chosen(AGGREGATIONS, settings.aggregation, settings.functions)
+        weights_C = weigh(sessions_C, trained_C, settings)
         return checked_weights(weights_C, len(every))[: len(chains)]
 
 

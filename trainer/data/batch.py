@@ -10,15 +10,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.schemas.records import StepGroup
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD, FilterAction
-from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.chains import Chain, credited
 from seamlessflow.trainer.data.credit.overlong import OverlongRules, kept, ruled
 from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.episodes import Episode, episode
-from seamlessflow.trainer.data.filters import verdict
+from seamlessflow.trainer.data.filters import GroupView, verdict
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.lengths import SessionLength
 from seamlessflow.trainer.data.methods import (
@@ -28,6 +29,8 @@ from seamlessflow.trainer.data.methods import (
     checked_advantages,
     method,
 )
+from seamlessflow.trainer.data.selection import SelectionRules, selected
+from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
 
 ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
@@ -69,6 +72,10 @@ class BatchRules:
     """Weights of the named rewards that count."""
     regularised: bool = False
     """True if the loss has a term for each token, whatever its advantage."""
+    functions: OwnSettings = field(default_factory=dict)
+    """Settings of filters of the user's own."""
+    selection: SelectionRules = field(default_factory=SelectionRules)
+    returns: ReturnRules = field(default_factory=ReturnRules)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +130,9 @@ class Prepared:
     reused: int = 0
     """Earlier steps that trained the group; 0: it is new."""
 
+    masked_after: Mapping[str, int] = field(default_factory=dict)
+    """Tokens that masks took out of the loss after the batch was fixed, by mask."""
+
     @property
     def credited(self) -> bool:
         """Return whether its advantages bring tokens into the loss."""
@@ -130,7 +140,18 @@ class Prepared:
 
     def masked(self) -> Counter[str]:
         """Return its sampled tokens that are not trained, by reason, the stale ones included."""
-        return self.group.masked() + Counter(stale=self.stale)
+        return self.group.masked() + Counter(stale=self.stale) + Counter(self.masked_after)
+
+    def trained_sessions(self) -> list[tuple[ValidSession, list[Chain]]]:
+        """Return the sessions that its advantages are compared with, each with its chains.
+
+        They are none for a session without a trained token.
+        """
+        compared = [session for session in self.group.sessions if session.compared]
+        chains: dict[str, list[Chain]] = {session.source.session_id: [] for session in compared}
+        for chain in self.chains:
+            chains[chain.session_id].append(chain)
+        return list(zip(compared, chains.values(), strict=True))
 
     def member(self, foreign: Collection[str]) -> StepGroup:
         """Return it as `StepCommitted` records it; `foreign`: sessions of another system."""
@@ -260,17 +281,24 @@ def recorded_batch(
 def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     """Return the part of a group that enters the loss.
 
-    Advantages are computed over all its sessions, whether or not any of their tokens is trained.
+    Advantages are computed over all its sessions, or over the selected ones, whether or not any of
+    their tokens is trained.
     Raises `MethodFailed`.
     """
     group = ruled(group, rules.overlong)
-    chains = kept(group, _credited(group, rules))
+    if rules.selection.name:
+        group = selected(group, _episodes(group.sessions), rules.selection)
+    compared = [session for session in group.sessions if session.compared]
+    episodes = _episodes(compared)
+    chains = kept(group, _credited(compared, episodes, rules))
     screened = screen(chains, clock, rules.max_staleness)
     over_age = screened.lost
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
     dropped = _dropped(group, chains, screened, rules)
-    decision = verdict(rules.filters, group.shaped(), screened.chains)
+    decision = verdict(
+        rules.filters, GroupView(episodes, screened.chains), rules.returns, rules.functions
+    )
     if decision and decision[1] == "drop" and dropped is None:
         dropped = ("filtered", _why(decision[0], group))
     trained: tuple[Chain, ...] = () if dropped else screened.chains
@@ -300,16 +328,22 @@ def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:
     return (without, ()) if rules.regularised else ((), without)
 
 
-def _credited(group: Group, rules: BatchRules) -> list[Chain]:
-    """Return the chains of all sessions with their advantages."""
-    episodes = [
+def _episodes(sessions: Sequence[ValidSession]) -> list[Episode]:
+    """Return sessions as methods see them."""
+    return [
         episode(session.chains, session.shaped, session.turn_rewards, session.values)
-        for session in group.sessions
+        for session in sessions
     ]
+
+
+def _credited(
+    sessions: Sequence[ValidSession], episodes: Sequence[Episode], rules: BatchRules
+) -> list[Chain]:
+    """Return the chains of these sessions with their advantages."""
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     chains = []
-    for session, advantages_N in zip(group.sessions, advantages, strict=True):
+    for session, advantages_N in zip(sessions, advantages, strict=True):
         ends = np.cumsum([chain.trained() for chain in session.chains])
         parts = np.split(advantages_N, ends[:-1]) if session.chains else []
         chains += [credited(*pair) for pair in zip(session.chains, parts, strict=True)]

@@ -7,42 +7,79 @@ registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applie
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import OwnSettings, chosen
 from seamlessflow.trainer.credit import FilterAction
-from seamlessflow.trainer.data.advantages import varied
+from seamlessflow.trainer.data.advantages import ReturnRules, first_return, varied
 from seamlessflow.trainer.data.chains import Chain
+from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.methods import checked_verdict, method
 
-Filter = Callable[[Sequence[float], Sequence[Chain]], bool]
-"""Returns whether a group with these returns (one per session) and chains leaves the loss."""
+
+@dataclass(frozen=True, slots=True)
+class GroupView:
+    """A group as a filter sees it."""
+
+    episodes: Sequence[Episode]
+    """Its sessions, in the order of their samples."""
+    chains: Sequence[Chain]
+    """Chains with a token that may be trained, with their advantages."""
+
+    @property
+    def returns(self) -> list[float]:
+        """Return the returns of its sessions."""
+        return [episode.reward for episode in self.episodes]
 
 
-def zero_variance(returns: Sequence[float], chains: Sequence[Chain]) -> bool:
+Filter = Callable[[GroupView, ReturnRules], bool]
+"""Returns whether the group leaves the loss."""
+
+
+def zero_variance(group: GroupView, _: ReturnRules) -> bool:
     """Return whether all sessions have the same return, and no token has an advantage."""
-    credited = any(chain.tokens.advantages_T.any() for chain in chains)
-    return not credited and not varied(np.asarray(returns))
+    credited = any(chain.tokens.advantages_T.any() for chain in group.chains)
+    return not credited and not varied(np.asarray(group.returns))
 
 
-def untrainable(_: Sequence[float], chains: Sequence[Chain]) -> bool:
+def untrainable(group: GroupView, _: ReturnRules) -> bool:
     """Return whether no token of the group may be trained."""
-    return not chains
+    return not group.chains
 
 
-FILTERS: Mapping[str, Filter] = {"zero_variance": zero_variance, "untrainable": untrainable}
+def spread(group: GroupView, rules: ReturnRules) -> bool:
+    """Return whether the returns of the sessions' first turns are at most `spread_over` apart.
+
+    Their deviation is that of the population. UI-S1, arXiv 2509.11543, keeps groups above 0.3.
+    """
+    returns = [first_return(episode, rules) for episode in group.episodes if len(episode)]
+    return not returns or float(np.std(returns)) <= rules.spread_over
+
+
+FILTERS: Mapping[str, Filter] = {
+    "zero_variance": zero_variance,
+    "untrainable": untrainable,
+    "spread": spread,
+}
 
 
 def verdict(
-    rules: Mapping[str, FilterAction], returns: Sequence[float], chains: Sequence[Chain]
+    filters: Mapping[str, FilterAction],
+    group: GroupView,
+    rules: ReturnRules,
+    settings: OwnSettings = MappingProxyType({}),
 ) -> tuple[str, FilterAction] | None:
-    """Return the name and action of the first rule that applies, or None if none does.
+    """Return the name and action of the first filter that applies, or None if none does.
 
-    `rules` are tried in the order of the setting. Raises `MethodFailed`.
+    They are tried in the order of the setting. `settings` are those of the user's own. Raises
+    `MethodFailed`.
     """
-    for name, action in rules.items():
+    for name, action in filters.items():
         with method("filter", name):
-            applies = checked_verdict(FILTERS[name](returns, chains))
+            applies = checked_verdict(chosen(FILTERS, name, settings)(group, rules))
         if applies:
             return name, action
     return None

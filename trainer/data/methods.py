@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.data.episodes import Episode
@@ -36,17 +37,6 @@ class MethodFailed(SeamlessFlowError):
         places = traceback.extract_tb(error.__traceback__)
         where = f" ({places[-1].name}, line {places[-1].lineno})" if places else ""
         super().__init__(f"{method} failed: {self.reason}{where}")
-
-
-class ResultMalformed(SeamlessFlowError):
-    """A result of a method that cannot be used."""
-
-    lasting = True
-
-    def __init__(self, returned: str, expected: str) -> None:
-        self.returned = returned
-        self.expected = expected
-        super().__init__(f"it returned {returned}, not {expected}")
 
 
 class RecordedMethodFailed(SeamlessFlowError):

@@ -69,8 +69,10 @@ class ValidSession:
     """Its session rewards by name, whether or not they count for its return."""
     punishment: float = 0.0
     """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
-    left_out: bool = False
-    """True if it is masked because a limit ended it; it still counts for the rest of its group."""
+    left_out: str = ""
+    """Why all of it is masked: a limit ended it, or it is not selected; empty if it is not."""
+    compared: bool = True
+    """True if the advantages of its group are compared with its return."""
 
     @property
     def shaped(self) -> float:

@@ -101,6 +101,15 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[StepMetrics]], float | N
     return figure
 
 
+def _untrained(steps: Sequence[StepMetrics]) -> float | None:
+    """Return the share of sampled tokens that are masked, those of a selection not counted."""
+    lost = sum(
+        step.get("tokens_masked", 0.0) - step.get("masked/unselected", 0.0) for step in steps
+    )
+    sampled = lost + sum(step.get("tokens_trained", 0.0) for step in steps)
+    return lost / sampled if sampled else None
+
+
 def _unrewarded(steps: Sequence[StepMetrics]) -> float | None:
     """Return the share of ended sessions, failed ones included, that lack a reward."""
     lacking = sum(_sum("samples_unrewarded", step) for step in steps)
@@ -227,7 +236,7 @@ SYMPTOMS = (
         "{:.0%} of the sampled tokens are not trained",
         "the row 'not trained' has the reasons; run.lag, trainer.max_staleness",
         0.1,
-        _lost("tokens_masked", "tokens_trained"),
+        _untrained,
     ),
     Symptom(
         "{:.0%} of the sampled tokens are of another system and not trained",

@@ -12,6 +12,7 @@ from seamlessflow.trainer.data.credit.phase import (
 )
 from seamlessflow.trainer.data.methods import method
 from seamlessflow.trainer.data.packing import pack
+from seamlessflow.trainer.data.turn_masks import masked_batch
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.inputs import return_rules
 
@@ -41,10 +42,14 @@ def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
 def estimated(settings: TrainerSection, batch: Batch) -> Batch:
     """Return the batch with the advantages that follow from its columns. Raises `MethodFailed`.
 
+    Tokens that a mask takes out of the loss have left it, before advantages of a batch are
+    estimated.
+
     Columns that the loss does not need are then left out: they would go to every rank. With one
     update a step, log-probs of the policy before the step are among them. They equal the trained
     ones, except for rounding in other micro-batches.
     """
+    batch = masked_batch(batch, settings.masks)
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         rules = return_rules(settings)
         with method("advantage estimator", settings.advantage):
@@ -61,7 +66,7 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
         columns |= estimator.columns
     if settings.kl_penalty:
         columns |= {Column.PROXIMAL, Column.REFERENCE}
-    if settings.returns.entropy_scale:
+    if settings.returns.entropy_scale or settings.masks:
         columns |= {Column.ENTROPY}
     return tuple(sorted(columns))
 

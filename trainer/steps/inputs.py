@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
 from seamlessflow.trainer.data.aggregations import chain_weights
@@ -18,6 +19,7 @@ from seamlessflow.trainer.data.batch import Batch, BatchRules, ReuseRules
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
+from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
 
@@ -44,8 +46,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     """Return the rules by which groups become a batch."""
     trainer = settings.trainer
     filters = {str(name): action for name, action in trainer.filters.items()}
-    if trainer.advantage in ESTIMATORS:
-        by_name = estimator(trainer.advantage, return_rules(trainer))
+    if is_user_function(trainer.advantage) or trainer.advantage in ESTIMATORS:
+        by_name = estimator(trainer.advantage, return_rules(trainer), trainer.functions)
     else:
         # Estimated once the batch is fixed, so that equal returns tell nothing before.
         by_name = no_advantages
@@ -62,13 +64,27 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         reuse=ReuseRules(**trainer.reuse.model_dump(), seed=trainer.seed),
         rewards=trainer.reward_weights,
         regularised=trainer.loss.regularised,
+        functions=trainer.functions,
+        selection=selection_rules(trainer),
+        returns=return_rules(trainer),
     )
+
+
+def selection_rules(trainer: TrainerSection) -> SelectionRules:
+    """Return the settings of a selection."""
+    values = {**trainer.selection.model_dump(), "name": trainer.selection.name or ""}
+    return SelectionRules(**values, seed=trainer.seed, functions=trainer.functions)
 
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
     values = trainer.returns.model_dump(exclude={"entropy_scale"})
-    return ReturnRules(**values, kl_penalty=trainer.kl_penalty, rewards=trainer.reward_weights)
+    return ReturnRules(
+        **values,
+        kl_penalty=trainer.kl_penalty,
+        rewards=trainer.reward_weights,
+        spread_over=trainer.spread_over,
+    )
 
 
 def step_updates(

@@ -9,7 +9,7 @@ checkpoint covers it. Runs in the thread of `Work`.
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -135,7 +135,7 @@ class StepRunner:
             with self._telemetry.child(
                 "train step", batch.headers, step=shown_step(order.batch.step)
             ):
-                metrics, trained_sha256 = self._trained(order, phases)
+                order, metrics, trained_sha256 = self._trained(order, phases)
                 metrics = order.facts | metrics
             metrics["train_s"] = time.monotonic() - began
             with phases.phase("commit_s"):
@@ -179,14 +179,17 @@ class StepRunner:
             groups=len(groups),
         )
 
-    def _trained(self, order: StepOrder, phases: Phases) -> tuple[dict[str, float], str]:
-        """Train a step; return its metrics and the hash of its file. Raise `StepFailed`."""
+    def _trained(self, order: StepOrder, phases: Phases) -> tuple[StepOrder, dict[str, float], str]:
+        """Train a step; return it as it was trained, its metrics and the hash of its file.
+
+        Raises `StepFailed`.
+        """
         try:
             return self._train(order, phases)
         except MethodFailed as error:
             raise StepFailed(order.batch.step, str(error)) from error
 
-    def _train(self, order: StepOrder, phases: Phases) -> tuple[dict[str, float], str]:
+    def _train(self, order: StepOrder, phases: Phases) -> tuple[StepOrder, dict[str, float], str]:
         with phases.phase("annotate_s"):
             batch = computed(self._settings.trainer, order.batch, self._backend)
         with phases.phase("advantages_s"):
@@ -214,7 +217,8 @@ class StepRunner:
         )
         with phases.phase("commit_s"):
             trained_sha256 = write_trained(self._settings.trained_dir, header, once)
-        return metrics | batch_facts(batch) | tokens_saved(packed), trained_sha256
+        metrics |= batch_facts(batch) | tokens_saved(packed)
+        return replace(order, batch=batch), metrics, trained_sha256
 
     def _updated(self, step: int, update: Update) -> Mapping[str, float]:
         """Make an update; return its metrics. Raise `StepFailed`."""

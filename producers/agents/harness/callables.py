@@ -1,4 +1,4 @@
-"""Callables that settings name as `module:function`, sync or async, and the threads of sync ones.
+"""Calls of functions that settings name, sync or async, and the threads of sync ones.
 
 Each call of a sync one has a thread, so one that never returns holds no other up. A thread cannot
 be stopped. These do not keep the process from ending.
@@ -11,23 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import ParamSpec, TypeVar
 
-from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.user_modules import hidden_by, import_from_here
-
 P = ParamSpec("P")
 T = TypeVar("T")
 Callback = Callable[..., object]
-
-
-class CallableNotFound(SeamlessFlowError):
-    """A `module:function` cannot be imported or is not callable."""
-
-    lasting = True
-
-    def __init__(self, name: str, reason: str) -> None:
-        self.name = name
-        self.reason = reason
-        super().__init__(f"{name!r} cannot be called: {reason}")
 
 
 class CallThreads(Executor):
@@ -65,24 +51,6 @@ class CallThreads(Executor):
         """Return whether a call that has this argument still runs."""
         running = list(self._running.values())
         return any(argument is other for arguments in running for other in arguments)
-
-
-def load_callable(name: str) -> Callback:
-    """Import a function, also from the working directory. Raises `CallableNotFound`."""
-    module_name, _, path = name.partition(":")
-    if not module_name or not path:
-        raise CallableNotFound(name, "it is not written as module:function")
-    try:
-        module = import_from_here(module_name)
-    except ModuleNotFoundError as error:
-        raise CallableNotFound(name, str(error)) from error
-    target: object = module
-    for part in path.split("."):
-        target = getattr(target, part, None)
-    if not callable(target):
-        reason = f"module {module_name} has no function {path}{hidden_by(module)}"
-        raise CallableNotFound(name, reason)
-    return target
 
 
 async def invoke(function: Callback, threads: Executor, *arguments: object) -> object:

@@ -5,13 +5,20 @@ Called by `scheduler/bootstrap.py`, the simulator and the checks of a configurat
 
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from traceback import extract_tb
+from types import MappingProxyType
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.faults import suggestion
-from seamlessflow.infra.user_modules import hidden_by, import_from_here
+from seamlessflow.infra.user_functions import (
+    FunctionUnusable,
+    OwnSettings,
+    ResultMalformed,
+    is_user_function,
+    user_function,
+)
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 from seamlessflow.scheduler.decisions.strategies.built_in import (
     adaptive,
@@ -53,54 +60,60 @@ class StrategyFailed(SeamlessFlowError):
         super().__init__(f"scheduler.policy: strategy {name} {reason}")
 
 
-def named(name: str) -> Strategy:
-    """Return the strategy of that name, or the function of a name `module:function`.
+def named(name: str, settings: OwnSettings = MappingProxyType({})) -> Strategy:
+    """Return the strategy of that name, or a user's function with its own settings.
 
-    The module may be in the working directory, as an agent's may. Raises `UnknownStrategy`; the
-    returned function raises `StrategyFailed`.
+    Raises `UnknownStrategy`; the returned function raises `StrategyFailed`.
     """
     if name in STRATEGIES:
         return STRATEGIES[name]
-    module, _, function = name.partition(":")
-    if not module or not function:
+    if not is_user_function(name):
         raise UnknownStrategy(name, suggestion(name, STRATEGIES))
     try:
-        imported = import_from_here(module)
-    except (Exception, SystemExit) as error:  # a user's module may raise anything
-        raise UnknownStrategy(name, f": while importing {module}: {error!r}") from error
-    strategy = getattr(imported, function, None)
-    if strategy is None:
-        raise UnknownStrategy(name, f": {module} has no {function}{hidden_by(imported)}")
-    if not callable(strategy):
-        raise UnknownStrategy(name, ": not callable")
-    return _tried(name, strategy)
+        strategy = user_function(name).call
+    except FunctionUnusable as error:
+        raise UnknownStrategy(name, f": it {error.reason}") from error
+    return _tried(name, partial(strategy, **settings.get(name, {})))
+
+
+def try_strategy(strategy: Callable[..., object]) -> Sequence[Wanted]:
+    """Call a function of the seam `scheduler.policy` on a small snapshot.
+
+    Raises what the function raises, and `ResultMalformed`.
+    """
+    return _checked(strategy(Snapshot(now_ms=0, workers=(WorkerView("w0", BOTH, BOTH),))))
 
 
 def _tried(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
     """Return a function that gives wanted roles for a snapshot. Raises `UnknownStrategy`."""
-    checked = _checked(name, strategy)
+    named_in_errors = _naming(name, strategy)
     try:
-        checked(Snapshot(now_ms=0, workers=(WorkerView("w0", BOTH, BOTH),)))
+        try_strategy(named_in_errors)
     except StrategyFailed as error:
         raise UnknownStrategy(name, f": of a snapshot it {error.reason}") from error
-    return checked
+    return named_in_errors
 
 
-def _checked(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
+def _naming(name: str, strategy: Callable[[Snapshot], object]) -> Strategy:
     """Return the strategy with its name in every error. It raises `StrategyFailed`."""
 
     @wraps(strategy)
     def wanted(seen: Snapshot) -> Sequence[Wanted]:
         try:
-            roles = strategy(seen)
+            return _checked(strategy(seen))
+        except ResultMalformed as error:
+            fault = f"returned {error.returned}, not {error.expected}"
+            raise StrategyFailed(name, fault) from error
         except (Exception, SystemExit) as error:  # a user's function may raise anything
             # The first place is the call above.
             *_, last = [None, *extract_tb(error.__traceback__)[1:]]
             where = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
             raise StrategyFailed(name, f"raised {error!r}{where}") from error
-        if not isinstance(roles, Sequence) or not all(isinstance(want, Wanted) for want in roles):
-            fault = f"returned {reprlib.repr(roles)}, not a list of Wanted"
-            raise StrategyFailed(name, fault)
-        return roles
 
     return wanted
+
+
+def _checked(roles: object) -> Sequence[Wanted]:
+    if not isinstance(roles, Sequence) or not all(isinstance(want, Wanted) for want in roles):
+        raise ResultMalformed(reprlib.repr(roles), "a list of Wanted")
+    return roles

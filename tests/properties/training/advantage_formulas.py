@@ -61,8 +61,18 @@ grpo = of_returns(lambda place, returns, settings: normal(returns[place], return
 def by_turn(groups: Sequence[Group], settings: TrainerSection, with_outcome: bool) -> Of:
     advantages: Of = {}
 
+    lowest = settings.returns.restart_below
+
+    def restarts(member: Told, turn: str) -> bool:
+        return lowest is not None and member.turn_reward(turn) < lowest
+
     def total(member: Told, turn: str) -> float:
-        later = [total(member, other) for other in member.turns_after(turn)]
+        if restarts(member, turn):
+            return member.turn_reward(turn)
+        later = [
+            0.0 if restarts(member, other) else total(member, other)
+            for other in member.turns_after(turn)
+        ]
         end = member.r if with_outcome else 0.0
         return member.turn_reward(turn) + (
             settings.returns.discount * fmean(later) if later else end

@@ -30,6 +30,7 @@ RETURNS: dict[str, st.SearchStrategy[Any]] = {
     "trace": shares,
     "epsilon": st.sampled_from([0.0, 1e-6, 0.25]),
     "deviation": st.sampled_from(["population", "sample"]),
+    "restart_below": st.sampled_from([None, 0.0, 0.5]),
     "entropy_scale": shares,
 }
 OVERLONG: dict[str, st.SearchStrategy[Any]] = {

@@ -89,6 +89,12 @@ CASES = [
     Case("gdpo", [sqrt(2)] * 3 + [-sqrt(2), 0, 0]),
     # b: 1; a: 0.5 + 0.5 x 1 = 1, beside 0 and 0.5; b is alone at its depth.
     Case("turn", [sqrt(1.5), sqrt(1.5), 0, -sqrt(1.5), 0, 0], {"returns": {"discount": 0.5}}),
+    # All turns but A's first restart, so only its reward of 0.5 is left: as the next case has it.
+    Case(
+        "turn",
+        [sqrt(2), sqrt(2), 0, -sqrt(0.5), -sqrt(0.5), 0],
+        {"returns": {"discount": 0.5, "restart_below": 0.25}},
+    ),
     # Turn rewards alone: 0.5 beside 0 and 0, mean 1/6, variance 1/18.
     Case(
         "session_and_turn",

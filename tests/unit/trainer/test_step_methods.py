@@ -1,5 +1,6 @@
 """Methods of a step as they are recorded, and how a change of them is told."""
 
+import hashlib
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import differences, listed, step_methods, without_settings
+from tests.paths import ROOT
 
 
 def methods(**trainer: Any) -> Any:
@@ -147,3 +149,52 @@ def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str
 
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:
     assert differences((), methods()) == []
+
+
+def test_functions_of_the_user_s_own_are_recorded_with_the_hashes_of_their_files(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    folder = "examples.methods"
+    recorded = methods(
+        advantage=f"{folder}.advantage:above_quantile",
+        filters={f"{folder}.filter:too_easy": "drop"},
+        loss={"surrogate": f"{folder}.surrogate:tapered", "correction": "tis"},
+    )
+    named = {method.name: (method.kind, method.source_sha256) for method in recorded}
+    assert named.pop(f"{folder}.surrogate:tapered+tis") == ("loss", "")
+    assert named.pop("mask") == ("staleness", "")
+    assert named == {
+        f"{folder}.{file}:{function}": (kind, file_hash(f"examples/methods/{file}.py"))
+        for kind, file, function in [
+            ("advantage", "advantage", "above_quantile"),
+            ("filter", "filter", "too_easy"),
+            ("surrogate", "surrogate", "tapered"),
+        ]
+    }
+
+
+def test_another_file_of_a_function_is_another_method(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    present = methods(loss={"surrogate": "examples.methods.surrogate:tapered"})
+    then = [
+        replace(method, source_sha256="0" * 64) if method.kind == "surrogate" else method
+        for method in present
+    ]
+    name = "examples.methods.surrogate:tapered"
+    change = f"surrogate {name} has another file than then (trainer.loss.surrogate)"
+    assert differences(then, present) == [change]
+    assert differences(without_settings(then), without_settings(present)) == [change]
+
+
+def test_other_settings_of_a_function_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    name = "examples.methods.advantage:above_quantile"
+    (difference,) = differences(
+        methods(advantage=name), methods(advantage=name, functions={name: {"quantile": 0.9}})
+    )
+    assert difference.startswith("advantage has other values (trainer.advantage, ")
+
+
+def file_hash(path: str) -> str:
+    return hashlib.sha256((ROOT / path).read_bytes()).hexdigest()

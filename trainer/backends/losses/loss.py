@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from seamlessflow.infra.user_functions import chosen
 from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS, masked
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.backends.losses.tokens import Losses, LossTokens, continued_exp, ratio
@@ -42,10 +43,12 @@ def loss_tokens(
 
 def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
     """Return the loss of each token."""
-    weights = CORRECTIONS[settings.chosen_correction](tokens, settings)
+    correct = chosen(CORRECTIONS, settings.chosen_correction, settings.functions)
+    weights = correct(tokens, settings)
     masked_N = masked(tokens, settings.masks)
     weights_N = weights.weights_N.masked_fill(masked_N, 0.0)
-    losses = SURROGATES[settings.chosen_surrogate](tokens, weights_N, settings)
+    surrogate = chosen(SURROGATES, settings.chosen_surrogate, settings.functions)
+    losses = surrogate(tokens, weights_N, settings)
     loss_N = losses.loss_N
     if settings.entropy:
         loss_N = loss_N - settings.entropy * tokens.entropies_N

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.trainer.loss import Divergence
 
 _LEAST = 1e-12
@@ -58,6 +59,18 @@ class Losses:
 
     loss_N: Tensor
     clipped_N: Tensor
+
+
+def checked_losses(losses: Losses, logprobs_N: Tensor) -> Losses:
+    """Return the result of a loss. Raise `ResultMalformed`."""
+    if not isinstance(losses, Losses):
+        raise ResultMalformed(type(losses).__name__, Losses.__name__)
+    expected = f"{list(logprobs_N.shape)}, one for each trained token"
+    if losses.loss_N.shape != logprobs_N.shape:
+        raise ResultMalformed(f"losses of shape {list(losses.loss_N.shape)}", expected)
+    if not losses.loss_N.requires_grad:
+        raise ResultMalformed("losses without a gradient", "those of trained log-probs")
+    return losses
 
 
 def ratio(log_ratios_N: Tensor) -> Tensor:

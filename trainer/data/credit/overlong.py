@@ -57,7 +57,7 @@ def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
     Empty if they change none.
     """
     sessions = [session for group in groups for session in group.sessions]
-    ruled_ones = sum(session.left_out or session.punishment < 0 for session in sessions)
+    ruled_ones = sum(session.left_out == OVERLONG or session.punishment < 0 for session in sessions)
     if not ruled_ones:
         return {}
     return {
@@ -69,7 +69,8 @@ def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
 def _ruled(session: ValidSession, rules: OverlongRules) -> ValidSession:
     source = session.source
     masked = session.masked
-    if left_out := source.limit in rules.masked:
+    left_out = OVERLONG if source.limit in rules.masked else ""
+    if left_out:
         masked = {**masked, OVERLONG: session.trained()}
     deduction = punishment(source.length.tokens, rules)
     return replace(session, punishment=deduction, left_out=left_out, masked=masked)

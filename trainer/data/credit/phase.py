@@ -4,18 +4,19 @@ Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain
 micro-batch, `_S` all tokens of all chains.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Float32s, Float64s
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Chain, Column, Columns, credited
 from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
 from seamlessflow.trainer.data.episodes import Episode, episode
-from seamlessflow.trainer.data.methods import ResultMalformed, checked_advantages
+from seamlessflow.trainer.data.methods import checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Estimate = Callable[[GroupedEpisodes], list[list[Credit]]]
@@ -40,7 +41,7 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     parts = iter(
         part
         for prepared, of_group in zip(batch.groups, checked, strict=True)
-        for chains, credit in zip(_by_session(prepared), of_group, strict=True)
+        for (_, chains), credit in zip(prepared.trained_sessions(), of_group, strict=True)
         for part in _parts(chains, credit, learned)
     )
 
@@ -132,6 +133,23 @@ def by_chain(
 
 def batch_facts(batch: Batch) -> dict[str, float]:
     """Return the metrics of the second phase (names in `trainer/metrics/names.py`)."""
+    return {**_mask_facts(batch), **_critic_facts(batch)}
+
+
+def _mask_facts(batch: Batch) -> dict[str, float]:
+    """Return what masks changed of the metrics that were known before; empty if nothing."""
+    after = sum((Counter(group.masked_after) for group in batch.new_groups), Counter[str]())
+    if not after:
+        return {}
+    masked = sum((group.masked() for group in batch.new_groups), Counter[str]())
+    return {
+        "tokens_trained": float(batch.trained()),
+        "tokens_masked": float(masked.total()),
+        **{f"masked/{name}": float(count) for name, count in sorted(after.items())},
+    }
+
+
+def _critic_facts(batch: Batch) -> dict[str, float]:
     pairs = [
         (chain.columns[Column.TARGET], chain.columns[Column.VALUE], weights_N > 0)
         for chain in batch.chains()
@@ -152,21 +170,10 @@ def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
     return replace(batch, groups=tuple(groups))
 
 
-def _by_session(prepared: Prepared) -> list[list[Chain]]:
-    """Return the chains of each session in a group; none for a session without a trained token."""
-    chains: dict[str, list[Chain]] = {
-        session.source.session_id: [] for session in prepared.group.sessions
-    }
-    for chain in prepared.chains:
-        chains[chain.session_id].append(chain)
-    return list(chains.values())
-
-
 def _episodes(prepared: Prepared) -> list[Episode]:
-    pairs = zip(prepared.group.sessions, _by_session(prepared), strict=True)
     return [
         episode(chains, session.shaped, session.turn_rewards, session.values)
-        for session, chains in pairs
+        for session, chains in prepared.trained_sessions()
     ]
 
 

@@ -4,9 +4,9 @@ import pytest
 
 from seamlessflow.config import RestartsSection
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.user_functions import FunctionUnusable
 from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.processes.restarts import EndRun, after_end
-from seamlessflow.producers.agents.harness.callables import CallableNotFound
 from seamlessflow.producers.rollout.engine.errors import ModelUnsupported
 from seamlessflow.producers.rollout.engines import WeightsUnsupported
 from seamlessflow.producers.rollout.roles.device import TruncationUnsupported
@@ -18,8 +18,8 @@ from seamlessflow.trainer.recovery.resume import StepNotRecorded
 from seamlessflow.trainer.steps.publication import WeightsDirectoryInUse
 
 LASTING = [
-    CallableNotFound("module:function", "there is no module"),
     CheckpointForeign("checkpoints", "one", "other"),
+    FunctionUnusable("module:function", "cannot be called: there is no module"),
     ModelUnsupported("qwen3", "KV of one turn does not fit"),
     ModelUnusable("model", "has no tokenizer.json"),
     SinkUnavailable("trainer.wandb", "wandb"),

@@ -90,12 +90,13 @@ def test_all_tokens_of_a_session_get_its_advantage(name: str) -> None:
 
 
 def test_a_turns_return_has_the_later_rewards_and_at_the_end_the_sessions() -> None:
-    assert turn_returns(episode(1.0, 0, 2, 4), discount=0.5) == {2: 5, 1: 4.5, 0: 2.25}
-    assert turn_returns(episode(1.0, 0, 2, 4), discount=0.5, outcome=0) == {2: 4, 1: 4, 0: 2}
+    played, rules = episode(1.0, 0, 2, 4), ReturnRules(discount=0.5)
+    assert turn_returns(played, rules) == {2: 5, 1: 4.5, 0: 2.25}
+    assert turn_returns(played, rules, outcome=0) == {2: 4, 1: 4, 0: 2}
 
 
 def test_a_turns_return_is_the_mean_over_the_turns_that_follow_it() -> None:
-    assert turn_returns(FORKED, discount=0.5) == {2: 5, 1: 3, 0: 2}
+    assert turn_returns(FORKED, ReturnRules(discount=0.5)) == {2: 5, 1: 3, 0: 2}
 
 
 def test_turns_are_compared_with_those_of_the_same_depth() -> None:
@@ -159,3 +160,21 @@ def test_an_estimator_that_gives_a_lone_session_nothing_is_listed_as_comparing_s
     silent = {name for name in ESTIMATORS if not np.any(estimator(name, ReturnRules())(lone))}
     # These two compare turns of equal depth, which the branches of one session have too.
     assert silent == {*COMPARED, "turn", "session_and_turn"}
+
+
+def test_a_return_restarts_at_a_turn_of_a_lower_reward_and_reaches_no_earlier_turn() -> None:
+    """Errors at turns 2 and 4 of 5, by hand: the session ended behind turn 4."""
+    played = episode(0.0, 1.0, 0.1, 1.0, 0.1)
+    rules = ReturnRules(discount=0.5, restart_below=0.9)
+    assert turn_returns(played, rules) == pytest.approx({3: 0.1, 2: 1.0, 1: 0.1, 0: 1.0})
+    without = ReturnRules(discount=0.5)
+    expected = {3: 0.1, 2: 1.05, 1: 0.625, 0: 1.3125}
+    assert turn_returns(played, without) == pytest.approx(expected)
+
+
+def test_a_restart_on_a_branch_leaves_the_other_branch_as_it_is() -> None:
+    # The turns behind the fork have 2 and 4; the first restarts, and adds 0 to the mean.
+    rules = ReturnRules(discount=0.5, restart_below=3.0)
+    assert turn_returns(FORKED, rules) == {2: 5, 1: 2, 0: 0}
+    higher = ReturnRules(discount=0.5, restart_below=-1.0)
+    assert turn_returns(FORKED, higher) == turn_returns(FORKED, ReturnRules(discount=0.5))

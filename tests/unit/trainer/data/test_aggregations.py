@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.trainer.data.aggregations import (
     AGGREGATIONS,
     chain_weights,
     checked_weights,
 )
 from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.data.methods import ResultMalformed
 from seamlessflow.trainer.loss import AggregationName, LossSection
 from tests.builders.trainer.chains import some_chains
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from seamlessflow.infra.errors import KafkaUnavailable
-from seamlessflow.trainer.data.advantages import Advantages
+from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.batch import BatchRules, prepare, select
 from seamlessflow.trainer.data.episodes import Episode
-from seamlessflow.trainer.data.filters import FILTERS, verdict
+from seamlessflow.trainer.data.filters import FILTERS, GroupView, verdict
 from seamlessflow.trainer.data.methods import METHOD_FAILED, MethodFailed, checked_verdict
 from tests.builders.trainer.groups import NOW, RULES, group
 
@@ -75,10 +75,12 @@ def test_an_error_that_ends_the_process_is_no_error_of_the_method() -> None:
 
 
 def test_a_filter_that_raises_is_named() -> None:
-    """Returns that are no numbers are more than the filter can compare."""
+    """A return that is no number is more than the filter can compare."""
     name = next(iter(FILTERS))
+    nowhere = np.zeros(0, np.int64)
+    wrong = Episode("x", np.zeros(0), np.zeros(0, np.int32), lambda: nowhere)  # type: ignore[arg-type]
     with pytest.raises(MethodFailed, match=f"filter {name} failed: "):
-        verdict({name: "count"}, ["not a number"], [])  # type: ignore[list-item]
+        verdict({name: "count"}, GroupView([wrong], []), ReturnRules())
 
 
 @pytest.mark.parametrize("returned", [None, 1, "yes", np.array([True])])

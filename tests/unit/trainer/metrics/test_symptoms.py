@@ -80,6 +80,13 @@ def test_a_symptom_is_told_with_its_figure_and_its_levers(
     assert lever in symptom
 
 
+def test_tokens_of_sessions_that_a_selection_leaves_out_are_no_symptom() -> None:
+    chosen = {"tokens_masked": 2700.0, "masked/unselected": 2690.0}
+    assert symptoms([WELL | chosen] * 3) == []
+    (symptom,) = symptoms([WELL | chosen | {"tokens_masked": 3590.0}] * 3)
+    assert "50% of the sampled tokens are not trained" in symptom
+
+
 def test_an_entropy_that_falls_is_told_once_there_are_steps_to_compare() -> None:
     falling = [WELL | {"entropy": 1 - place / 20} for place in range(20)]
     (symptom,) = symptoms(falling)

@@ -6,12 +6,12 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.chains import Chain, Column, credited
 from seamlessflow.trainer.data.credit.batches import Credit
 from seamlessflow.trainer.data.credit.phase import by_chain, checked_credit, entropy_scaled
 from seamlessflow.trainer.data.episodes import Episode
-from seamlessflow.trainer.data.methods import ResultMalformed
 from seamlessflow.trainer.data.packing import Layout, pack
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.groups import NOW, RULES, group

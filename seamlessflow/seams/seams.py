@@ -1,0 +1,115 @@
+"""Seams: settings that name a method of the release, or a function of the user's own. Pure."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_policy, sections_path
+from seamlessflow.infra.user_functions import is_user_function
+from seamlessflow.infra.variables import SettingPath
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """A setting that names a function, and how that is called."""
+
+    setting: tuple[str, ...]
+    arguments: tuple[str, ...]
+    """Names of its positional arguments; its own settings are keyword arguments."""
+    returns: str
+    """Its result, in a few words."""
+    functions: tuple[str, ...] = ("trainer", "functions")
+    """The setting that has the settings of such functions."""
+
+
+_OF_LOSS = ("trainer", "loss", "functions")
+ADVANTAGE = Seam(
+    ("trainer", "advantage"),
+    ("episodes", "rules"),
+    "for each session of a group an array, the advantage of each trained token",
+)
+FILTER = Seam(("trainer", "filters"), ("group", "rules"), "whether a group leaves the loss")
+SELECTION = Seam(
+    ("trainer", "selection", "name"),
+    ("episodes", "rules", "random"),
+    "for each session of a group whether it is trained",
+)
+MASK = Seam(
+    ("trainer", "masks"),
+    ("episodes",),
+    "for each session of a group an array, which of its trained tokens stay in the loss",
+    ("trainer", "masks"),
+)
+SURROGATE = Seam(
+    ("trainer", "loss", "surrogate"),
+    ("tokens", "weights_N", "settings"),
+    "Losses, the loss of each trained token",
+    _OF_LOSS,
+)
+CORRECTION = Seam(
+    ("trainer", "loss", "correction"),
+    ("tokens", "settings"),
+    "CorrectionWeights, the weight of each trained token",
+    _OF_LOSS,
+)
+AGGREGATION = Seam(
+    ("trainer", "loss", "aggregation"),
+    ("sessions_C", "trained_C", "settings"),
+    "the weight of a trained token of each chain",
+    _OF_LOSS,
+)
+STRATEGY = Seam(
+    ("scheduler", "policy"),
+    ("snapshot",),
+    "a list of Wanted, roles of workers",
+    ("scheduler", "functions"),
+)
+SEAMS = (ADVANTAGE, FILTER, SELECTION, MASK, SURROGATE, CORRECTION, AGGREGATION, STRATEGY)
+
+
+@dataclass(frozen=True, slots=True)
+class NamedFunction:
+    """A function of the user's own that a configuration names."""
+
+    seam: Seam
+    path: SettingPath
+    name: str
+    settings: Mapping[str, Any]
+
+
+def named_functions(config: RunConfig) -> list[NamedFunction]:
+    """Return the functions that a configuration names in seams, those of each policy."""
+    return [*method_functions(config), *_named(config, STRATEGY, [config.scheduler.policy])]
+
+
+def method_functions(config: RunConfig) -> list[NamedFunction]:
+    """Return the functions that shape the steps of each policy."""
+    functions: dict[tuple[str, str], NamedFunction] = {}
+    for policy_config in each_policy(config):
+        trainer = policy_config.trainer
+        names: Mapping[Seam, Iterable[str | None]] = {
+            ADVANTAGE: [trainer.advantage],
+            FILTER: trainer.filters,
+            SELECTION: [trainer.selection.name],
+            MASK: trainer.masks,
+            SURROGATE: [trainer.loss.surrogate],
+            CORRECTION: [trainer.loss.correction],
+            AGGREGATION: [trainer.loss.aggregation],
+        }
+        for seam, of_seam in names.items():
+            for function in _named(policy_config, seam, of_seam):
+                functions.setdefault((function.name, repr((seam, function.settings))), function)
+    return list(functions.values())
+
+
+def _named(config: RunConfig, seam: Seam, names: Iterable[str | None]) -> list[NamedFunction]:
+    section: Any = config
+    for part in seam.functions:
+        section = getattr(section, part)
+    path = (*(() if seam is STRATEGY else sections_path(config)), *seam.setting)
+    return [
+        NamedFunction(seam, path, name, section.get(name, {}))
+        for name in names
+        if name is not None and is_user_function(name)
+    ]

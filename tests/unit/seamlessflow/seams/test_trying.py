@@ -1,0 +1,97 @@
+"""Trials of a user's functions: what each seam accepts, and what it says of a function that fails.
+
+Each test has a module of a name of its own, since a process imports a module once.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from seamlessflow.seams.seams import SEAMS
+from seamlessflow.seams.trying import fault_of
+from tests.paths import ROOT
+
+ADVANTAGE = ("trainer", "advantage")
+FILTER = ("trainer", "filters")
+SELECTION = ("trainer", "selection", "name")
+MASK = ("trainer", "masks")
+SURROGATE = ("trainer", "loss", "surrogate")
+CORRECTION = ("trainer", "loss", "correction")
+AGGREGATION = ("trainer", "loss", "aggregation")
+STRATEGY = ("scheduler", "policy")
+EXAMPLES = {
+    ADVANTAGE: "examples.methods.advantage:above_quantile",
+    FILTER: "examples.methods.filter:too_easy",
+    SELECTION: "examples.methods.selection:contrasts",
+    MASK: "examples.methods.mask:later_turns",
+    SURROGATE: "examples.methods.surrogate:tapered",
+    CORRECTION: "examples.methods.correction:flattened",
+    AGGREGATION: "examples.methods.aggregation:root_of_length",
+    STRATEGY: "examples.methods.strategy:keeps_some",
+}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return tmp_path
+
+
+@pytest.mark.parametrize("setting", EXAMPLES, ids=lambda setting: setting[-1])
+def test_the_example_of_each_seam_can_be_used(
+    setting: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert fault_of(setting, EXAMPLES[setting], {}) == ""
+
+
+def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
+    assert {seam.setting for seam in SEAMS} == set(EXAMPLES)
+    for name in EXAMPLES.values():
+        file = ROOT / f"{name.partition(':')[0].replace('.', '/')}.py"
+        assert len(file.read_text().splitlines()) <= 40, file
+
+
+@pytest.mark.parametrize(
+    ("number", "setting", "body", "fault"),
+    [
+        (1, ADVANTAGE, "[]", "it returned advantages of 0 sessions, not of 3"),
+        (2, ADVANTAGE, "[[0.0]] * 3", "advantages of shape [1] for session 0, not [5], one for"),
+        (3, ADVANTAGE, "[[float('nan')] * len(a) for a in args[0]]", "nan for session 0, not a fi"),
+        (4, ADVANTAGE, "1 / 0", "own_4.py, line 4: ZeroDivisionError: division by zero"),
+        (5, ADVANTAGE, "[[random.random()] * len(a) for a in args[0]]", "is not pure"),
+        (6, FILTER, "0.5", "it returned 0.5, not True or False"),
+        (7, SURROGATE, "1.0", "it returned float, not Losses"),
+        (8, SURROGATE, "args[0].nothing", "AttributeError: 'LossTokens' object has no attribute"),
+        (9, CORRECTION, "args[0].old_N", "it returned Tensor, not CorrectionWeights"),
+        (10, AGGREGATION, "[1.0]", "it returned weights of shape [1], not of 3 chains"),
+        (11, AGGREGATION, "[float('inf')] * 3", "it returned a weight that is not finite"),
+        (12, STRATEGY, "['rollout']", "it returned ['rollout'], not a list of Wanted"),
+        (13, FILTER, "sys.exit(3)", "SystemExit: 3"),
+        (14, SELECTION, "[True]", "it returned verdicts on 1 sessions, not on 3"),
+        (16, MASK, "[[1.0]] * 3", "mask of float64 of shape [1] for session 0, not of bool of [5]"),
+        (15, SELECTION, "[1, 0, 1]", "it returned 1, not True or False for each session"),
+    ],
+)
+def test_what_a_function_does_wrong_is_said(
+    here: Path, number: int, setting: tuple[str, ...], body: str, fault: str
+) -> None:
+    text = f"import random\nimport sys\ndef method(*args):\n    return {body}\n"
+    (here / f"own_{number}.py").write_text(text)
+    assert fault in fault_of(setting, f"own_{number}:method", {})
+
+
+def test_a_slow_function_is_refused_with_its_seconds(here: Path) -> None:
+    text = "import time\ndef method(group, rules):\n    time.sleep(1.1)\n    return True\n"
+    (here / "own_slow.py").write_text(text)
+    fault = fault_of(FILTER, "own_slow:method", {})
+    assert fault.startswith("took 1.") and fault.endswith("s for a small input; it has 1 s")
+
+
+def test_its_settings_are_keyword_arguments(here: Path) -> None:
+    text = "def method(group, rules, *, above):\n    return max(group.returns) > above\n"
+    (here / "own_set.py").write_text(text)
+    assert fault_of(FILTER, "own_set:method", {"above": 0.5}) == ""
+    assert "missing 1 required keyword-only argument" in fault_of(FILTER, "own_set:method", {})
