@@ -70,9 +70,7 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     return [order.ordered(np.concatenate([in_order[tree] for tree in chosen])) for chosen in bins]
 
 
-def tree_rows(
-    order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0
-) -> list[Int64s]:
+def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0) -> list[Int64s]:
     """Return the ordered chains of each row: those that begin alike together, where that pays.
 
     A tree saves its shared tokens, but all pairs of its tokens are computed. It has at most
