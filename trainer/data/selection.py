@@ -108,7 +108,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
     """
     places = [place for place, session in enumerate(group.sessions) if not session.left_out]
     with method("selection", rules.name):
-        source = random.Random(f"{rules.seed} {group.group_id}")
+        source = random.Random(f"{rules.seed} {group.group_id}")  # nosec B311 # repeatable draws
         select = chosen(SELECTIONS, rules.name, rules.functions)
         verdicts = checked_selection(
             select([episodes[place] for place in places], rules, source), len(places)

@@ -48,7 +48,8 @@ def try_filter(function: Callable[..., Any]) -> bool:
 def try_selection(function: Callable[..., Any]) -> list[bool]:
     """Call a function of the seam `trainer.selection.name`."""
     episodes = group_of_three()
-    verdicts = function(episodes, SelectionRules(), random.Random(0))
+    source = random.Random(0)  # nosec B311 # repeatable draws
+    verdicts = function(episodes, SelectionRules(), source)
     return checked_selection(verdicts, len(episodes))
 
 
