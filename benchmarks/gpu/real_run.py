@@ -99,9 +99,13 @@ def _config(asked: Asked, model: Path, out: Path, steps: int) -> RunConfig:
     precision = "bfloat16" if asked.on_gpu else "float32"
     worker = WorkerSection(id="w0", tags=("rollout", "train"), device=asked.device)
     engine = config.rollout.torch.model_copy(update={"dtype": precision})
+    trainer: dict[str, object] = {"dtype": precision}
+    if asked.small and asked.model is None:
+        # Random weights are never right: groups of equal rewards are trained, too.
+        trainer["filters"] = {"untrainable": "drop"}
     changes = {
         "workers": (worker,),
-        "trainer": config.trainer.model_copy(update={"dtype": precision}),
+        "trainer": config.trainer.model_copy(update=trainer),
         "rollout": config.rollout.model_copy(update={"torch": engine}),
     }
     return config.model_copy(update=changes)
@@ -113,6 +117,7 @@ def _variables(config: RunConfig) -> Mapping[str, str]:
     return {
         variable(("workers",)): json.dumps(workers),
         variable(("trainer", "dtype")): config.trainer.dtype,
+        variable(("trainer", "filters")): json.dumps(config.trainer.filters),
         variable(("rollout", "torch", "dtype")): config.rollout.torch.dtype,
     }
 
