@@ -37,6 +37,7 @@ NIGHTLY = (
     "tests/faults/test_matrix.py",
     "tests/integration/trainer/memory",
     "tests/integration/trainer/test_several_devices.py::test_the_end_of_a_further_rank_ends_all_and_the_run_goes_on[megatron",
+    "tests/unit/benchmarks/test_gpu.py::test_a_part_runs_on_a_cpu_and_its_figures_are_json[real]",
     "tests/unit/benchmarks/test_gpu.py::test_a_part_runs_on_a_cpu_and_its_figures_are_json[run]",
     "tests/properties/test_invariants.py::test_the_invariants_hold_in_thousands_of_sessions",
 )

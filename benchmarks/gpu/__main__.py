@@ -1,64 +1,88 @@
 """Checks of what only a GPU can show: parts of minutes, each in a process of its own.
 
-    scripts/test-gpu [--device cuda] [--small] [--out DIR] [PART...]
+    scripts/test-gpu [--device cuda] [--small] [--minutes N] [--model DIR] [--out DIR] [PART...]
 
-Prints one line of JSON a part, with its figures and the device, and writes each to DIR. A part that
-lacks something, such as vLLM, says so and is skipped. Ends with status 1 if a part failed, 2 for a
-part that does not exist or a DIR that cannot be written, 3 without a GPU. `--device cpu --small`
-runs the same code on a CPU.
+Prints one line of JSON a part, with its figures and the device, and writes each to DIR. Parts come
+in the order of their worth: with --minutes, those that have no time left are skipped, and the one
+under way is ended. What it measured until then stays. `shapes` stands for all parts of that name.
+
+A part that lacks something, such as vLLM, says so and is skipped. Ends with status 1 if a part
+failed, 2 for a part that does not exist or a directory that cannot be used, 3 without a GPU.
+`--device cpu --small` runs the same code on a CPU.
 """
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from benchmarks.gpu.part import PARTS
+from benchmarks.gpu.part import LIMIT_S, LIMITS_S, PARTS, Result, parts_named
 from seamlessflow.infra.disk import make_writable
 from seamlessflow.infra.errors import SettingsRejected
 
 WRONG = 2
 NO_GPU = 3
-LIMIT_S = 900
+LEAST_S = 20.0
+"""A part with less time is not begun: its imports and its model take as long."""
 _SHOWN = 20
 
 
 def main() -> int:
     """Run the parts; return the exit status."""
+    asked = _asked()
+    if reason := _wrong(asked):
+        print(reason, file=sys.stderr)
+        return WRONG
+    if reason := _missing(asked.device):
+        print(f"{reason}: nothing was run", file=sys.stderr)
+        return NO_GPU
+    ends = time.monotonic() + 60 * asked.minutes
+    parts = [part for name in asked.parts or PARTS for part in parts_named(name)]
+    results = []
+    for part in dict.fromkeys(parts):
+        results.append(_within(ends - time.monotonic(), part, asked))
+        print(json.dumps(results[-1]), flush=True)
+        if asked.out is not None:
+            (asked.out / f"{part}.json").write_text(json.dumps(results[-1], indent=1))
+    return int(any(outcome["status"] == "failed" for outcome in results))
+
+
+def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="scripts/test-gpu", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"default all: {', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda", help="device of torch")
     parser.add_argument("--small", action="store_true", help="tiny models, for a CPU")
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="time for all parts together"
+    )
+    parser.add_argument(
+        "--model", type=Path, help="model of the part real; default: that of scripts/real-model"
+    )
     parser.add_argument("--out", type=Path, help="directory for a JSON file a part")
-    asked = parser.parse_args()
-    if unknown := set(asked.parts) - set(PARTS):
-        print(f"no part {', '.join(sorted(unknown))}, but {', '.join(PARTS)}", file=sys.stderr)
-        return WRONG
+    return parser.parse_args()
+
+
+def _wrong(asked: argparse.Namespace) -> str:
+    """Return what is wrong with the arguments, empty if nothing is."""
+    if unknown := [name for name in asked.parts if not parts_named(name)]:
+        return f"no part {', '.join(sorted(unknown))}, but {', '.join(PARTS)}"
+    if asked.model is not None and not (asked.model / "config.json").is_file():
+        return f"--model: {asked.model} holds no model: it has no config.json; nothing was run"
     # First: on a machine that is paid by the minute the parts would be run for nothing.
     if asked.out is not None:
         try:
             make_writable(asked.out, "--out")
         except SettingsRejected as error:
-            message = f"nothing can be written to {asked.out}: {error.reason}; nothing was run"
-            print(message, file=sys.stderr)
-            return WRONG
-    if reason := _missing(asked.device):
-        print(f"{reason}: nothing was run", file=sys.stderr)
-        return NO_GPU
-    results = []
-    for part in asked.parts or PARTS:
-        print(f"{part}: begins", file=sys.stderr)
-        results.append(_run(part, asked))
-        print(json.dumps(results[-1]), flush=True)
-        if asked.out is not None:
-            (asked.out / f"{part}.json").write_text(json.dumps(results[-1], indent=1))
-    return int(any(result["status"] == "failed" for result in results))
+            return f"nothing can be written to {asked.out}: {error.reason}; nothing was run"
+    return ""
 
 
 def _missing(device: str) -> str:
@@ -76,28 +100,65 @@ def _missing(device: str) -> str:
     return ""
 
 
-def _run(part: str, asked: argparse.Namespace) -> Mapping[str, object]:
-    """Return the result of a part, which has a limit of time."""
-    small = ["--small"] if asked.small else []
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.gpu.process",
-        part,
-        "--device",
-        asked.device,
-        *small,
-    ]
+def _within(left_s: float, part: str, asked: argparse.Namespace) -> Result:
+    """Return the result of a part that has at most so many seconds."""
+    if left_s < LEAST_S:
+        return {"part": part, "status": "skipped", "reason": "no time is left", "seconds": 0.0}
+    print(f"{part}: begins", file=sys.stderr)
+    limit_s = min(left_s, LIMITS_S.get(part, LIMIT_S))
     began = time.monotonic()
+    status, lines = ended(_command(part, asked), limit_s)
+    outcome = result(part, status, lines, limit_s)
+    return {**outcome, "seconds": round(time.monotonic() - began, 1)}
+
+
+def _command(part: str, asked: argparse.Namespace) -> list[str]:
+    small = ["--small"] if asked.small else []
+    model = [] if asked.model is None else ["--model", str(asked.model)]
+    program = [sys.executable, "-m", "benchmarks.gpu.process", part, "--device", asked.device]
+    return [*program, *small, *model]
+
+
+def ended(command: Sequence[str], limit_s: float) -> tuple[int | None, list[str]]:
+    """Return the status of a program, None if its time was up, and the lines that it printed.
+
+    It has a session of its own, so that all that it started ends with it.
+    """
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    status: int | None = None
     try:
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=LIMIT_S)
-        lines = done.stdout.splitlines()
-        outcome = json.loads(lines[-1]) if lines and not done.returncode else None
-        why = f"ended with status {done.returncode}: {lines[-_SHOWN:]}"
+        output, _ = process.communicate(timeout=limit_s)
+        status = process.returncode
     except subprocess.TimeoutExpired:
-        outcome, why = None, f"took more than {LIMIT_S} s"
-    result = outcome or {"part": part, "status": "failed", "reason": why}
-    return {**result, "seconds": round(time.monotonic() - began, 1)}
+        os.killpg(process.pid, signal.SIGKILL)
+        output, _ = process.communicate()
+    finally:
+        if process.poll() is None:  # such as after Ctrl-C
+            os.killpg(process.pid, signal.SIGKILL)
+    return status, output.splitlines()
+
+
+def result(part: str, status: int | None, lines: Sequence[str], limit_s: float) -> Result:
+    """Return what a part printed last; if it came to no end, what it had measured until then."""
+    printed = _last(lines)
+    if status == 0:
+        return printed
+    reason = f"ended with status {status}: {list(lines[-_SHOWN:])}"
+    if status is None:
+        reason = f"took more than {limit_s:.0f} s"
+    return {**printed, "part": part, "status": "failed", "reason": reason}
+
+
+def _last(lines: Sequence[str]) -> Mapping[str, object]:
+    """Return the last line that is an object of JSON, an empty one if there is none."""
+    for line in reversed(lines):
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            return value
+    return {}
 
 
 if __name__ == "__main__":

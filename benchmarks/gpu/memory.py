@@ -1,13 +1,10 @@
 """The peak of a device's memory in two updates, against that of `seamlessflow plan`."""
 
-import gc
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from benchmarks.gpu.part import Asked, Figures, meets
+from benchmarks.gpu.part import Asked, DeviceMemory, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
 from seamlessflow.infra.device_model.model_shape import read_shape
 from seamlessflow.memory.parts import CONTEXT, total
@@ -43,20 +40,11 @@ def _case(asked: Asked, model: Path, changes: Mapping[str, Any]) -> dict[str, fl
     chains = some_chains(1, 2 * answer, answer)
     tokens = len(chains[0])
     rank = RankShape(read_shape(model), tokens, tokens, asked.on_gpu, leaves=False)
-    # What CUDA itself keeps is not among what torch has allocated.
     planned = total(rank_memory(rank, settings).device_parts) - CONTEXT * asked.on_gpu
-    if asked.on_gpu:
-        gc.collect()  # an autograd graph of the case before may wait in a cycle
-        torch.cuda.empty_cache()
-        before = torch.cuda.memory_allocated(asked.device)
-        torch.cuda.reset_peak_memory_stats(asked.device)
+    memory = DeviceMemory(asked.device)
     backend = TorchBackend(model, settings)
     backend.load(None, 0)
     backend.acquire()
     for _ in range(2):
         backend.train(step(chains, tokens, learning_rate=1e-6))
-    figures: dict[str, float] = {"tokens": tokens, "planned_mib": round(planned / 2**20)}
-    if not asked.on_gpu:
-        return figures
-    peak = torch.cuda.max_memory_allocated(asked.device) - before
-    return {**figures, "peak_mib": round(peak / 2**20), "ratio": round(peak / planned, 2)}
+    return {"tokens": tokens, **memory.against(planned)}

@@ -1,24 +1,46 @@
 """Parts, and that which they have in common.
 
 A part is a module of this folder, or of one below, with a function `run`. It returns figures,
-raises `Lacks` if it cannot run here, and `Unmet` if a figure is not as it must be.
+raises `Lacks` if it cannot run here, and `Unmet` if a figure is not as it must be. One that takes
+long calls `so_far` with what it has measured, which stays if its time is up.
 """
 
+import gc
 import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-_OWN = ("parity", "mismatch", "memory", "roles", "update", "training")
 PARTS = {
-    **{name: name for name in _OWN},
+    "real": "real_run",
+    "shapes-1.5b": "shapes",
+    "shapes-4b": "shapes",
+    "weights": "weights",
+    "shapes-8b": "shapes",
+    "mismatch": "mismatch",
+    "update": "update",
+    "training": "training",
     "run": "whole_run",
+    "memory": "memory",
+    "roles": "roles",
+    "parity": "parity",
     "vllm": "vllm.engine",
     "throughput": "vllm.throughput",
 }
-"""Module of each part, below this folder."""
+"""Module of each part, below this folder; those that are worth most come first."""
+LIMIT_S = 900.0
+LIMITS_S = {
+    "real": 420.0,
+    "weights": 180.0,
+    "shapes-1.5b": 120.0,
+    "shapes-4b": 150.0,
+    "shapes-8b": 240.0,
+}
+"""Seconds after which a part is ended, where these are not `LIMIT_S`."""
 Figures = Mapping[str, object]
+Result = Mapping[str, object]
+"""A part's name, status, figures or reason, and machine."""
 
 
 class Lacks(Exception):
@@ -31,16 +53,28 @@ class Unmet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The device of a part, and a directory of its own."""
+    """A part with its device and a directory of its own; `model`: that of the part `real`."""
 
     device: str
     directory: Path
     small: bool
+    part: str = ""
+    model: Path | None = None
 
     @property
     def on_gpu(self) -> bool:
         """Return whether memory and times are those of a GPU."""
         return self.device.startswith("cuda")
+
+
+def parts_named(name: str) -> list[str]:
+    """Return the part of that name, or all whose name goes on behind it with a hyphen."""
+    return [part for part in PARTS if part == name or part.startswith(f"{name}-")]
+
+
+def so_far(figures: Figures) -> None:
+    """Print figures as a line, which is the result if the part does not come to its end."""
+    print(json.dumps({"figures": figures}), flush=True)
 
 
 def meets(condition: bool, text: str, figures: Figures) -> None:
@@ -73,3 +107,32 @@ def free_bytes(device: str) -> int:
 
     torch.cuda.empty_cache()
     return int(torch.cuda.mem_get_info(device)[0])
+
+
+class DeviceMemory:
+    """The memory that this process takes of a GPU from now on; without figures on a CPU."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+        self._on_gpu = device.startswith("cuda")
+        self._before = 0
+        if self._on_gpu:
+            import torch
+
+            gc.collect()  # an autograd graph may wait in a cycle
+            torch.cuda.empty_cache()
+            self._before = torch.cuda.memory_allocated(device)
+            torch.cuda.reset_peak_memory_stats(device)
+
+    def against(self, planned: float) -> dict[str, float]:
+        """Return planned bytes and the peak so far in MiB, and the second over the first.
+
+        What CUDA itself keeps is not among what torch has allocated: it must not be planned here.
+        """
+        figures: dict[str, float] = {"planned_mib": round(planned / 2**20)}
+        if not self._on_gpu:
+            return figures
+        import torch
+
+        peak = torch.cuda.max_memory_allocated(self._device) - self._before
+        return {**figures, "peak_mib": round(peak / 2**20), "ratio": round(peak / planned, 2)}

@@ -19,15 +19,19 @@ def main() -> None:
     parser.add_argument("part", choices=PARTS)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--model", type=Path)
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        result = _result(arguments.part, Asked(arguments.device, Path(directory), arguments.small))
+        asked = Asked(
+            arguments.device, Path(directory), arguments.small, arguments.part, arguments.model
+        )
+        result = _result(asked)
     print(json.dumps({"part": arguments.part, **result, **_machine(arguments.device)}))
 
 
-def _result(part: str, asked: Asked) -> dict[str, object]:
+def _result(asked: Asked) -> dict[str, object]:
     try:
-        figures = import_module(f"benchmarks.gpu.{PARTS[part]}").run(asked)
+        figures = import_module(f"benchmarks.gpu.{PARTS[asked.part]}").run(asked)
     except ImportError as error:
         # A GPU machine may have torch and little else.
         return {"status": "skipped", "reason": f"lacks {error.name}"}

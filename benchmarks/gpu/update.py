@@ -22,7 +22,14 @@ def run(asked: Asked) -> Figures:
     backend = TorchBackend(model, TrainerSection(device=asked.device, dtype="bfloat16"))
     backend.load(None, 0)
     backend.acquire()
-    facts = Manifest(policy="policy", version=1, optimizer_step=1, lineage="l", dtype="bfloat16")
+    facts = Manifest(
+        policy="policy",
+        version=1,
+        optimizer_step=1,
+        lineage="l",
+        dtype="bfloat16",
+        hash="blake3",  # as the trainer's
+    )
     paths: list[Path] = []
 
     def published() -> None:

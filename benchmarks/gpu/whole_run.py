@@ -1,9 +1,6 @@
 """A whole run on one device: Kafka, gateway, manager, agents, and one worker in both roles."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,30 +8,27 @@ from typing import Any
 import torch
 import yaml
 
-from benchmarks.gpu.part import Asked, Figures, Lacks, meets
+from benchmarks.gpu.part import Asked, Figures, meets
+from benchmarks.gpu.program import require_kafka, run_seamlessflow
 from benchmarks.gpu.steps import usual_shape, write_shape
 from seamlessflow.demo.tokenizer import make_tokenizer
-from seamlessflow.infra.broker.jars import class_path
-from seamlessflow.infra.errors import JarRejected, JarsUnavailable
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 LIMIT_S = 420.0
-_SHOWN = 2000
 _KV_BYTES = 16 * 2**30
 """Of 280 turns of 512 tokens; on a CPU what is not used is not taken."""
-_ROOT = Path(__file__).parents[2]
 
 
 def run(asked: Asked) -> Figures:
     """Return what the run's summary says of steps, devices, tokens and their log-probs."""
-    _require_kafka()
+    require_kafka()
     directory = asked.directory
-    _write_model(directory / "model", asked.small)
+    write_policy(directory / "model", asked.small)
     tokens = 16 if asked.small else 256
     tasks = [{"id": str(number), "key": number % 10, "tokens": tokens} for number in range(64)]
     (directory / "tasks.jsonl").write_text("".join(json.dumps(task) + "\n" for task in tasks))
     (directory / "run.yaml").write_text(yaml.safe_dump(_settings(asked)))
-    _train(directory / "run.yaml")
+    run_seamlessflow(["train", "--config", str(directory / "run.yaml")], LIMIT_S)
     summary = json.loads((directory / "out" / "summary.json").read_text())
     figures = _figures(summary)
     checks = summary["checks"]
@@ -43,15 +37,7 @@ def run(asked: Asked) -> Figures:
     return figures
 
 
-def _require_kafka() -> None:
-    """Raise `Lacks` without Kafka."""
-    try:
-        class_path()
-    except (JarRejected, JarsUnavailable) as error:
-        raise Lacks(f"Kafka: {error}") from error
-
-
-def _write_model(directory: Path, small: bool) -> None:
+def write_policy(directory: Path, small: bool) -> None:
     """Write random weights of the body of Qwen3-0.6B, or tiny ones, with the demo's tokenizer."""
     make_tokenizer(directory)
     tokenizer = Tokenizer.load(directory)
@@ -85,28 +71,6 @@ def _settings(asked: Asked) -> Mapping[str, Any]:
 
 def _groups(small: bool) -> Mapping[str, int]:
     return {"groups_per_step": 4 if small else 16, "group_size": 4 if small else 8}
-
-
-def _train(config: Path) -> None:
-    """Run `seamlessflow train`. Raises `RuntimeError` with the end of its output."""
-    command = [sys.executable, "-m", "seamlessflow", "train", "--config", str(config)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(_path())}
-    done = subprocess.run(
-        command,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    print(done.stdout[-_SHOWN:], file=sys.stderr)
-    if done.returncode:
-        raise RuntimeError(f"train ended with status {done.returncode}")
-
-
-def _path() -> list[str]:
-    """Return where the run finds this repository and the packages of this process."""
-    return [str(_ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
 
 
 def _figures(summary: Mapping[str, Any]) -> dict[str, object]:
