@@ -168,8 +168,8 @@ def test_a_filter_that_does_not_exist_is_refused_by_its_name(
     lines = refused(TrainerSettings, capsys)
 
     assert lines == [
-        "  SEAMLESSFLOW_TRAINER__FILTERS__ZERO_VARIENCE: must be one of zero_variance, untrainable "
-        "(got 'zero_varience'); did you mean zero_variance?"
+        "  SEAMLESSFLOW_TRAINER__FILTERS__ZERO_VARIENCE: must be one of zero_variance, "
+        "untrainable, spread (got 'zero_varience'); did you mean zero_variance?"
     ]
 
 

@@ -126,7 +126,7 @@ def test_the_micro_batches_of_a_step_are_counted_without_executing_the_steps_bef
     made = [*sessions("g", 0), *sessions("h", 1)]
 
     def counted(number: int, tokens: int) -> int:
-        lineages = {"a": settings(micro_batch_tokens=tokens)}
+        lineages = {"a": settings(micro_batch_tokens=tokens, layout="padded")}
         return micro_batches(lineages, run, received(made), number)
 
     assert [counted(number, 100) for number in range(3)] == [1, 0, 1]
