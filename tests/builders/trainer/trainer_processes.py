@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Self
 
@@ -14,19 +15,24 @@ from tests.builders.trainer.scripted_scheduler import TIMEOUT_S
 
 
 class TrainerProcesses:
-    """All of them; the further environments are those of the workers that train."""
+    """All of them; the further environments are those of the workers that train.
+
+    What they write to standard error goes to files: a pipe that nobody reads would hold them up.
+    """
 
     def __init__(
         self, environment: Mapping[str, str], workers: Sequence[Mapping[str, str]] = ({},)
     ) -> None:
         self._environment = {**os.environ, **environment}
-        self._all = [_process("seamlessflow.trainer", self._environment)]
+        self._directory = TemporaryDirectory()
+        self._all: list[subprocess.Popen[bytes]] = []
+        self._start("seamlessflow.trainer", {})
         for worker in workers:
             self.start(worker)
 
     def start(self, worker: Mapping[str, str]) -> None:
         """Start the training process of one more worker."""
-        self._all.append(_process("seamlessflow.trainer.ranks", {**self._environment, **worker}))
+        self._start("seamlessflow.trainer.ranks", worker)
 
     def kill(self, number: int = 0) -> list[int]:
         """Kill the trainer, or the process with this number; return the status of each other."""
@@ -47,22 +53,32 @@ class TrainerProcesses:
         """Ask all to end; return the status of each, and what it wrote to standard error."""
         for process in self._all:
             process.send_signal(signal.SIGTERM)
-        words = [process.communicate(timeout=TIMEOUT_S)[1].decode() for process in self._all]
-        return list(zip(self.wait(), words, strict=True))
+        return [(status, self.said(number)) for number, status in enumerate(self.wait())]
 
     def said(self, number: int = 0) -> str:
         """Wait for the end of the process with this number; return what it wrote to standard
         error.
         """
-        return self._all[number].communicate(timeout=TIMEOUT_S)[1].decode()
+        self.status(number)
+        return self._written(number).read_text()
 
     def status(self, number: int) -> int:
-        """Wait for the end of the process with this number; return its status."""
-        return self._all[number].wait(TIMEOUT_S)
+        """Wait for the end of the process with this number; return its status.
+
+        One that does not end in time is made to write where each of its threads stands.
+        """
+        process = self._all[number]
+        try:
+            return process.wait(TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGABRT)
+            process.wait(TIMEOUT_S)
+            text = f"{process.args!r} did not end within {TIMEOUT_S} s:\n{self.said(number)}"
+            raise TimeoutError(text) from None
 
     def wait(self) -> list[int]:
         """Wait for the end of all; return their statuses, that of the trainer first."""
-        return [process.wait(TIMEOUT_S) for process in self._all]
+        return [self.status(number) for number in range(len(self._all))]
 
     def __enter__(self) -> Self:
         return self
@@ -75,7 +91,17 @@ class TrainerProcesses:
     ) -> None:
         for process in self._all:
             process.kill()
-            process.communicate(timeout=TIMEOUT_S)
+            process.wait(TIMEOUT_S)
+        self._directory.cleanup()
+
+    def _start(self, module: str, worker: Mapping[str, str]) -> None:
+        command = [sys.executable, "-m", module]
+        environment = {**self._environment, **worker}
+        with self._written(len(self._all)).open("wb") as written:
+            self._all.append(subprocess.Popen(command, env=environment, stderr=written))
+
+    def _written(self, number: int) -> Path:
+        return Path(self._directory.name) / f"{number}.txt"
 
 
 def kill_further_rank(parent: int) -> None:
@@ -93,8 +119,3 @@ def further_rank(parent: int) -> int | None:
             if started_by == parent and b"follower" in (process / "cmdline").read_bytes():
                 return int(process.name)
     return None
-
-
-def _process(module: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", module]
-    return subprocess.Popen(command, env=dict(environment), stderr=subprocess.PIPE)
