@@ -97,10 +97,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         *_overlong(trainer.overlong),
         *_rewards(trainer.reward_weights),
         *_selection(trainer),
-        *(
-            ("mask", name, {"own": values} if values else {})
-            for name, values in trainer.masks.items()
-        ),
+        *(("mask", name, _own(trainer.masks, name)) for name in trainer.masks),
         *(
             ("filter", name, {"action": action, **_of_filter(trainer, name)})
             for name, action in trainer.filters.items()

@@ -210,6 +210,9 @@ def before_evaluation(
 def before_recorded_training(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of a training on recorded sessions, which needs no tasks and no agent."""
     functions = tried_callables(method_functions(config))
+    if not functions:  # no process is started for nothing
+        yield from _recorded_training(config)
+        return
     with Importing(functions, config.start_timeout_s) as importing:
         yield from _recorded_training(config)
         yield from importing.faults()
