@@ -4,6 +4,7 @@ Called by `scheduler/__main__.py` and tests.
 """
 
 import uuid
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
@@ -21,14 +22,25 @@ from seamlessflow.scheduler.decisions.decide import Rules, View
 from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.group_watch import GroupWatch
 from seamlessflow.scheduler.journal import Clock, Journal
+from seamlessflow.scheduler.sampling.draws import TaskSampling, sampling_of
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
+from seamlessflow.scheduler.state.arms import Arms, PassCounting
+from seamlessflow.scheduler.state.ledger import source_name
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.file import TaskFile, read, source_of
 from seamlessflow.scheduler.tasks.forks import fork_file
-from seamlessflow.scheduler.tasks.mixture import Draws, TaskSets, mixed, with_forks
-from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, REQUESTS, TASKS
+from seamlessflow.scheduler.tasks.mixture import (
+    Drawing,
+    Draws,
+    Stages,
+    TaskSets,
+    mixed,
+    with_forks,
+)
+from seamlessflow.scheduler.tasks.source import TaskSource
+from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, PROMPTS, REQUESTS, TASKS
 
-_TOPICS = (CONTROL, FLEET, TASKS, PROMPTS)
+_TOPICS = (CONTROL, FLEET, ARMS, TASKS, PROMPTS)
 
 
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
@@ -60,7 +72,7 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
             {REQUESTS.name: watched.manager_group, TASKS.name: watched.agents_group},
         )
         try:
-            view = View(State.of_run(settings.run.all_policies))
+            view = View(State.of_run(settings.run.all_policies), arms=arms_of(settings))
             journal = Journal(settings.kafka, reader, clock, view=view)
             controller = Controller(
                 settings, rules, producer, journal, clock, name, metrics, letters, groups
@@ -72,12 +84,29 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
 
 def rules_of(settings: SchedulerSettings) -> Rules:
-    """Return the strategy and the tasks that the settings name.
+    """Return the strategy, the tasks and the sampling that the settings name.
 
-    Raises `UnknownStrategy` or `TasksRejected`.
+    Raises `UnknownStrategy`, `TasksRejected` or `FunctionUnusable`.
     """
     strategy = registry.named(settings.scheduler.policy, settings.scheduler.functions)
-    return Rules(settings, strategy, task_sets(settings))
+    sets = task_sets(settings)
+    sampling = sampling_of_run(settings, sets.training)
+    return Rules(settings, strategy, sets, sampling=sampling)
+
+
+def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSampling:
+    """Return the sampler and the terms of a run. Raises `FunctionUnusable`, `TasksRejected`."""
+    pacing = settings.pacing
+    sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
+    return sampling_of(pacing.sampler, pacing.terms, pacing.functions, draws, sizes)
+
+
+def arms_of(settings: SchedulerSettings) -> Arms:
+    """Return the statistics of a run that has none yet."""
+    sampler = settings.pacing.sampler
+    return Arms(
+        PassCounting(memory=sampler.memory, own_memory=sampler.own_memory, passes=sampler.passes)
+    )
 
 
 def task_sets(settings: SchedulerSettings) -> TaskSets:
@@ -93,17 +122,33 @@ def training_draws(pacing: PacingSection) -> Draws | None:
     Several sources are ordered by their names, whatever their order in the settings. Raises
     `TasksRejected`, also for an id that two files have.
     """
-    files = [
-        (TaskFile(section.tasks, split=name), Fraction(str(section.weight)))
-        for name, section in sorted(pacing.sources.items())
-    ]
+    named = {name: section.tasks for name, section in sorted(pacing.sources.items())}
     if pacing.tasks is not None:
-        files = [(TaskFile(pacing.tasks, split=pacing.split), Fraction(1))]
+        named = {pacing.split: pacing.tasks}
+    files = {name: TaskFile(path, split=name) for name, path in named.items()}
     forks = None if pacing.forks is None else fork_file(pacing.forks, pacing.split)
-    for first, second in combinations([file for file, _ in files] + ([forks] if forks else []), 2):
+    for first, second in combinations([*files.values(), *([forks] if forks else [])], 2):
         second.refuse_ids_of(first)
-    weighted = [(source_of(file, pacing.seed, pacing.shuffle), weight) for file, weight in files]
-    if forks is None:
+    sources = [source_of(file, pacing.seed, pacing.shuffle, name) for name, file in files.items()]
+    forked = None
+    if forks is not None:
+        name = source_name(pacing.split, forked=True)
+        forked = source_of(forks, pacing.seed, pacing.shuffle, name)
+    stages = [(step, _drawing(sources, forked, step, pacing)) for step in pacing.stages]
+    first_stage = stages[0][1]
+    if first_stage is None or len(stages) == 1:
+        return first_stage
+    return Stages([(step, drawing) for step, drawing in stages if drawing is not None])
+
+
+def _drawing(
+    sources: Sequence[TaskSource], forked: TaskSource | None, step: int, pacing: PacingSection
+) -> Drawing | None:
+    """Return the mixture of a trained step, or None if there are no tasks."""
+    weights = pacing.weights_at(step) if pacing.sources else [1.0] * len(sources)
+    weighted = [
+        (source, Fraction(str(weight))) for source, weight in zip(sources, weights, strict=True)
+    ]
+    if forked is None:
         return mixed(weighted) if weighted else None
-    source = source_of(forks, pacing.seed, pacing.shuffle)
-    return with_forks(weighted, source, Fraction(str(pacing.fork_share))) if weighted else source
+    return with_forks(weighted, forked, Fraction(str(pacing.fork_share))) if weighted else forked

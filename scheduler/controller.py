@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.process import collect_seldom, ready
@@ -25,10 +25,12 @@ from seamlessflow.scheduler.state import state
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
-from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
+from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, arm_key, fleet_key
 
 TICK_S = 0.1
 """Time after which the scheduler decides even without a record, because deadlines pass."""
+ARMS_S = 2.0
+"""Deadline of the statistics that go before a snapshot."""
 LARGEST_SNAPSHOT_BYTES = 900_000
 _DECISIONS = "seamlessflow_scheduler_decisions_total"
 _STALLS = "seamlessflow_scheduler_stalls_total"
@@ -141,6 +143,8 @@ class Controller:
 
     def _write_snapshot(self) -> None:
         """Write a snapshot. A stand-by scheduler also takes it as a heartbeat of this one."""
+        if not self._write_arms():
+            return
         stored = state.to_json(self._journal.view.state)
         snapshot = r.SchedulerSnapshot(
             epoch=self.epoch,
@@ -152,6 +156,26 @@ class Controller:
             release=this_release().version,
         )
         self._write([(FLEET.name, snapshot)])
+
+    def _write_arms(self) -> bool:
+        """Write the statistics that changed; return whether Kafka has them.
+
+        A successor reads `control` from the snapshot on, so they must be there before it.
+        """
+        arms = self._journal.view.arms
+        if not arms.changed:
+            return True
+        for snapshot in arms.snapshots(self.epoch, self._journal.offset):
+            self._producer.send(ARMS.name, snapshot, key=arm_key(self.epoch, snapshot.arm))
+        try:
+            self._producer.flush(ARMS_S)
+        except KafkaUnavailable as error:
+            _log.warning("no snapshot this time: %s", error)
+            return False
+        for older, name in arms.replaced(self.epoch):
+            self._producer.send_bytes(ARMS.name, None, arm_key(older, name))
+        arms.note_written(self.epoch)
+        return True
 
 
 def _level(record: Record) -> int:

@@ -1,8 +1,8 @@
 """The scheduler's `View`, kept up to date by reading `control` and `fleet` into the folds.
 
-`catch_up` reads both topics to their ends, `control` from the newest snapshot. `poll` reads later
-records. The journal also knows which of the scheduler's own records it has not read back yet, and
-whether Kafka answers. Not thread-safe. Called by `scheduler/controller.py`.
+`catch_up` reads both topics and `arms` to their ends, `control` from the newest snapshot. `poll`
+reads later records. The journal also knows which of the scheduler's own records it has not read
+back yet, and whether Kafka answers. Not thread-safe. Called by `scheduler/controller.py`.
 """
 
 import logging
@@ -21,12 +21,19 @@ from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.state import fleet, state, unread
 from seamlessflow.scheduler.state.state import SchedulerDecision
 from seamlessflow.scheduler.state.unread import GroupLook
-from seamlessflow.schemas.records import Record, SchedulerClaimed, SchedulerSnapshot, Task
-from seamlessflow.schemas.topics import CONTROL, FLEET
+from seamlessflow.schemas.records import (
+    ArmSnapshot,
+    Record,
+    SchedulerClaimed,
+    SchedulerSnapshot,
+    Task,
+)
+from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET
 
 _log = logging.getLogger(__name__)
 CONTROL_LOG = (CONTROL.name, 0)
 FLEET_LOG = (FLEET.name, 0)
+ARMS_LOG = (ARMS.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
@@ -46,6 +53,9 @@ class JournalReader(Protocol):
 
     def add(self, offsets: Mapping[LogPartition, int]) -> None:
         """Read these partitions too, from these offsets."""
+
+    def remove(self, partitions: Iterable[LogPartition]) -> None:
+        """Stop reading these partitions."""
 
     def ends(
         self, partitions: Iterable[LogPartition], limit_s: float | None = None
@@ -73,6 +83,8 @@ class Journal:
     leader_seen_ms: int = 0
     """Time of the newest record from the scheduler with the newest claim."""
     _live: bool = False
+    _control_end: int = 0
+    """End of `control` before it was read."""
     _snapshot: SchedulerSnapshot | None = None
     _unread: deque[Record] = field(default_factory=deque)
     _unread_since_ms: int = 0
@@ -80,14 +92,18 @@ class Journal:
     _stopping: Stopping = never
 
     def catch_up(self, stopping: Stopping = never) -> None:
-        """Read both topics to their present ends.
+        """Read all topics to their present ends.
 
         Raises `KafkaUnavailable` after a deadline, and once `stopping`.
         """
         self._stopping = stopping
         # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
         self._read_to_end(FLEET_LOG, BEGINNING)
-        self._read_to_end(CONTROL_LOG, self._restore())
+        start = self._restore()
+        self._control_end = self._end(CONTROL_LOG)
+        self._read_to_end(ARMS_LOG, BEGINNING)
+        self._reader.remove([ARMS_LOG])  # from here on the view is ahead of it
+        self._read_to_end(CONTROL_LOG, start)
         self.view = replace(self.view, contact=Contact(0, self._clock()))
         self._live = True
 
@@ -198,8 +214,12 @@ class Journal:
         record = item.record
         if item.topic == FLEET.name:
             self.view = replace(self.view, fleet=fleet.apply(self.view.fleet, record, now_ms))
+        elif item.topic == ARMS.name:
+            if isinstance(record, ArmSnapshot):
+                self.view.arms.restore(record, self._control_end)
         elif item.offset > self.offset:
             self.offset = item.offset
+            self.view.arms.apply(self.view.state, record, item.offset)
             self.view = replace(self.view, state=state.apply(self.view.state, record))
             # Own records come back in the order of sending, among those of other processes.
             if self._unread and self._unread[0] == record:

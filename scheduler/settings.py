@@ -3,7 +3,7 @@
 Times are seconds (floats) here and whole milliseconds everywhere else: `milliseconds` converts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
@@ -17,7 +17,8 @@ from seamlessflow.infra.settings import (
     SharedPacingSection,
     SharedRunSection,
 )
-from seamlessflow.infra.user_functions import UserFunctionName
+from seamlessflow.infra.user_functions import UserFunctionName, refuse_unnamed
+from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 """Name of a task set among several: the split in its sessions, and a part of metric names."""
@@ -142,16 +143,32 @@ class SchedulerSection(Section):
     )
 
 
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+StageWeight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""Weight from a trained step on; a source may rest for a while."""
+
+
 class SourceSection(Section):
     """One of several task sets that are trained on together."""
 
     tasks: Path = Field(description="File of tasks in the same form; no other has one of its ids")
-    weight: float = Field(
+    weight: Weight | Annotated[list[tuple[int, StageWeight]], Field(min_length=1)] = Field(
         1,
-        gt=0,
-        allow_inf_nan=False,
-        description="Weight of its groups among the drawn ones, relative to the other sources",
+        description="Weight of its groups among the drawn ones, relative to the other sources; or "
+        "a list of [trained step, weight], each from that step on",
     )
+
+    @model_validator(mode="after")
+    def _ascending(self) -> Self:
+        steps = [step for step, _ in self.weights]
+        if steps != sorted(set(steps)) or steps[0] < 0:
+            raise ValueError("weight must have ascending trained steps, 0 or more")
+        return self
+
+    @property
+    def weights(self) -> Sequence[tuple[int, float]]:
+        """Weights with the trained steps from which they hold; before the first it is 0."""
+        return self.weight if isinstance(self.weight, list) else [(0, self.weight)]
 
 
 class PacingSection(SharedPacingSection):
@@ -178,6 +195,13 @@ class PacingSection(SharedPacingSection):
         0, description="Seed of the order of tasks, which differs in each pass over them"
     )
     shuffle: bool = Field(True, description="Draw tasks in random order")
+    sampler: SamplerSection = Field(default_factory=SamplerSection)
+    terms: TermsSection = Field(default_factory=TermsSection)
+    functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
+        {},
+        description="Settings of a sampler or of terms of your own, by module:function its keyword "
+        "arguments",
+    )
     forks: Path | None = Field(
         None,
         description="File of forked sessions, as `seamlessflow replay fork` writes it: groups that "
@@ -201,6 +225,19 @@ class PacingSection(SharedPacingSection):
         1800, gt=0, description="Seconds after which a group ends with the samples it has"
     )
 
+    def weights_at(self, step: int) -> Sequence[float]:
+        """Return the weight of each source at a trained step, in the order of their names."""
+        return [
+            next((weight for first, weight in reversed(section.weights) if first <= step), 0.0)
+            for _, section in sorted(self.sources.items())
+        ]
+
+    @property
+    def stages(self) -> Sequence[int]:
+        """Trained steps from which the weights are others, the first one 0."""
+        steps = {step for section in self.sources.values() for step, _ in section.weights}
+        return sorted({0, *steps})
+
     @property
     def issues(self) -> bool:
         """True if the scheduler issues tasks for training."""
@@ -208,6 +245,10 @@ class PacingSection(SharedPacingSection):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
+        names = [name for name in (self.sampler.name, self.terms.name) if name is not None]
+        refuse_unnamed(self.functions, names, "sampler or terms")
+        if self.sources and not any(self.weights_at(0)):
+            raise ValueError("pacing.sources: no source has a weight at step 0")
         if self.sources and self.tasks is not None:
             raise ValueError("pacing.tasks and pacing.sources exclude each other: name one of them")
         if self.forks is not None and self.split in self.sources:

@@ -13,6 +13,28 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ArmSnapshot(Record):
+    """Statistics of an arm, a task or a pool of tasks, so that a successor need not read control
+    from its start."""
+
+    epoch: int
+    arm: str
+    control_offset: int
+    passed: float
+    failed: float
+    at_step: int
+    draws: int
+    ready: int
+    won: int
+    lost: int
+    equal: int
+    last_passed: int
+    last_counted: int
+    longest: int
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ReplyAddress(Record):
     """Address for answers to one gateway instance."""
 
@@ -401,6 +423,8 @@ class GroupAdmitted(Record):
     sampler: str = ""
     sampler_version: int = 0
     sampler_figures: Mapping[str, float] = field(default_factory=dict)
+    sampler_sha256: str = ""
+    arms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -448,6 +472,8 @@ class GroupReady(Record):
     trainable_tokens: int
     policy: str = ""
     passed: int | None = None
+    returns: tuple[float, ...] = ()
+    turns: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1335,6 +1361,7 @@ class WorkerUsage(Record):
 
 
 RECORDS: Mapping[str, type[Record]] = {
+    "ArmSnapshot": ArmSnapshot,
     "ReplyAddress": ReplyAddress,
     "Reward": Reward,
     "AssignReward": AssignReward,

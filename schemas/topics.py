@@ -157,10 +157,15 @@ FLEET = Topic(
     compacted=True,
 )
 
+ARMS = Topic("arms", 1, DAY_MS, (r.ArmSnapshot,), compacted=True)
+"""Statistics of tasks and pools of tasks. Its keys have the epoch, so that a scheduler that another
+one has replaced never hides what that one wrote."""
+
 SAME_PARTITIONS: tuple[tuple[Topic, ...], ...] = (
     (REQUESTS, SESSIONS, ENDED_SESSIONS),
     (CONTROL,),
     (FLEET,),
+    (ARMS,),
 )
 """Topics whose partitions must be equally many, since a session has the same number on all. Others
 have one partition, so one order for all. All other counts are those of the cluster."""
@@ -177,8 +182,14 @@ TOPICS: Mapping[str, Topic] = {
         TASKS,
         CONTROL,
         FLEET,
+        ARMS,
     )
 }
+
+
+def arm_key(epoch: int, arm: str) -> str:
+    """Return the key of an `arms` record."""
+    return f"{epoch}/{arm}"
 
 
 def fleet_key(record: Record) -> str:

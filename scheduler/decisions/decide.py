@@ -21,9 +21,11 @@ from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.decisions.sharing import Allotment, allotted
 from seamlessflow.scheduler.decisions.snapshot import retry_ms, snapshot
 from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
+from seamlessflow.scheduler.sampling.draws import TaskSampling
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import serving
 from seamlessflow.scheduler.state import state as control_state
+from seamlessflow.scheduler.state.arms import Arms
 from seamlessflow.scheduler.state.fleet import Fleet
 from seamlessflow.scheduler.state.ledger import Ledger
 from seamlessflow.scheduler.state.policy_state import PolicyState
@@ -45,6 +47,7 @@ class Rules:
     tasks: TaskSets = field(default_factory=TaskSets)
     slots: int = PROMPTS.partitions
     """Partitions of `prompts`: rollout workers that can serve at once."""
+    sampling: TaskSampling = field(default_factory=TaskSampling)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,7 @@ class View:
     """Newest attempt by group and sample. Not part of `State`: `tasks` is never read back."""
     contact: Contact = field(default_factory=Contact)
     unread: UnreadTopics = field(default_factory=dict)
+    arms: Arms = field(default_factory=Arms)
 
     def with_issued(self, tasks: Iterable[Task]) -> "View":
         """Return the view after these tasks were sent, without the tasks of ended groups."""
@@ -188,7 +192,9 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
     if serves.incarnations:
         control += pacing.expirations(state, settings.run.policy, now_ms)
     if sets.training is not None:
-        control += pacing.admissions(state, settings, sets.training, now_ms)
+        control += pacing.admissions(
+            state, settings, sets.training, now_ms, view.arms, rules.sampling
+        )
     for split, source in sets.evaluations.items():
         control += pacing.evaluations(state, settings, split, source, now_ms)
     ledger = pacing.leading(state, settings).ledger

@@ -10,28 +10,33 @@ a step (or a stall time). No group is admitted that the remaining steps do not n
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
+from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.arms import Arms
 from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
 from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.steps import TrainingProgress
 from seamlessflow.scheduler.tasks.mixture import Draws, TaskSets
-from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
+from seamlessflow.scheduler.tasks.source import SamplingRule, TaskRow, TaskSource
 from seamlessflow.schemas import records as r
 
 
-@dataclass(frozen=True, slots=True)
-class GroupUse:
-    """The use of a group, and the rule by which its task was chosen."""
+class GroupUse(NamedTuple):
+    """The use of a group."""
 
-    rule: SamplingRule
     purpose: str = "train"
     split: str = ""
     """Task set of an evaluation; empty for training, where the task or the settings name it."""
+
+
+_TRAINING = GroupUse()
+_NO_ARMS = Arms()
+_IN_ORDER = TaskSampling()
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
@@ -92,27 +97,20 @@ def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now
 
 
 def admissions(
-    state: State, settings: SchedulerSettings, source: Draws, now_ms: int
+    state: State,
+    settings: SchedulerSettings,
+    source: Draws,
+    now_ms: int,
+    arms: Arms = _NO_ARMS,
+    sampling: TaskSampling = _IN_ORDER,
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now: first for tasks to be tried again, then for new draws."""
-    ledger = state.first.ledger
     began = all(policy.rollouts_began for policy in state.by_policy)
     count = free_credits(state, settings, now_ms) if began else 0
-    again = ledger.again[:count]
-    # A task that the file lacks by now gets its group too, which then ends at its deadline.
-    chosen = [(source.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
-    fresh = range(ledger.drawn, ledger.drawn + count - len(again))
-    chosen += [(source.draw(number), source.rule(number)) for number in fresh]
+    first = state.first.ledger.admitted
     return [
-        _group(
-            state,
-            settings,
-            f"{settings.run.id}-{ledger.admitted + offset}",
-            row,
-            now_ms,
-            GroupUse(rule),
-        )
-        for offset, (row, rule) in enumerate(chosen)
+        _group(state, settings, f"{settings.run.id}-{number}", drawn, now_ms)
+        for number, drawn in enumerate(next_draws(state, arms, source, sampling, count), first)
     ]
 
 
@@ -139,9 +137,9 @@ def evaluations(
             state,
             settings,
             f"{settings.run.id}-{of_set}-{number}",
-            source.rows[number],
+            Drawn(source.rows[number], SamplingRule()),
             now_ms,
-            GroupUse(SamplingRule(), EVAL, split),
+            GroupUse(EVAL, split),
         )
         for number in range(begun, len(source.rows))
     ]
@@ -276,11 +274,16 @@ def _group(
     state: State,
     settings: SchedulerSettings,
     name: str,
-    row: TaskRow,
+    drawn: Drawn,
     now_ms: int,
-    use: GroupUse,
+    use: GroupUse = _TRAINING,
 ) -> r.GroupAdmitted:
+    row = drawn.row
     size, least = _sizes(use.purpose, use.split, settings, row)
+    if drawn.samples is not None:
+        size = drawn.samples
+        least = min(least, size)
+    limits = [drawn.turn_limit, row.turn_limit, settings.run.turn_limit]
     return r.GroupAdmitted(
         epoch=state.epoch,
         at_ms=now_ms,
@@ -294,12 +297,14 @@ def _group(
         group_size=size,
         min_group_size=least,
         tags=row.tags,
-        turn_limit=settings.run.turn_limit if row.turn_limit is None else row.turn_limit,
+        turn_limit=next(limit for limit in limits if limit is not None),
         parent_session=row.fork.origin.session_id if row.fork else "",
         parent_turn=row.fork.origin.turn_id if row.fork else "",
-        sampler=use.rule.name,
-        sampler_version=use.rule.version,
-        sampler_figures=use.rule.figures,
+        sampler=drawn.rule.name,
+        sampler_version=drawn.rule.version,
+        sampler_figures=drawn.rule.figures,
+        sampler_sha256=drawn.rule.source_sha256,
+        arms=drawn.arms,
     )
 
 

@@ -66,6 +66,12 @@ class Ledger:
     admitted: int = 0
     drawn: int = 0
     """Number of tasks drawn from the task source; the other groups tried a task again."""
+    drawn_of: Mapping[str, int] = field(default_factory=dict)
+    """Number of tasks drawn from each source."""
+    stage: int = 0
+    """Number of the stage of weights in which the newest task was drawn."""
+    stage_began: int = 0
+    """Number of the first draw of that stage."""
     again: tuple[str, ...] = ()
     """Tasks of groups that failed, to be tried again."""
     tries: Mapping[str, int] = field(default_factory=dict)
@@ -102,6 +108,11 @@ class Ledger:
             group.ready and group.trained_version is None and group.purpose != EVAL
             for group in self.groups.values()
         )
+
+
+def task_arm(task_id: str) -> str:
+    """Return the name of a task's arm, which its statistics are kept under."""
+    return f"task:{task_id}"
 
 
 def apply(ledger: Ledger, record: Record) -> Ledger:
@@ -146,9 +157,37 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
     begun = replace(begun, admitted=ledger.admitted + 1)
     # A task to be tried again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:
-        return replace(begun, drawn=ledger.drawn + 1)
+        return _drawn(begun, record)
     place = ledger.again.index(record.task_id)
     return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def source_arm(source: str) -> str:
+    """Return the name of the arm of all tasks of a source."""
+    return f"source:{source}"
+
+
+def arms_of(record: r.GroupAdmitted) -> tuple[str, ...]:
+    """Return the arms that a group's result counts for; its task's is the first."""
+    source = source_name(record.split, bool(record.parent_session))
+    return tuple(dict.fromkeys((task_arm(record.task_id), source_arm(source), *record.arms)))
+
+
+def source_name(split: str, forked: bool) -> str:
+    """Return the name of the source of a task: its split, which forks may share with others."""
+    return f"{split}/forks" if forked else split
+
+
+def _drawn(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
+    source = source_name(record.split, bool(record.parent_session))
+    stage = int(record.sampler_figures.get("stage", 0))
+    return replace(
+        ledger,
+        drawn=ledger.drawn + 1,
+        drawn_of={**ledger.drawn_of, source: ledger.drawn_of.get(source, 0) + 1},
+        stage=stage,
+        stage_began=ledger.stage_began if stage == ledger.stage else ledger.drawn,
+    )
 
 
 def _group_changed(ledger: Ledger, group: AdmittedGroup, record: _GroupRecord) -> Ledger:

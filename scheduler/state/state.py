@@ -16,6 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from seamlessflow.infra.clock import NEVER_MS
 from seamlessflow.scheduler.state import policy_state, serving, workers
+from seamlessflow.scheduler.state.ledger import EVAL, arms_of
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
 from seamlessflow.scheduler.state.serving import ServingProcesses
 from seamlessflow.scheduler.state.workers import Worker, device_count
@@ -56,6 +57,8 @@ class State:
     """Policies of the run, the first one first. A run of one takes all records for its own."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
     """States of the policies, in the order of `policies`."""
+    uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Arms of each group for training whose result is not on the log; the task's is the first."""
 
     @classmethod
     def of_run(cls, policies: Sequence[str]) -> "State":
@@ -76,6 +79,9 @@ def apply(state: State, record: Record) -> State:
         return state
     after = _own_fields(state, record)
     by_policy = _by_policy(state, record)
+    uncounted = _uncounted(state, record, by_policy)
+    if uncounted is not state.uncounted:
+        after = replace(after, uncounted=uncounted)
     parts = {
         "workers": workers.apply(state.workers, record),
         "serving": _serving(state, record, by_policy),
@@ -83,6 +89,29 @@ def apply(state: State, record: Record) -> State:
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(after, **changed) if changed else after  # type: ignore[arg-type]
+
+
+def is_new_group(state: State, record: r.GroupAdmitted) -> bool:
+    """Return whether a record admits a group for training that the state does not have."""
+    if record.purpose == EVAL or record.epoch < state.epoch:
+        return False
+    return all(record.group_id not in policy.ledger.groups for policy in state.by_policy)
+
+
+def _uncounted(
+    state: State, record: Record, by_policy: Sequence[PolicyState]
+) -> Mapping[str, tuple[str, ...]]:
+    """Return the groups without a result after a record; `by_policy` is the state after it."""
+    before = state.uncounted
+    if isinstance(record, r.GroupAdmitted) and is_new_group(state, record):
+        return {**before, record.group_id: arms_of(record)}
+    if not isinstance(record, r.GroupReady | r.GroupDropped) or record.group_id not in before:
+        return before
+    # Of several policies each says so for itself: the first result counts.
+    left = [policy for policy in by_policy if record.group_id in policy.ledger.groups]
+    if isinstance(record, r.GroupDropped) and left:
+        return before
+    return {name: arms for name, arms in before.items() if name != record.group_id}
 
 
 def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> ServingProcesses:

@@ -161,9 +161,11 @@ def read(path: Path, split: str = "") -> TaskSource:
     return source_of(TaskFile(path, split=split))
 
 
-def source_of(file: TaskFile, seed: int = 0, shuffled: bool = True) -> TaskSource:
+def source_of(
+    file: TaskFile, seed: int = 0, shuffled: bool = True, name: str = "train"
+) -> TaskSource:
     """Return the tasks of a file, shuffled by a seed, or in the file's order."""
-    return TaskSource(file, file.find, seed, shuffled)
+    return TaskSource(file, file.find, seed, shuffled, name)
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:

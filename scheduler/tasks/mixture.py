@@ -28,6 +28,10 @@ class Part(NamedTuple):
     share_left: Fraction
     """Its part of the draws that the sources before it leave; 1 for the last."""
 
+    def figures(self, number: int, source_draw: int) -> Mapping[str, float]:
+        """Return the figures of a draw from it, by its number and that in its source."""
+        return {"draw": number, "source_draw": source_draw, "share": float(self.share)}
+
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
@@ -37,22 +41,22 @@ class Mixture:
 
     def draw(self, number: int) -> TaskRow:
         """Return the task of the `number`-th draw."""
-        part, source_draw = self._part_of(number)
+        part, source_draw = self.part_of(number)
         return part.source.draw(source_draw)
 
     def rule(self, number: int) -> SamplingRule:
         """Return the rule of the `number`-th draw; `source_draw` is its number in its source."""
-        part, source_draw = self._part_of(number)
+        part, source_draw = self.part_of(number)
         rule = part.source.rule(source_draw)
-        chosen = {"draw": number, "source_draw": source_draw, "share": float(part.share)}
-        return replace(rule, figures={**rule.figures, **chosen})
+        figures = part.figures(number, source_draw)
+        return replace(rule, figures={**rule.figures, **figures})
 
     def find(self, task_id: str) -> TaskRow | None:
         """Return the task with an id, or None if no source has it."""
         rows = (part.source.find(task_id) for part in self.parts)
         return next((row for row in rows if row is not None), None)
 
-    def _part_of(self, number: int) -> tuple[Part, int]:
+    def part_of(self, number: int) -> tuple[Part, int]:
         """Return the source of a draw, and the number of earlier draws from that source."""
         for part in self.parts:
             before = floor(number * part.share_left)
@@ -62,8 +66,35 @@ class Mixture:
         raise ValueError("no source has a weight")
 
 
-Draws = TaskSource | Mixture
+Drawing = TaskSource | Mixture
 """Tasks by the number of their draw: one source, or several."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """The same sources with other weights, from some trained steps on."""
+
+    stages: Sequence[tuple[int, Drawing]]
+    """First trained step of each stage and its tasks; the first one begins at step 0."""
+
+    def at(self, step: int) -> tuple[int, Drawing]:
+        """Return the number of the stage at a trained step, and its tasks."""
+        begun = [number for number, (first, _) in enumerate(self.stages) if first <= step]
+        return begun[-1], self.stages[begun[-1]][1]
+
+    def find(self, task_id: str) -> TaskRow | None:
+        """Return the task with an id, or None if no source has it."""
+        return self.stages[0][1].find(task_id)
+
+
+Draws = Drawing | Stages
+"""All tasks to train on."""
+
+
+def sources(draws: Draws) -> Sequence[TaskSource]:
+    """Return the sources of all tasks to train on."""
+    first = draws.stages[0][1] if isinstance(draws, Stages) else draws
+    return [first] if isinstance(first, TaskSource) else [part.source for part in first.parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +106,7 @@ class TaskSets:
     """Tasks of evaluations by split, in the order of evaluation."""
 
 
-def mixed(weighted: Weighted) -> Draws:
+def mixed(weighted: Weighted) -> Drawing:
     """Return the sources as one, with draws in proportion to their weights.
 
     Raises `ValueError` without a weight above 0.
@@ -94,7 +125,7 @@ def mixed(weighted: Weighted) -> Draws:
     return Mixture(tuple(parts))
 
 
-def with_forks(weighted: Weighted, forks: TaskSource, share: Fraction) -> Draws:
+def with_forks(weighted: Weighted, forks: TaskSource, share: Fraction) -> Drawing:
     """Return forks in this share of the draws, and the sources in the rest."""
     total = sum((weight for _, weight in weighted), Fraction(0))
     return mixed(

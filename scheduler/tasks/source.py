@@ -47,6 +47,8 @@ class SamplingRule:
     name: str = ""
     version: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)
+    source_sha256: str = ""
+    """Hash of the file of a rule of the user's own."""
 
 
 AGAIN = SamplingRule("again", 1)
@@ -62,6 +64,8 @@ class TaskSource:
     """Returns the task with an id, or None if there is none."""
     seed: int = 0
     shuffled: bool = True
+    name: str = "train"
+    """Name of the source, which its statistics are kept under."""
 
     def draw(self, number: int) -> TaskRow:
         """Return the task of the `number`-th draw; each pass over the tasks has its own order."""
@@ -79,9 +83,9 @@ class TaskSource:
         return SamplingRule(name, version, figures)
 
 
-def listed(rows: Sequence[TaskRow]) -> TaskSource:
+def listed(rows: Sequence[TaskRow], name: str = "train") -> TaskSource:
     """Return a source of tasks in memory, in the order of the list."""
-    return TaskSource(rows, {row.task_id: row for row in rows}.get, shuffled=False)
+    return TaskSource(rows, {row.task_id: row for row in rows}.get, shuffled=False, name=name)
 
 
 def shuffled_place(number: int, count: int, seed: int, finished_passes: int) -> int:

@@ -233,6 +233,8 @@ class Grouping:
                 version_min=group.version_min(),
                 trainable_tokens=sum(session.trained() for session in group.sessions),
                 passed=passed(group.returns()),
+                returns=tuple(group.returns()),
+                turns=tuple(session.source.turns for session in group.sessions),
             )
         ]
 

@@ -46,6 +46,8 @@ class SessionSource:
     limit: str = ""
     """Limit that ended the policy, or empty: see `Trajectory.limit`."""
     task_id: str = ""
+    turns: int = 0
+    """Sampled turns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +190,7 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
         foreign=is_foreign(trajectory),
         limit=trajectory.limit,
         task_id=trajectory.task_id,
+        turns=trajectory.turns,
     )
 
 

@@ -20,7 +20,8 @@ from seamlessflow.scheduler.state import state as control_state
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.file import TasksRejected
 from seamlessflow.scheduler.tasks.forks import fork_line
-from seamlessflow.scheduler.tasks.mixture import Draws
+from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Mixture
+from seamlessflow.scheduler.tasks.source import TaskSource
 from seamlessflow.schemas.records import GroupAdmitted, Record
 from tests.builders.records import control
 from tests.builders.records.forks import forked
@@ -45,9 +46,9 @@ def mixture(folder: Path, **weights: float) -> PacingSection:
     return PacingSection(sources=sources, seed=4)
 
 
-def draws_of(pacing: PacingSection) -> Draws:
+def draws_of(pacing: PacingSection) -> Drawing:
     draws = training_draws(pacing)
-    assert draws is not None
+    assert isinstance(draws, TaskSource | Mixture)
     return draws
 
 

@@ -8,7 +8,7 @@ import pytest
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.scheduler.journal import CONTROL_LOG, FLEET_LOG, Journal
+from seamlessflow.scheduler.journal import ARMS_LOG, CONTROL_LOG, FLEET_LOG, Journal
 from seamlessflow.scheduler.state.state import to_json
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -28,16 +28,21 @@ class Script:
         self,
         control: Sequence[Sequence[Record]] = (),
         fleet: Sequence[Record] = (),
+        arms: Sequence[Record] = (),
         control_end: int | None = None,
     ) -> None:
         self.started: dict[LogPartition, int] = {}
         self.away = False
-        self._batches = {CONTROL_LOG: list(control), FLEET_LOG: [fleet] if fleet else []}
+        self._batches = {
+            CONTROL_LOG: list(control),
+            FLEET_LOG: [fleet] if fleet else [],
+            ARMS_LOG: [arms] if arms else [],
+        }
         sizes = {name: sum(map(len, batches)) for name, batches in self._batches.items()}
         self._ends = {**sizes, CONTROL_LOG: sizes[CONTROL_LOG]}
         if control_end is not None:
             self._ends[CONTROL_LOG] = control_end
-        self._next = {CONTROL_LOG: 0, FLEET_LOG: 0}
+        self._next = dict.fromkeys(self._batches, 0)
 
     def later(self, partition: LogPartition, *records: Record) -> None:
         """Add one more batch."""
@@ -45,6 +50,10 @@ class Script:
 
     def add(self, offsets: Mapping[LogPartition, int]) -> None:
         self.started.update(offsets)
+
+    def remove(self, partitions: Iterable[LogPartition]) -> None:
+        for partition in partitions:
+            self.started.pop(partition, None)
 
     def ends(
         self, partitions: Iterable[LogPartition], limit_s: float | None = None

@@ -34,7 +34,7 @@ from seamlessflow.schemas.registry import (
     schema_fingerprint,
     self_contained,
 )
-from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
+from seamlessflow.schemas.topics import ARMS, FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
 from tests.builders.records.sessions import dispatched
 from tests.builders.schemas.made_up import VERSIONS
 from tests.builders.schemas.made_up import decode as decode_any
@@ -252,8 +252,11 @@ def test_requests_and_sessions_are_co_partitioned() -> None:
     assert REQUESTS.partitions == SESSIONS.partitions
 
 
-def test_only_the_last_state_of_the_fleet_is_kept() -> None:
-    assert [topic.name for topic in TOPICS.values() if topic.compacted] == [FLEET.name]
+def test_only_the_last_state_of_fleet_and_arms_is_kept() -> None:
+    assert [topic.name for topic in TOPICS.values() if topic.compacted] == [
+        FLEET.name,
+        ARMS.name,
+    ]
 
 
 def test_every_record_with_a_key_of_the_fleet_is_of_that_topic() -> None:

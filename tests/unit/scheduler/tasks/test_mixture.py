@@ -6,7 +6,7 @@ from math import log
 
 import pytest
 
-from seamlessflow.scheduler.tasks.mixture import Draws, Mixture, mixed, with_forks
+from seamlessflow.scheduler.tasks.mixture import Drawing, Mixture, mixed, with_forks
 from seamlessflow.scheduler.tasks.source import SHUFFLED, TaskRow, TaskSource, listed
 
 Weights = dict[str, Fraction]
@@ -16,11 +16,11 @@ def source(name: str, count: int = 1) -> TaskSource:
     return listed([TaskRow(f"{name}{n}", b"{}", {}, split=name) for n in range(count)])
 
 
-def mixture_of(weights: Weights) -> Draws:
+def mixture_of(weights: Weights) -> Drawing:
     return mixed([(source(name), weight) for name, weight in weights.items()])
 
 
-def drawn(draws: Draws, count: int) -> str:
+def drawn(draws: Drawing, count: int) -> str:
     return "".join(draws.draw(number).split for number in range(count))
 
 

@@ -51,6 +51,8 @@ def test_a_group_is_ready_with_its_last_session() -> None:
         version_min=0,
         trainable_tokens=6,
         passed=1,
+        returns=(1.0, 0.0),
+        turns=(1, 1),
     )
     assert list(grouping.ready) == ["g-0"]
 

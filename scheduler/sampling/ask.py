@@ -1,0 +1,143 @@
+"""Questions to samplers and their answers: tasks of one source with their statistics, choices.
+
+A task is read from its file only when somebody looks at it, so that a choice among a million tasks
+reads the chosen ones alone.
+"""
+
+import random
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from seamlessflow.scheduler.sampling.index import TaskIndex
+from seamlessflow.scheduler.state.arms import NO_ARM, Arm, Arms, PassCounts
+from seamlessflow.scheduler.tasks.source import TaskRow, shuffled_place
+
+PRIOR_WEIGHT = 4
+"""Samples that the rate of a task's pool counts for, beside the task's own."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A task that may be chosen."""
+
+    place: int
+    """Its place in the source."""
+    arm: Arm
+    """Its statistics."""
+    counts: PassCounts
+    """Its passes and failures, discounted to now."""
+    pool_rate: float
+    """Share that passed of the sessions of its pool."""
+    tasks: TaskIndex = field(repr=False, compare=False)
+
+    @cached_property
+    def row(self) -> TaskRow:
+        """The task, read now. Raises `TasksRejected` if its file has changed."""
+        return self.tasks.rows[self.place]
+
+    @property
+    def task_id(self) -> str:
+        """The id of the task, read now."""
+        return self.row.task_id
+
+    @property
+    def posterior(self) -> tuple[float, float]:
+        """Parameters of the Beta distribution of its rate of passes."""
+        return (
+            PRIOR_WEIGHT * self.pool_rate + self.counts.passed,
+            PRIOR_WEIGHT * (1 - self.pool_rate) + self.counts.failed,
+        )
+
+    @property
+    def rate(self) -> float:
+        """Mean of that distribution."""
+        passed, failed = self.posterior
+        return passed / (passed + failed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskChoice:
+    """A task to draw, and how."""
+
+    place: int
+    """Its place in the source."""
+    samples: int | None = None
+    """Samples of its group; None: as the task or the settings say."""
+    turn_limit: int | None = None
+    """Turns of its sessions; None: as the task or the settings say."""
+    arms: tuple[str, ...] = ()
+    """Further arms that the result counts for."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Figures that it was chosen by, for the record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """A question for tasks of one source."""
+
+    count: int
+    """Tasks to choose: no more than so many groups may be admitted now."""
+    draw: int
+    """Number of the first of these draws in its source."""
+    samples: int
+    """Samples of a group, `run.group_size`."""
+    random: random.Random
+    """Generator, seeded by the run's seed, the source and the number of the draw."""
+    source: str
+    """Name of the source."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Figures of the newest choice from this source; empty for the first."""
+    pool: Arm = NO_ARM
+    """Statistics of all tasks of this source."""
+    tasks: TaskIndex
+    arms: Arms
+    step: int = 0
+    """Trained steps."""
+    under_way: Collection[int] = frozenset()
+    """Keys of the tasks that have a group already. They are not drawn again."""
+    most_candidates: int = 4096
+    seed: int = 0
+    """Seed of the order of tasks."""
+
+    @cached_property
+    def candidates(self) -> Sequence[Candidate]:
+        """Tasks to choose from, at random `pacing.sampler.candidates` of those not under way."""
+        size = len(self.tasks)
+        places: Sequence[int] = range(size)
+        if size > self.most_candidates:
+            places = self.random.sample(range(size), self.most_candidates)
+        return [self.candidate(place) for place in places if self.is_free(place)]
+
+    def is_free(self, place: int) -> bool:
+        """Return whether the task of a place has no group under way."""
+        return self.tasks.key(place) not in self.under_way
+
+    def candidate(self, place: int) -> Candidate:
+        """Return the task of a place in the source."""
+        return candidate_of(self.tasks, self.arms, self.step, place)
+
+    def arm(self, place: int) -> Arm:
+        """Return the statistics of the task of a place."""
+        return self.arms.by_key(self.tasks.key(place))
+
+    def in_order(self, finished_passes: int, first: int = 0) -> Iterator[int]:
+        """Yield the places of a pass over all tasks in its shuffled order, from the `first` on."""
+        size = len(self.tasks)
+        for number in range(first, size):
+            yield shuffled_place(number, size, self.seed, finished_passes)
+
+
+def candidate_of(tasks: TaskIndex, arms: Arms, step: int, place: int) -> Candidate:
+    """Return the task of a place with its statistics as of a trained step."""
+    memory = arms.counting.memory
+    arm = arms.by_key(tasks.key(place))
+    pool = arms.arm(tasks.pool(place))
+    return Candidate(place, arm, arm.counts(step, memory), pool.counts(step, memory).rate, tasks)
+
+
+TaskSampler = Callable[[Ask], Sequence[TaskChoice]]
+"""Returns at most `count` choices of tasks that are not under way, none of them twice."""
+GroupTerms = Callable[[Candidate, TaskChoice, random.Random], TaskChoice]
+"""Returns the choice with other samples and turns. Those that it gets are never None: the task, the
+sampler or the run said them. A limit of 0 is none."""

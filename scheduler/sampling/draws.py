@@ -1,0 +1,236 @@
+"""The next tasks to train on: the source of each draw, and the sampler's choice within it.
+
+The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
+for all draws of a source. Where it chooses fewer, or fails, tasks come in shuffled order. Called by
+`scheduler/decisions/pacing.py`.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+from seamlessflow.infra.user_functions import OwnSettings
+from seamlessflow.scheduler.sampling.ask import Ask, TaskChoice, candidate_of
+from seamlessflow.scheduler.sampling.index import TaskIndex, indexed
+from seamlessflow.scheduler.sampling.registry import (
+    VERSION,
+    UsedMethod,
+    checked_choice,
+    checked_choices,
+    used_sampler,
+    used_terms,
+)
+from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.state.arms import Arms, arm_hash
+from seamlessflow.scheduler.state.ledger import Ledger, source_arm, source_name, task_arm
+from seamlessflow.scheduler.state.state import State
+from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Stages, sources
+from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
+
+FELL_BACK = "fell_back"
+"""Figure of a task in shuffled order that a sampler should have chosen."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A task to admit a group for, with the rule and the terms of its choice."""
+
+    row: TaskRow
+    rule: SamplingRule
+    samples: int | None = None
+    turn_limit: int | None = None
+    arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSampling:
+    """Sampler and terms of a run, with the index of each source by its name."""
+
+    sampler: UsedMethod | None = None
+    terms: UsedMethod | None = None
+    indexes: Mapping[str, TaskIndex] = field(default_factory=dict)
+    candidates: int = 4096
+    seed: int = 0
+    samples: int = 1
+    """Samples of a group, `run.group_size`."""
+    turn_limit: int = 0
+
+
+def sampling_of(
+    sampler: SamplerSection,
+    terms: TermsSection,
+    functions: OwnSettings,
+    draws: Draws | None,
+    sizes: tuple[int, int, int],
+) -> TaskSampling:
+    """Return the sampling that the settings name; `sizes`: seed, `group_size` and `turn_limit`.
+
+    Reads all tasks once if a rule needs their pools. Raises `FunctionUnusable`, `TasksRejected`.
+    """
+    chosen = used_sampler(sampler, functions)
+    used = used_terms(terms, functions)
+    indexes = {}
+    if draws is not None and (chosen or used):
+        indexes = {
+            source.name: indexed(source.rows, source.name, sampler.by) for source in sources(draws)
+        }
+    return TaskSampling(chosen, used, indexes, sampler.candidates, *sizes)
+
+
+class _Slot(NamedTuple):
+    """A draw that is to be made."""
+
+    source: TaskSource
+    source_draw: int
+    """Number of earlier draws from its source."""
+    figures: Mapping[str, float]
+
+
+def next_draws(
+    state: State, arms: Arms, draws: Draws, sampling: TaskSampling, count: int
+) -> list[Drawn]:
+    """Return the next tasks: first those to be tried again, then new ones."""
+    ledger = state.first.ledger
+    again = ledger.again[:count]
+    # A task that the file lacks by now gets its group too, which then ends at its deadline.
+    drawn = [Drawn(draws.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
+    slots = _slots(ledger, draws, state.first.steps.trained, count - len(again))
+    drawn += _chosen(state, arms, sampling, slots)
+    return [
+        _with_terms(state, arms, sampling, each, ledger.admitted + number)
+        for number, each in enumerate(drawn)
+    ]
+
+
+def _slots(ledger: Ledger, draws: Draws, step: int, count: int) -> list[_Slot]:
+    numbers = range(ledger.drawn, ledger.drawn + count)
+    if not isinstance(draws, Stages):
+        return [_slot(draws, number, number) for number in numbers]
+    stage, mixture = draws.at(step)
+    began = ledger.stage_began if stage == ledger.stage else ledger.drawn
+    slots = []
+    more: dict[str, int] = {}
+    for number in numbers:
+        slot = _slot(mixture, number - began, number)
+        name = slot.source.name
+        # Each source goes on behind its own draws of earlier stages.
+        place = ledger.drawn_of.get(name, 0) + more.get(name, 0)
+        more[name] = more.get(name, 0) + 1
+        slots.append(_Slot(slot.source, place, {**slot.figures, "stage": stage}))
+    return slots
+
+
+def _slot(draws: Drawing, within: int, number: int) -> _Slot:
+    if isinstance(draws, TaskSource):
+        return _Slot(draws, within, {})
+    part, source_draw = draws.part_of(within)
+    return _Slot(part.source, source_draw, part.figures(number, source_draw))
+
+
+def _chosen(
+    state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot]
+) -> list[Drawn]:
+    """Return a task for each slot, in their order."""
+    of_source: dict[str, list[Drawn]] = {}
+    for name in dict.fromkeys(slot.source.name for slot in slots):
+        wanted = [slot for slot in slots if slot.source.name == name]
+        of_source[name] = _from_source(state, arms, sampling, wanted)
+    return [of_source[slot.source.name].pop(0) for slot in slots]
+
+
+def _from_source(
+    state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot]
+) -> list[Drawn]:
+    sampler = sampling.sampler
+    if sampler is None:
+        return [_in_order(slot) for slot in slots]
+    ask = _ask(state, arms, sampling, slots)
+    choices = sampler.result(lambda answer: checked_choices(ask, answer), ask)
+    chosen = []
+    for slot, choice in zip(slots, choices or (), strict=False):
+        figures = {**_number(slot), **slot.figures, **choice.figures}
+        rule = SamplingRule(sampler.name, VERSION, figures, sampler.sha256)
+        row = ask.tasks.rows[choice.place]
+        chosen.append(Drawn(row, rule, choice.samples, choice.turn_limit, choice.arms))
+    return [*chosen, *(_in_order(slot, {FELL_BACK: 1.0}) for slot in slots[len(chosen) :])]
+
+
+def _number(slot: _Slot) -> Mapping[str, float]:
+    return {"draw": slot.source_draw, "tasks": len(slot.source.rows)}
+
+
+def _in_order(slot: _Slot, more: Mapping[str, float] | None = None) -> Drawn:
+    rule = slot.source.rule(slot.source_draw)
+    figures = {**rule.figures, **slot.figures, **(more or {})}
+    return Drawn(slot.source.draw(slot.source_draw), replace(rule, figures=figures))
+
+
+def _ask(state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot]) -> Ask:
+    source = slots[0].source
+    draw = slots[0].source_draw
+    pool = arms.arm(source_arm(source.name))
+    return Ask(
+        count=len(slots),
+        draw=draw,
+        samples=sampling.samples,
+        random=_random(f"{sampling.seed} {source.name} {draw}"),
+        source=source.name,
+        figures=pool.figures,
+        pool=pool,
+        tasks=sampling.indexes[source.name],
+        arms=arms,
+        step=state.first.steps.trained,
+        under_way=_under_way(state),
+        most_candidates=sampling.candidates,
+        seed=source.seed,
+    )
+
+
+def _under_way(state: State) -> frozenset[int]:
+    """Return the keys of tasks that have a group that has not ended, or wait for another."""
+    groups = [group for policy in state.by_policy for group in policy.ledger.training.values()]
+    tasks = {group.task_id for group in groups} | set(state.first.ledger.again)
+    return frozenset(arm_hash(task_arm(task)) for task in tasks)
+
+
+def _random(seed: str) -> random.Random:
+    return random.Random(seed)  # nosec B311 # repeatable draws
+
+
+def _with_terms(
+    state: State, arms: Arms, sampling: TaskSampling, drawn: Drawn, number: int
+) -> Drawn:
+    """Return a task with the terms of its group, and the arms that its result counts for."""
+    row = drawn.row
+    name = source_name(row.split, row.fork is not None)
+    index = sampling.indexes.get(name)
+    place = None if index is None else index.place(arm_hash(task_arm(row.task_id)))
+    if index is None or place is None:
+        return drawn
+    pool = index.pool(place)
+    if pool != source_arm(name):
+        drawn = replace(drawn, arms=tuple(dict.fromkeys((*drawn.arms, pool))))
+    terms = sampling.terms
+    if terms is None:
+        return drawn
+    choice = _full_choice(drawn, place, sampling)
+    candidate = candidate_of(index, arms, state.first.steps.trained, place)
+    source = _random(f"{sampling.seed} terms {number}")
+    changed = terms.result(checked_choice, candidate, choice, source)
+    if changed is None:
+        return drawn
+    return replace(drawn, samples=changed.samples, turn_limit=changed.turn_limit)
+
+
+def _full_choice(drawn: Drawn, place: int, sampling: TaskSampling) -> TaskChoice:
+    row = drawn.row
+    samples = [drawn.samples, row.samples, sampling.samples]
+    limits = [drawn.turn_limit, row.turn_limit, sampling.turn_limit]
+    return TaskChoice(
+        place=place,
+        samples=next(count for count in samples if count is not None),
+        turn_limit=next(count for count in limits if count is not None),
+        arms=drawn.arms,
+        figures=drawn.rule.figures,
+    )

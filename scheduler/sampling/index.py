@@ -1,0 +1,73 @@
+"""Index of the tasks of a source: the key of each task's statistics, and the pool that it is of.
+
+16 bytes a task stay in memory, so that figures of thousands of tasks are found without reading
+their lines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seamlessflow.scheduler.state.arms import arm_hash
+from seamlessflow.scheduler.state.ledger import source_arm, task_arm
+from seamlessflow.scheduler.tasks.source import TaskRow
+
+LEVEL = "level"
+"""Metadata field that names pools by default, if all tasks have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskIndex:
+    """Tasks of one source by their places."""
+
+    rows: Sequence[TaskRow]
+    source: str
+    """Name of the source, which is also the pool of tasks without the metadata field."""
+    keys: NDArray[np.uint64]
+    order: NDArray[np.uint32]
+    """Places by ascending key."""
+    pools: NDArray[np.uint32]
+    names: Sequence[str]
+    """Names of pools by number."""
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def key(self, place: int) -> int:
+        """Return the key of a task's statistics."""
+        return int(self.keys[place])
+
+    def place(self, key: int) -> int | None:
+        """Return the place of the task with this key, or None if the source has none."""
+        at = int(np.searchsorted(self.keys, np.uint64(key), sorter=self.order))
+        if at == len(self.order) or self.key(int(self.order[at])) != key:
+            return None
+        return int(self.order[at])
+
+    def pool(self, place: int) -> str:
+        """Return the name of the arm of a task's pool."""
+        return self.names[int(self.pools[place])]
+
+
+def indexed(rows: Sequence[TaskRow], source: str, by: str | None) -> TaskIndex:
+    """Return the index of a source. Reads all tasks once.
+
+    `by`: metadata field whose values are pools; None: `level` if all tasks have it. Raises
+    `TasksRejected` if the file has changed.
+    """
+    field = by or LEVEL
+    of_source = source_arm(source)
+    keys = np.empty(len(rows), np.uint64)
+    pools = np.empty(len(rows), np.uint32)
+    names: dict[str, int] = {of_source: 0}
+    for place, row in enumerate(rows):
+        keys[place] = arm_hash(task_arm(row.task_id))
+        value = row.metadata.get(field)
+        name = of_source if value is None else f"{field}:{value}"
+        pools[place] = names.setdefault(name, len(names))
+    if by is None and (pools == 0).any():
+        pools[:] = 0
+    order = np.argsort(keys, kind="stable").astype(np.uint32)
+    return TaskIndex(rows, source, keys, order, pools, tuple(names))

@@ -1,0 +1,258 @@
+"""Samplers: the tasks to draw next, by what came of their earlier groups; and terms of groups.
+
+Registered by name in `registry.py`, the settings `pacing.sampler.name` and `pacing.terms.name`.
+Each is a pure function; its settings are keyword arguments.
+"""
+
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from heapq import nlargest
+from typing import NamedTuple
+
+import numpy as np
+
+from seamlessflow.infra.user_functions import user_function
+from seamlessflow.scheduler.sampling.ask import Ask, Candidate, TaskChoice
+from seamlessflow.scheduler.state.arms import Arm
+
+_FEWEST_SAMPLES = 2
+"""Least samples of a group in `trace`: a single one has nothing to differ from."""
+_EASY_RATE = 0.6
+"""Rate of passes up to which a group has all its samples in `by_success`: DART's figure."""
+_EASY_SHARE = 0.083
+_HARD_SHARE = 0.167
+_STEP = 0.01
+_EASY_FLOOR = 0.1
+_HARD_FLOOR = 0.4
+_FEWEST_RESULTS = 32
+"""Ready groups behind which both probabilities move (ours: a batch of groups there)."""
+
+
+def vade(ask: Ask) -> list[TaskChoice]:
+    """Return the tasks with the largest p (1 - p)², p drawn from the posterior of each.
+
+    VADE, arXiv 2511.18902: Thompson sampling. The discounts of old results are ours.
+    """
+    return _largest(ask, lambda rate: rate * (1 - rate) ** 2)
+
+
+def target(ask: Ask, *, rate: float = 0.5) -> list[TaskChoice]:
+    """Return the tasks whose rate, drawn from its posterior, is nearest to the target.
+
+    MoPPS, arXiv 2507.04632.
+    """
+    return _largest(ask, lambda drawn: -abs(drawn - rate))
+
+
+def _largest(ask: Ask, worth: Callable[[float], float]) -> list[TaskChoice]:
+    draw = ask.random.betavariate
+    drawn = [(draw(*candidate.posterior), candidate) for candidate in ask.candidates]
+    best = nlargest(ask.count, drawn, key=lambda pair: worth(pair[0]))
+    return [
+        TaskChoice(
+            place=candidate.place, figures={"rate": candidate.rate, "drawn_rate": round(rate, 6)}
+        )
+        for rate, candidate in best
+    ]
+
+
+class _Keeping(NamedTuple):
+    """Probabilities that a task is kept for each equal group in a row, and counts behind them."""
+
+    easy: float = 1.0
+    hard: float = 1.0
+    ready: float = 0.0
+    won: float = 0.0
+    lost: float = 0.0
+
+    def after(self, pool: Arm) -> "_Keeping":
+        """Return both moved towards their shares of equal groups, if enough groups got ready."""
+        results = pool.ready - self.ready
+        if results < _FEWEST_RESULTS:
+            return self
+        easy = _moved(self.easy, (pool.won - self.won) / results, _EASY_SHARE, _EASY_FLOOR)
+        hard = _moved(self.hard, (pool.lost - self.lost) / results, _HARD_SHARE, _HARD_FLOOR)
+        return _Keeping(easy, hard, pool.ready, pool.won, pool.lost)
+
+
+def _moved(probability: float, share: float, wanted: float, floor: float) -> float:
+    step = _STEP if share < wanted else -_STEP
+    return round(min(1.0, max(floor, probability + step)), 6)
+
+
+def greso(ask: Ask) -> list[TaskChoice]:
+    """Return tasks at random, those of z equal groups in a row with the probability p to the z.
+
+    GRESO, arXiv 2506.02177, with the figures of AstraFlow's code: p of easy and of hard tasks moves
+    by 0.01 towards shares of 8.3 and 16.7 % equal groups, and stays above 0.1 and 0.4.
+    """
+    keeping = _Keeping(**{name: ask.figures.get(name, old) for name, old in _START.items()})
+    keeping = keeping.after(ask.pool)
+    order = list(ask.candidates)
+    ask.random.shuffle(order)
+    kept: list[Candidate] = []
+    left_out: list[Candidate] = []
+    for candidate in order:
+        if len(kept) == ask.count:
+            break
+        is_kept = ask.random.random() < _kept_with(keeping, candidate.arm)
+        (kept if is_kept else left_out).append(candidate)
+    # Where too few are kept, the others are better than nothing.
+    drawn = [*kept, *left_out][: ask.count]
+    return [
+        TaskChoice(
+            place=candidate.place, figures={**keeping._asdict(), "equal": candidate.arm.equal}
+        )
+        for candidate in drawn
+    ]
+
+
+_START: Mapping[str, float] = _Keeping()._asdict()
+
+
+def _kept_with(keeping: _Keeping, arm: Arm) -> float:
+    easy = arm.last_passed == arm.last_counted
+    return float((keeping.easy if easy else keeping.hard) ** arm.equal)
+
+
+def srpo(ask: Ask, *, return_after: int | None = None) -> list[TaskChoice]:
+    """Return the next tasks of a pass over all but those whose newest group passed whole.
+
+    SRPO, arXiv 2504.14286: history resampling. Mixed, all-wrong and undecided tasks stay. Where all
+    tasks have left, all come back. `return_after` (ours): passes that a task stays away for; None:
+    all further ones.
+
+    The place in a pass follows from the figures of the newest choice, and what was drawn in it from
+    those of each task's. So a scheduler that takes over goes on at the same place.
+    """
+    finished = int(ask.figures.get("pass", 0))
+    first = int(ask.figures.get("place", 0))
+    for walk in (
+        _Pass(ask, finished, first, return_after),
+        _Pass(ask, finished + 1, 0, return_after),
+        _Pass(ask, finished + 1, 0, return_after, all_back=True),
+    ):
+        choices = walk.choices()
+        if choices:  # fewer at the end of a pass: the next question begins the next one
+            return choices
+    return []
+
+
+@dataclass(frozen=True)
+class _Pass:
+    ask: Ask
+    finished: int
+    """Number of finished passes."""
+    first: int
+    """Number in its order from which it goes on."""
+    return_after: int | None
+    all_back: bool = False
+    """True if the tasks that had left come back."""
+
+    def choices(self) -> list[TaskChoice]:
+        """Return its next tasks, at most as many as are asked for."""
+        choices: list[TaskChoice] = []
+        for place, following in self._free():
+            figures = {"pass": self.finished, "place": following, "all_back": float(self.all_back)}
+            choices.append(TaskChoice(place=place, figures=figures))
+            if len(choices) == self.ask.count:
+                break
+        return choices
+
+    def _free(self) -> Iterator[tuple[int, int]]:
+        """Yield the place of each task to draw, and the number in the order to go on from."""
+        held = None
+        for number, place in enumerate(self.ask.in_order(self.finished, self.first), self.first):
+            arm = self.ask.arm(place)
+            if arm.figures.get("pass") == self.finished or self._has_left(arm):
+                continue
+            if self.ask.is_free(place):
+                yield place, number + 1 if held is None else held
+            elif held is None:  # under way since the pass before, so its turn comes later
+                held = number
+
+    def _has_left(self, arm: Arm) -> bool:
+        if self.all_back or not arm.last_counted or arm.last_passed < arm.last_counted:
+            return False
+        away = self.finished - arm.figures.get("pass", self.finished)
+        return self.return_after is None or away <= self.return_after
+
+
+def trace(ask: Ask, *, most: int | None = None, predict: str | None = None) -> list[TaskChoice]:
+    """Return tasks with numbers of samples, for the most groups with passes and failures.
+
+    TRACE, arXiv 2606.11119, first stage. The samples of all groups are one budget; a task has 0, or
+    2 to `most` (None: twice `run.group_size`). `predict`: a function of the user's own, which
+    returns the rate of a candidate; None: the mean of its posterior.
+
+    The worth of n samples grows with p (1 - p) for each n. So, of at most k tasks, the k with the
+    largest p (1 - p) are the best, and a knapsack over these alone is exact.
+    """
+    estimate = _posterior_mean if predict is None else user_function(predict).call
+    candidates = list(ask.candidates)
+    ask.random.shuffle(candidates)  # of equal ones, any
+    rated = [(float(estimate(candidate)), candidate) for candidate in candidates]
+    best = nlargest(ask.count, rated, key=lambda pair: pair[0] * (1 - pair[0]))
+    counts = divided([rate for rate, _ in best], ask.count * ask.samples, most or 2 * ask.samples)
+    return [
+        TaskChoice(place=candidate.place, samples=count, figures={"rate": rate, "samples": count})
+        for count, (rate, candidate) in zip(counts, best, strict=True)
+        if count
+    ]
+
+
+def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
+    """Return the samples of each task, 0 or 2 to `most`, for the largest sum of worths.
+
+    `budget`: most samples of all. Time is proportional to tasks x budget x `most`.
+    """
+    best_B = np.zeros(budget + 1)
+    counts = []
+    for rate in rates:
+        options = np.full((most + 1, budget + 1), -np.inf)
+        options[0] = best_B
+        for samples in range(_FEWEST_SAMPLES, min(most, budget) + 1):
+            options[samples, samples:] = best_B[: budget + 1 - samples] + worth(rate, samples)
+        # Of equal sums the fewest samples: `argmax` takes the first.
+        counts.append(options.argmax(axis=0))
+        best_B = options.max(axis=0)
+    left = budget
+    taken = []
+    for choice in reversed(counts):
+        taken.append(int(choice[left]))
+        left -= taken[-1]
+    return taken[::-1]
+
+
+def worth(rate: float, samples: int) -> float:
+    """Return the chance that of so many samples some pass and some fail."""
+    return float(1 - rate**samples - (1 - rate) ** samples)
+
+
+def _posterior_mean(candidate: Candidate) -> float:
+    return candidate.rate
+
+
+def by_success(
+    candidate: Candidate,
+    choice: TaskChoice,
+    source: random.Random,
+    *,
+    least: int = 2,
+    exempt: float = 0.1,
+) -> TaskChoice:
+    """Return fewer samples for a task that passes often, and the turns that a success needs.
+
+    DART, arXiv 2509.23866: all samples up to a rate of 0.6. From there linearly to `least` (ours).
+    The limit of turns is that of the task's longest session that passed. A share of `exempt` groups
+    (ours) has the run's, since a limit that only follows successes can never grow.
+    """
+    size = choice.samples or least
+    easy = max(0.0, candidate.rate - _EASY_RATE) / (1 - _EASY_RATE)
+    samples = max(min(least, size), round(size - (size - least) * easy))
+    limit = choice.turn_limit or 0
+    longest = candidate.arm.longest
+    if longest and source.random() >= exempt:
+        limit = min(longest, limit or longest)
+    return replace(choice, samples=samples, turn_limit=limit)

@@ -1,0 +1,99 @@
+"""Settings of the choice of tasks. Importable without Kafka."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from seamlessflow.infra.settings import Section
+from seamlessflow.infra.user_functions import OrUserFunction, UserFunctionName
+
+SamplerName = Literal["vade", "target", "greso", "srpo", "trace"]
+TermsName = Literal["by_success"]
+_READ: Mapping[str, tuple[str, ...]] = {
+    "target": ("rate",),
+    "srpo": ("return_after",),
+    "trace": ("most", "predict"),
+    "by_success": ("least", "exempt"),
+}
+"""Settings that a method takes as keyword arguments, by its name."""
+
+
+class _Method(Section):
+    """A method with settings that only some of its names read."""
+
+    name: str | None = None
+
+    @property
+    def arguments(self) -> Mapping[str, Any]:
+        """Settings of the chosen method, its keyword arguments."""
+        return {setting: getattr(self, setting) for setting in _READ.get(self.name or "", ())}
+
+    @model_validator(mode="after")
+    def _all_read(self) -> Self:
+        readers = {setting: name for name, settings in _READ.items() for setting in settings}
+        for setting in sorted(self.model_fields_set & readers.keys()):
+            if setting not in self.arguments:
+                reader = readers[setting]
+                raise ValueError(f"{setting} is read by {reader} alone, but name is {self.name}")
+        return self
+
+
+class SamplerSection(_Method):
+    """The rule by which tasks are drawn, and the statistics that it sees."""
+
+    name: OrUserFunction[SamplerName] | None = Field(
+        None,
+        description="vade, target, greso, srpo, trace (docs/scheduling/samplers.md), or "
+        "module:function of your own; none: in the order of pacing.shuffle",
+    )
+    by: str | None = Field(
+        None,
+        min_length=1,
+        description="Metadata field of tasks that names their pool, whose rate of passes counts "
+        "for tasks that were not drawn yet; none: level if all tasks have it, else the source",
+    )
+    candidates: int = Field(
+        4096, ge=1, description="Tasks that a choice looks at, at random; fewer cost less"
+    )
+    memory: float = Field(
+        0.99, gt=0, le=1, description="Factor of all counts of results at each trained step"
+    )
+    own_memory: float = Field(
+        0.8, gt=0, le=1, description="Factor of a task's counts at each further result of its own"
+    )
+    passes: float = Field(
+        1.0, allow_inf_nan=False, description="Least return of a session that passed"
+    )
+    rate: float = Field(0.5, gt=0, lt=1, description="target: rate of passes that is wanted")
+    return_after: int | None = Field(
+        None,
+        ge=1,
+        description="srpo: passes that a task stays away for once its group passed whole; none: "
+        "all",
+    )
+    most: int | None = Field(
+        None, ge=2, description="trace: most samples of a group; none: twice run.group_size"
+    )
+    predict: UserFunctionName | None = Field(
+        None,
+        description="trace: module:function that returns the rate of passes of a candidate; none: "
+        "from its statistics",
+    )
+
+
+class TermsSection(_Method):
+    """The rule by which a drawn task gets samples and turns."""
+
+    name: OrUserFunction[TermsName] | None = Field(
+        None,
+        description="by_success (docs/scheduling/samplers.md), or module:function of your own; "
+        "none: as the task or the run says",
+    )
+    least: int = Field(2, ge=1, description="by_success: samples of a task that always passes")
+    exempt: float = Field(
+        0.1,
+        ge=0,
+        le=1,
+        description="by_success: share of groups that have the run's limit of turns",
+    )

@@ -1,0 +1,250 @@
+"""Statistics by arm: what came of the groups of each task, and of each pool of tasks.
+
+A fold of `control`, updated in place: with as many arms as tasks, a copy for each record would cost
+too much. Groups of evaluations do not count. A group of several policies counts once, with the
+first of its results. Called by `scheduler/journal.py` and the simulator; samplers read it.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import xxhash
+
+from seamlessflow.scheduler.state.ledger import arms_of
+from seamlessflow.scheduler.state.state import State, is_new_group
+from seamlessflow.schemas import records as r
+from seamlessflow.schemas.records import Record
+
+_SMALLEST_DIFFERENCE = 1e-8
+"""Largest difference of returns that count as equal, as for advantages."""
+
+
+class PassCounts(NamedTuple):
+    """Discounted numbers of sessions."""
+
+    passed: float
+    failed: float
+
+    @property
+    def rate(self) -> float:
+        """Share that passed, as if one more had passed and one more had failed."""
+        return (self.passed + 1) / (self.passed + self.failed + 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassCounting:
+    """Rules of counting, as `pacing.sampler` has them."""
+
+    memory: float = 0.99
+    """Factor of all counts at each trained step."""
+    own_memory: float = 0.8
+    """Factor of a task's counts at each further result of its own."""
+    passes: float = 1.0
+    """Least return of a session that passed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """Statistics of one arm."""
+
+    passed: float = 0.0
+    failed: float = 0.0
+    at_step: int = 0
+    """Trained step up to which both counts are discounted."""
+    draws: int = 0
+    ready: int = 0
+    won: int = 0
+    """Ready groups whose sessions all passed."""
+    lost: int = 0
+    """Ready groups whose sessions all failed."""
+    equal: int = 0
+    """Newest ready groups in a row whose returns were equal."""
+    last_passed: int = 0
+    last_counted: int = 0
+    """Sessions of its newest ready group; 0: none got ready."""
+    longest: int = 0
+    """Turns of its longest session that passed; 0: none did."""
+    figures: Mapping[str, float] = field(default_factory=dict)
+    """Figures of its newest choice."""
+
+    def counts(self, step: int, memory: float) -> PassCounts:
+        """Return both counts as of a trained step."""
+        kept = memory ** max(0, step - self.at_step)
+        return PassCounts(self.passed * kept, self.failed * kept)
+
+
+class GroupResult(NamedTuple):
+    """Result of a group: its sessions that passed."""
+
+    passed: int
+    counted: int
+    equal: bool
+    longest: int
+    """Turns of its longest session that passed; 0: none did, or turns were not recorded."""
+
+
+NO_ARM = Arm()
+
+
+@dataclass(eq=False)
+class Arms:
+    """All arms that were drawn."""
+
+    counting: PassCounting = field(default_factory=PassCounting)
+    by_name: dict[str, Arm] = field(default_factory=dict)
+    changed: set[str] = field(default_factory=set)
+    """Arms that changed since the last `note_written`."""
+    _names: dict[int, str] = field(default_factory=dict)
+    """Names of arms by their keys."""
+    _epochs: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    """Epochs of the records of each arm on its topic."""
+    _covered: dict[str, int] = field(default_factory=dict)
+    """Newest offset of `control` that arms read from their own topic cover."""
+
+    def arm(self, name: str) -> Arm:
+        """Return the statistics of an arm; those of one that was never drawn are empty."""
+        return self.by_name.get(name, NO_ARM)
+
+    def by_key(self, key: int) -> Arm:
+        """Return the statistics of the arm with this key (`arm_hash`)."""
+        name = self._names.get(key)
+        return NO_ARM if name is None else self.by_name[name]
+
+    def apply(self, before: State, record: Record, offset: int = 0) -> None:
+        """Fold in a record of `control`, with the state before it and the record's offset."""
+        if isinstance(record, r.GroupAdmitted):
+            if is_new_group(before, record):
+                self._drawn(record, offset)
+        elif isinstance(record, r.GroupReady):
+            arms = before.uncounted.get(record.group_id, ())
+            result = result_of(record, self.counting.passes) if arms else None
+            if result is not None:
+                self._counted(arms, result, before.first.steps.trained, offset)
+
+    def restore(self, snapshot: r.ArmSnapshot, end: int) -> None:
+        """Take an arm from its topic; `end` is that of `control`. The newest one counts."""
+        name = snapshot.arm
+        offset = snapshot.control_offset
+        self._epochs[name] = (*self._epochs.get(name, ()), snapshot.epoch)
+        if offset < end and offset >= self._covered.get(name, -1):
+            self._covered[name] = offset
+            self._keep(name, _of_snapshot(snapshot))
+
+    def snapshots(self, epoch: int, offset: int) -> Iterator[r.ArmSnapshot]:
+        """Yield the arms that changed, as of this offset of `control`."""
+        for name in sorted(self.changed):
+            yield _to_snapshot(name, self.by_name[name], epoch, offset)
+
+    def replaced(self, epoch: int) -> Iterator[tuple[int, str]]:
+        """Yield epoch and name of the older records of the arms that changed."""
+        for name in sorted(self.changed):
+            for older in sorted({*self._epochs.get(name, ())} - {epoch}):
+                yield older, name
+
+    def note_written(self, epoch: int) -> None:
+        """Note that all arms that changed were written, and their older records removed."""
+        self._epochs |= dict.fromkeys(self.changed, (epoch,))
+        self.changed.clear()
+
+    def _drawn(self, record: r.GroupAdmitted, offset: int) -> None:
+        for name in arms_of(record):
+            arm = self.arm(name)
+            # A choice without a sampler says nothing of a place in a pass: that stays.
+            figures = {**arm.figures, **record.sampler_figures}
+            drawn = replace(arm, draws=arm.draws + 1, figures=figures)
+            self._put(name, drawn, offset)
+
+    def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
+        for place, name in enumerate(arms):
+            # A pool has many results a step, so only a task forgets by its own.
+            kept = self.counting.own_memory if place == 0 else 1.0
+            counts = self.arm(name).counts(step, self.counting.memory)
+            before = PassCounts(counts.passed * kept, counts.failed * kept)
+            self._put(name, _after(self.arm(name), before, result, step), offset)
+
+    def _put(self, name: str, arm: Arm, offset: int) -> None:
+        if offset > self._covered.get(name, -1):
+            self._keep(name, arm)
+            self.changed.add(name)
+
+    def _keep(self, name: str, arm: Arm) -> None:
+        if name not in self.by_name:
+            self._names[arm_hash(name)] = name
+        self.by_name[name] = arm
+
+
+def arm_hash(name: str) -> int:
+    """Return the key of an arm, a hash of its name."""
+    return xxhash.xxh3_64_intdigest(name.encode())
+
+
+def result_of(record: r.GroupReady, passes: float) -> GroupResult | None:
+    """Return the result of a group; None for a record of before 0.1.0 without its passes."""
+    returns = record.returns
+    if not returns:
+        counted = len(record.sessions)
+        if record.passed is None or not counted:
+            return None
+        equal = counted > 1 and record.reward_std <= _SMALLEST_DIFFERENCE
+        return GroupResult(record.passed, counted, equal, 0)
+    passed = [value >= passes for value in returns]
+    turns = record.turns or (0,) * len(returns)
+    longest = max((turn for turn, is_pass in zip(turns, passed, strict=True) if is_pass), default=0)
+    equal = len(returns) > 1 and max(returns) - min(returns) <= _SMALLEST_DIFFERENCE
+    return GroupResult(sum(passed), len(returns), equal, longest)
+
+
+def _after(arm: Arm, counts: PassCounts, result: GroupResult, step: int) -> Arm:
+    """Return an arm after a result; `counts` are its own, discounted to this trained step."""
+    failed = result.counted - result.passed
+    return replace(
+        arm,
+        passed=counts.passed + result.passed,
+        failed=counts.failed + failed,
+        at_step=step,
+        ready=arm.ready + 1,
+        won=arm.won + (failed == 0),
+        lost=arm.lost + (result.passed == 0),
+        equal=arm.equal + 1 if result.equal else 0,
+        last_passed=result.passed,
+        last_counted=result.counted,
+        longest=max(arm.longest, result.longest),
+    )
+
+
+def _to_snapshot(name: str, arm: Arm, epoch: int, offset: int) -> r.ArmSnapshot:
+    return r.ArmSnapshot(
+        epoch=epoch,
+        arm=name,
+        control_offset=offset,
+        passed=arm.passed,
+        failed=arm.failed,
+        at_step=arm.at_step,
+        draws=arm.draws,
+        ready=arm.ready,
+        won=arm.won,
+        lost=arm.lost,
+        equal=arm.equal,
+        last_passed=arm.last_passed,
+        last_counted=arm.last_counted,
+        longest=arm.longest,
+        figures=arm.figures,
+    )
+
+
+def _of_snapshot(snapshot: r.ArmSnapshot) -> Arm:
+    return Arm(
+        passed=snapshot.passed,
+        failed=snapshot.failed,
+        at_step=snapshot.at_step,
+        draws=snapshot.draws,
+        ready=snapshot.ready,
+        won=snapshot.won,
+        lost=snapshot.lost,
+        equal=snapshot.equal,
+        last_passed=snapshot.last_passed,
+        last_counted=snapshot.last_counted,
+        longest=snapshot.longest,
+        figures=snapshot.figures,
+    )
