@@ -245,7 +245,8 @@ class PacingSection(SharedPacingSection):
 
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        names = [name for name in (self.sampler.name, self.terms.name) if name is not None]
+        named = (self.sampler.name, self.sampler.predict, self.terms.name)
+        names = [name for name in named if name is not None]
         refuse_unnamed(self.functions, names, "sampler or terms")
         if self.sources and not any(self.weights_at(0)):
             raise ValueError("pacing.sources: no source has a weight at step 0")

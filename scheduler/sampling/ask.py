@@ -4,11 +4,13 @@ A task is read from its file only when somebody looks at it, so that a choice am
 reads the chosen ones alone.
 """
 
+import math
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.scheduler.sampling.index import TaskIndex
 from seamlessflow.scheduler.state.arms import NO_ARM, Arm, Arms, PassCounts
 from seamlessflow.scheduler.tasks.source import TaskRow, shuffled_place
@@ -141,3 +143,43 @@ TaskSampler = Callable[[Ask], Sequence[TaskChoice]]
 GroupTerms = Callable[[Candidate, TaskChoice, random.Random], TaskChoice]
 """Returns the choice with other samples and turns. Those that it gets are never None: the task, the
 sampler or the run said them. A limit of 0 is none."""
+
+
+def checked_choices(ask: Ask, choices: object) -> Sequence[TaskChoice]:
+    """Return the choices of a sampler after a check. Raises `ResultMalformed`."""
+    if not isinstance(choices, Sequence) or not all(isinstance(c, TaskChoice) for c in choices):
+        raise ResultMalformed(f"{choices!r:.80}", "a list of TaskChoice")
+    if len(choices) > ask.count:
+        raise ResultMalformed(f"{len(choices)} choices", f"at most {ask.count}")
+    places = [choice.place for choice in choices]
+    if twice := [place for place in places if places.count(place) > 1]:
+        raise ResultMalformed(f"place {twice[0]} twice", "different tasks")
+    for choice in choices:
+        if not isinstance(choice.place, int) or not 0 <= choice.place < len(ask.tasks):
+            raise ResultMalformed(f"place {choice.place!r:.80}", f"one below {len(ask.tasks)}")
+        if not ask.is_free(choice.place):
+            task_id = ask.candidate(choice.place).task_id
+            raise ResultMalformed(f"task {task_id}", "one without a group under way")
+        checked_choice(choice)
+    return choices
+
+
+def checked_rate(rate: object) -> float:
+    """Return a predicted rate after a check. Raises `ResultMalformed`."""
+    if not isinstance(rate, int | float) or not 0 <= rate <= 1:
+        raise ResultMalformed(f"{rate!r:.80}", "a rate from 0 to 1")
+    return float(rate)
+
+
+def checked_choice(choice: object) -> TaskChoice:
+    """Return a choice after a check of its numbers. Raises `ResultMalformed`."""
+    if not isinstance(choice, TaskChoice):
+        raise ResultMalformed(f"{choice!r:.80}", "a TaskChoice")
+    for name, least in (("samples", 1), ("turn_limit", 0)):
+        value = getattr(choice, name)
+        if value is not None and not (isinstance(value, int) and least <= value < 2**31):
+            raise ResultMalformed(f"{name} {value!r:.80}", f"a whole number, {least} or more")
+    for name, figure in choice.figures.items():
+        if not isinstance(figure, int | float) or not math.isfinite(figure):
+            raise ResultMalformed(f"figure {name} {figure!r:.80}", "a finite number")
+    return choice

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from seamlessflow.infra.user_functions import OwnSettings
-from seamlessflow.scheduler.sampling.ask import Ask, TaskChoice, candidate_of
+from seamlessflow.scheduler.sampling.ask import (
+    Ask,
+    TaskChoice,
+    candidate_of,
+    checked_choice,
+    checked_choices,
+)
 from seamlessflow.scheduler.sampling.index import TaskIndex, indexed
 from seamlessflow.scheduler.sampling.registry import (
     VERSION,
     UsedMethod,
-    checked_choice,
-    checked_choices,
     used_sampler,
     used_terms,
 )

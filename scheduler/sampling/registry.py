@@ -5,7 +5,8 @@ a row end the run. Called by `draws.py` and the checks of a configuration.
 """
 
 import logging
-import math
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -15,13 +16,12 @@ from seamlessflow.infra.deadline import CallsInTurn
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.user_functions import (
     OwnSettings,
-    ResultMalformed,
+    UserFunction,
     is_user_function,
     place_of,
-    source_sha256,
     user_function,
 )
-from seamlessflow.scheduler.sampling.ask import Ask, TaskChoice
+from seamlessflow.scheduler.sampling.ask import TaskChoice
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
     greso,
@@ -44,6 +44,8 @@ VERSION = 1
 """Version of the samplers of this release: another one may choose others from the same figures."""
 MOST_FAILURES = 100
 """Failed choices in a row that end the run."""
+HEAVY = frozenset({"torch", "transformers", "vllm", "tensorflow", "jax"})
+"""Libraries that take seconds to import."""
 LONGEST_S = 10.0
 """Time of a user's function for one choice; then it counts as failed."""
 _log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ class UsedMethod:
     name: str
     call: Callable[..., Any]
     sha256: str = ""
-    """Hash of its file; empty for a method of the release."""
+    """Hash of the file of a user's function; empty for a method of the release without any."""
     failures: int = 0
     """Failed calls in a row."""
     _calls: CallsInTurn = field(default_factory=CallsInTurn)
@@ -79,7 +81,7 @@ class UsedMethod:
         try:
             answer = check(self._answer(*asked))
         except (Exception, SystemExit) as error:  # a user's function may raise anything
-            if not is_user_function(self.name):
+            if not self.sha256:
                 raise
             self._failed(error)
             return None
@@ -87,7 +89,7 @@ class UsedMethod:
         return answer
 
     def _answer(self, *asked: object) -> Any:
-        if not is_user_function(self.name):
+        if not self.sha256:
             return self.call(*asked)
         answers: list[Any] = []
         self._calls.within(LONGEST_S, lambda: answers.append(self.call(*asked)))
@@ -128,39 +130,26 @@ def _used(
     if name is None:
         return None
     if is_user_function(name):
-        call = partial(user_function(name).call, **functions.get(name, {}))
-        return UsedMethod(setting, name, call, source_sha256(name))
-    return UsedMethod(setting, name, partial(table[name], **arguments))
+        function = _imported(setting, name)
+        return UsedMethod(
+            setting, name, partial(function.call, **functions.get(name, {})), function.sha256
+        )
+    predict = arguments.get("predict")
+    if predict is None:
+        return UsedMethod(setting, name, partial(table[name], **arguments))
+    function = _imported(setting, predict)
+    estimate = partial(function.call, **functions.get(predict, {}))
+    call = partial(table[name], **{**arguments, "predict": estimate})
+    return UsedMethod(setting, name, call, function.sha256)
 
 
-def checked_choices(ask: Ask, choices: object) -> Sequence[TaskChoice]:
-    """Return the choices of a sampler after a check. Raises `ResultMalformed`."""
-    if not isinstance(choices, Sequence) or not all(isinstance(c, TaskChoice) for c in choices):
-        raise ResultMalformed(f"{choices!r:.80}", "a list of TaskChoice")
-    if len(choices) > ask.count:
-        raise ResultMalformed(f"{len(choices)} choices", f"at most {ask.count}")
-    places = [choice.place for choice in choices]
-    if twice := [place for place in places if places.count(place) > 1]:
-        raise ResultMalformed(f"place {twice[0]} twice", "different tasks")
-    for choice in choices:
-        if not isinstance(choice.place, int) or not 0 <= choice.place < len(ask.tasks):
-            raise ResultMalformed(f"place {choice.place!r:.80}", f"one below {len(ask.tasks)}")
-        if not ask.is_free(choice.place):
-            task_id = ask.candidate(choice.place).task_id
-            raise ResultMalformed(f"task {task_id}", "one without a group under way")
-        checked_choice(choice)
-    return choices
-
-
-def checked_choice(choice: object) -> TaskChoice:
-    """Return a choice after a check of its numbers. Raises `ResultMalformed`."""
-    if not isinstance(choice, TaskChoice):
-        raise ResultMalformed(f"{choice!r:.80}", "a TaskChoice")
-    for name, least in (("samples", 1), ("turn_limit", 0)):
-        value = getattr(choice, name)
-        if value is not None and not (isinstance(value, int) and least <= value < 2**31):
-            raise ResultMalformed(f"{name} {value!r:.80}", f"a whole number, {least} or more")
-    for name, figure in choice.figures.items():
-        if not isinstance(figure, int | float) or not math.isfinite(figure):
-            raise ResultMalformed(f"figure {name} {figure!r:.80}", "a finite number")
-    return choice
+def _imported(setting: str, name: str) -> UserFunction:
+    """Return a user's function. Warn of a heavy library, which the scheduler's start waits for."""
+    before = set(sys.modules)
+    began = time.monotonic()
+    function = user_function(name)
+    lasted_s = time.monotonic() - began
+    if heavy := sorted(HEAVY & (set(sys.modules) - before)):
+        text = "%s: %s imports %s, and the scheduler waited %.1f s for it"
+        _log.warning(text, setting, name, ", ".join(heavy), lasted_s)
+    return function

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from seamlessflow.infra.user_functions import user_function
-from seamlessflow.scheduler.sampling.ask import Ask, Candidate, TaskChoice
+from seamlessflow.scheduler.sampling.ask import Ask, Candidate, TaskChoice, checked_rate
 from seamlessflow.scheduler.state.arms import Arm
 
 _FEWEST_SAMPLES = 2
@@ -179,7 +178,9 @@ class _Pass:
         return self.return_after is None or away <= self.return_after
 
 
-def trace(ask: Ask, *, most: int | None = None, predict: str | None = None) -> list[TaskChoice]:
+def trace(
+    ask: Ask, *, most: int | None = None, predict: Callable[[Candidate], float] | None = None
+) -> list[TaskChoice]:
     """Return tasks with numbers of samples, for the most groups with passes and failures.
 
     TRACE, arXiv 2606.11119, first stage. The samples of all groups are one budget; a task has 0, or
@@ -189,10 +190,10 @@ def trace(ask: Ask, *, most: int | None = None, predict: str | None = None) -> l
     The worth of n samples grows with p (1 - p) for each n. So, of at most k tasks, the k with the
     largest p (1 - p) are the best, and a knapsack over these alone is exact.
     """
-    estimate = _posterior_mean if predict is None else user_function(predict).call
+    estimate = predict or _posterior_mean
     candidates = list(ask.candidates)
     ask.random.shuffle(candidates)  # of equal ones, any
-    rated = [(float(estimate(candidate)), candidate) for candidate in candidates]
+    rated = [(checked_rate(estimate(candidate)), candidate) for candidate in candidates]
     best = nlargest(ask.count, rated, key=lambda pair: pair[0] * (1 - pair[0]))
     counts = divided([rate for rate, _ in best], ask.count * ask.samples, most or 2 * ask.samples)
     return [

@@ -31,11 +31,11 @@ class _Method(Section):
 
     @model_validator(mode="after")
     def _all_read(self) -> Self:
-        readers = {setting: name for name, settings in _READ.items() for setting in settings}
-        for setting in sorted(self.model_fields_set & readers.keys()):
-            if setting not in self.arguments:
-                reader = readers[setting]
-                raise ValueError(f"{setting} is read by {reader} alone, but name is {self.name}")
+        fields = type(self).model_fields
+        for reader, settings in _READ.items():
+            for setting in fields.keys() & set(settings) - self.arguments.keys():
+                if getattr(self, setting) != fields[setting].default:
+                    raise ValueError(f"only {reader} reads {setting}, but name is {self.name}")
         return self
 
 

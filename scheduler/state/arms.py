@@ -111,6 +111,12 @@ class Arms:
         name = self._names.get(key)
         return NO_ARM if name is None else self.by_name[name]
 
+    def put(self, name: str, arm: Arm, offset: int = 0) -> None:
+        """Take new statistics of an arm, unless its own topic has those of this offset."""
+        if offset > self._covered.get(name, -1):
+            self._keep(name, arm)
+            self.changed.add(name)
+
     def apply(self, before: State, record: Record, offset: int = 0) -> None:
         """Fold in a record of `control`, with the state before it and the record's offset."""
         if isinstance(record, r.GroupAdmitted):
@@ -153,7 +159,7 @@ class Arms:
             # A choice without a sampler says nothing of a place in a pass: that stays.
             figures = {**arm.figures, **record.sampler_figures}
             drawn = replace(arm, draws=arm.draws + 1, figures=figures)
-            self._put(name, drawn, offset)
+            self.put(name, drawn, offset)
 
     def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
         for place, name in enumerate(arms):
@@ -161,12 +167,7 @@ class Arms:
             kept = self.counting.own_memory if place == 0 else 1.0
             counts = self.arm(name).counts(step, self.counting.memory)
             before = PassCounts(counts.passed * kept, counts.failed * kept)
-            self._put(name, _after(self.arm(name), before, result, step), offset)
-
-    def _put(self, name: str, arm: Arm, offset: int) -> None:
-        if offset > self._covered.get(name, -1):
-            self._keep(name, arm)
-            self.changed.add(name)
+            self.put(name, _after(self.arm(name), before, result, step), offset)
 
     def _keep(self, name: str, arm: Arm) -> None:
         if name not in self.by_name:

@@ -37,5 +37,5 @@ def _show(name: str, seam: "Seam", listed: "list[ListedMethod]") -> None:
         typer.echo(f"  {method.name:<22} {method.meaning}{source}")
         for path, default in method.settings.items():
             shown = "none" if default is None else default
-            typer.echo(f"  {'':<22} trainer.{path}: {shown}")
+            typer.echo(f"  {'':<22} {path}: {shown}")
     typer.echo()

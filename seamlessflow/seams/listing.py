@@ -12,16 +12,21 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
+from seamlessflow.scheduler.sampling.registry import SAMPLERS
+from seamlessflow.scheduler.sampling.registry import TERMS as TERMS_BY_NAME
 from seamlessflow.seams.seams import (
     ADVANTAGE,
     AGGREGATION,
     CORRECTION,
     FILTER,
     MASK,
+    PREDICTION,
+    SAMPLER,
     SEAMS,
     SELECTION,
     STRATEGY,
     SURROGATE,
+    TERMS,
     Seam,
 )
 from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
@@ -44,6 +49,9 @@ _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
     SURROGATE: SURROGATES,
     CORRECTION: CORRECTIONS,
     AGGREGATION: AGGREGATIONS,
+    SAMPLER: SAMPLERS,
+    PREDICTION: {},
+    TERMS: TERMS_BY_NAME,
     STRATEGY: STRATEGIES,
 }
 
@@ -85,19 +93,21 @@ def _defined(call: Callable[..., Any]) -> Callable[..., Any]:
 def _settings(seam: Seam, name: str) -> Mapping[str, Any]:
     setting = ".".join(seam.setting).removeprefix("trainer.")
     if seam is MASK:
-        return _keyword_defaults(_METHODS[seam][name])
+        return _keyword_defaults(_METHODS[seam][name], f"trainer.masks.{name}")
+    if seam in (SAMPLER, TERMS):
+        return _keyword_defaults(_METHODS[seam][name], ".".join(seam.setting[:-1]))
     paths = [
         path
         for path, readers in READERS.items()
         if any(reader.setting == setting and name in reader.values for reader in readers)
     ]
-    return {".".join(map(str, path)): _default(path) for path in paths}
+    return {".".join(("trainer", *map(str, path))): _default(path) for path in paths}
 
 
-def _keyword_defaults(call: Callable[..., Any]) -> Mapping[str, Any]:
+def _keyword_defaults(call: Callable[..., Any], section: str) -> Mapping[str, Any]:
     parameters = inspect.signature(call).parameters.values()
     return {
-        f"masks.{call.__name__}.{parameter.name}": parameter.default
+        f"{section}.{parameter.name}": parameter.default
         for parameter in parameters
         if parameter.kind is parameter.KEYWORD_ONLY
     }

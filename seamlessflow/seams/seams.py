@@ -65,7 +65,38 @@ STRATEGY = Seam(
     "a list of Wanted, roles of workers",
     ("scheduler", "functions"),
 )
-SEAMS = (ADVANTAGE, FILTER, SELECTION, MASK, SURROGATE, CORRECTION, AGGREGATION, STRATEGY)
+_OF_PACING = ("pacing", "functions")
+SAMPLER = Seam(
+    ("pacing", "sampler", "name"),
+    ("ask",),
+    "a list of TaskChoice, at most ask.count tasks to draw",
+    _OF_PACING,
+)
+PREDICTION = Seam(
+    ("pacing", "sampler", "predict"),
+    ("candidate",),
+    "the rate of passes of a task, from 0 to 1",
+    _OF_PACING,
+)
+TERMS = Seam(
+    ("pacing", "terms", "name"),
+    ("candidate", "choice", "random"),
+    "the TaskChoice with other samples and turns",
+    _OF_PACING,
+)
+SEAMS = (
+    ADVANTAGE,
+    FILTER,
+    SELECTION,
+    MASK,
+    SURROGATE,
+    CORRECTION,
+    AGGREGATION,
+    SAMPLER,
+    PREDICTION,
+    TERMS,
+    STRATEGY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +111,14 @@ class NamedFunction:
 
 def named_functions(config: RunConfig) -> list[NamedFunction]:
     """Return the functions that a configuration names in seams, those of each policy."""
-    return [*method_functions(config), *_named(config, STRATEGY, [config.scheduler.policy])]
+    pacing = config.pacing
+    return [
+        *method_functions(config),
+        *_named(config, SAMPLER, [pacing.sampler.name]),
+        *_named(config, PREDICTION, [pacing.sampler.predict]),
+        *_named(config, TERMS, [pacing.terms.name]),
+        *_named(config, STRATEGY, [config.scheduler.policy]),
+    ]
 
 
 def method_functions(config: RunConfig) -> list[NamedFunction]:
@@ -107,7 +145,8 @@ def _named(config: RunConfig, seam: Seam, names: Iterable[str | None]) -> list[N
     section: Any = config
     for part in seam.functions:
         section = getattr(section, part)
-    path = (*(() if seam is STRATEGY else sections_path(config)), *seam.setting)
+    of_policy = seam.setting[0] == "trainer"
+    path = (*(sections_path(config) if of_policy else ()), *seam.setting)
     return [
         NamedFunction(seam, path, name, section.get(name, {}))
         for name in names

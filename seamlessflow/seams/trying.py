@@ -14,6 +14,7 @@ from seamlessflow.infra.user_functions import (
     place_of,
     user_function,
 )
+from seamlessflow.scheduler.sampling.trials import try_prediction, try_sampler, try_terms
 from seamlessflow.trainer.data.trials import (
     try_advantage,
     try_aggregation,
@@ -39,6 +40,12 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_selection
         case ("trainer", "masks"):
             return try_mask
+        case ("pacing", "sampler", "name"):
+            return try_sampler
+        case ("pacing", "sampler", "predict"):
+            return try_prediction
+        case ("pacing", "terms", "name"):
+            return try_terms
         case ("trainer", "loss", "aggregation"):
             return try_aggregation
         case ("trainer", "loss", "surrogate"):

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, Tag
 
 from seamlessflow.infra.user_functions import is_user_function
+from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.settings import PacingSection
 from seamlessflow.trainer.settings import TrainerSection
 
 LEFT_OUT = {
@@ -69,9 +71,20 @@ def untested(trained: Sequence[TrainerSection]) -> list[str]:
     Of a setting with names each name must be in one of them; any other one must have in one of them
     another value than its default. All settings of `trainer` count, except those of `OPERATION`.
     """
-    settings = set(_wanted(TrainerSection, "trainer"))
-    tested = {name for section in trained for name in _had(section, "trainer")}
-    return sorted(settings - tested - LEFT_OUT)
+    return _untested(TrainerSection, trained, "trainer")
+
+
+def untested_choices(drawn: Sequence[PacingSection]) -> list[str]:
+    """Return the settings of samplers and terms that none of these has, sorted."""
+    return [
+        *_untested(SamplerSection, [section.sampler for section in drawn], "pacing.sampler"),
+        *_untested(TermsSection, [section.terms for section in drawn], "pacing.terms"),
+    ]
+
+
+def _untested(section: type[BaseModel], used: Sequence[BaseModel], path: str) -> list[str]:
+    tested = {name for each in used for name in _had(each, path)}
+    return sorted(set(_wanted(section, path)) - tested - LEFT_OUT)
 
 
 def promised(trainer: TrainerSection) -> Iterator[str]:

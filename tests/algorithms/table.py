@@ -70,6 +70,17 @@ def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, A
     }
 
 
+def _sampler(
+    name: str,
+    terms: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Return the section of a run that draws its tasks so."""
+    sampler = {"name": name, **settings}
+    return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
+
+
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
@@ -316,6 +327,24 @@ RUNS: Mapping[str, WholeRun] = {
                 "functions": {f"{_OWN}.strategy:keeps_some": {"kept": ["w9"]}},
             }
         },
+    ),
+    "vade": WholeRun({}, more=_sampler("vade", by="level", memory=0.9)),
+    "target": WholeRun({}, more=_sampler("target", rate=0.3, own_memory=0.5)),
+    "greso": WholeRun({}, more=_sampler("greso", candidates=64)),
+    "srpo": WholeRun({}, more=_sampler("srpo", return_after=2, passes=0.5)),
+    "trace": WholeRun(
+        {}, more=_sampler("trace", {"name": "by_success", "least": 3, "exempt": 0.5}, most=6)
+    ),
+    "own_sampler": WholeRun(
+        {},
+        more=_sampler(
+            f"{_OWN}.sampler:half_solved",
+            {"name": f"{_OWN}.terms:more_for_unsolved"},
+            {f"{_OWN}.sampler:half_solved": {"new": 0.5}},
+        ),
+    ),
+    "own_prediction": WholeRun(
+        {}, more=_sampler("trace", predict=f"{_OWN}.prediction:own_results_first")
     ),
     "own_loss": WholeRun(
         {

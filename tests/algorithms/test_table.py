@@ -6,7 +6,7 @@ import pytest
 
 from seamlessflow.config_file import load, parse
 from seamlessflow.trainer.settings import TrainerSection
-from tests.algorithms.promises import untested
+from tests.algorithms.promises import untested, untested_choices
 from tests.algorithms.table import RUNS
 from tests.algorithms.trail_run import trail_run, write_run
 
@@ -18,6 +18,14 @@ def trained(*names: str) -> list[TrainerSection]:
 
 def test_every_setting_of_an_algorithm_is_in_a_run() -> None:
     assert untested(trained(*RUNS)) == []
+
+
+def test_every_sampler_and_all_terms_are_in_a_run() -> None:
+    places = Path("out"), Path("/nowhere/data"), Path("teacher")
+    drawn = {name: parse(run.values(*places)).pacing for name, run in RUNS.items()}
+    assert untested_choices(list(drawn.values())) == []
+    without = [section for name, section in drawn.items() if name != "srpo"]
+    assert "pacing.sampler.name srpo" in untested_choices(without)
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,11 @@ def test_the_list_has_each_method_with_its_settings_and_its_paper() -> None:
     grpo = listed[ADVANTAGE]["grpo"]
     assert grpo.meaning.startswith("(r - mean) / (deviation of the group + epsilon)")
     assert grpo.source == "arXiv 2402.03300"
-    assert grpo.settings == {"returns.epsilon": 1e-6, "returns.deviation": "population"}
+    assert grpo.settings == {
+        "trainer.returns.epsilon": 1e-6,
+        "trainer.returns.deviation": "population",
+    }
     assert listed[ADVANTAGE]["gae"].source == "arXiv 1506.02438"
-    assert "loss.clip_low" in listed[SURROGATE]["gspo"].settings
+    assert "trainer.loss.clip_low" in listed[SURROGATE]["gspo"].settings
     assert {"multiplexed", "adaptive"} < listed[STRATEGY].keys()
     assert all(method.meaning for methods in listed.values() for method in methods.values())

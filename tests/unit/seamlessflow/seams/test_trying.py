@@ -19,6 +19,9 @@ MASK = ("trainer", "masks")
 SURROGATE = ("trainer", "loss", "surrogate")
 CORRECTION = ("trainer", "loss", "correction")
 AGGREGATION = ("trainer", "loss", "aggregation")
+SAMPLER = ("pacing", "sampler", "name")
+PREDICTION = ("pacing", "sampler", "predict")
+TERMS = ("pacing", "terms", "name")
 STRATEGY = ("scheduler", "policy")
 EXAMPLES = {
     ADVANTAGE: "examples.methods.advantage:above_quantile",
@@ -28,6 +31,9 @@ EXAMPLES = {
     SURROGATE: "examples.methods.surrogate:tapered",
     CORRECTION: "examples.methods.correction:flattened",
     AGGREGATION: "examples.methods.aggregation:root_of_length",
+    SAMPLER: "examples.methods.sampler:half_solved",
+    PREDICTION: "examples.methods.prediction:own_results_first",
+    TERMS: "examples.methods.terms:more_for_unsolved",
     STRATEGY: "examples.methods.strategy:keeps_some",
 }
 
@@ -60,7 +66,7 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (1, ADVANTAGE, "[]", "it returned advantages of 0 sessions, not of 3"),
         (2, ADVANTAGE, "[[0.0]] * 3", "advantages of shape [1] for session 0, not [5], one for"),
         (3, ADVANTAGE, "[[float('nan')] * len(a) for a in args[0]]", "nan for session 0, not a fi"),
-        (4, ADVANTAGE, "1 / 0", "own_4.py, line 4: ZeroDivisionError: division by zero"),
+        (4, ADVANTAGE, "1 / 0", "own_4.py, line 6: ZeroDivisionError: division by zero"),
         (5, ADVANTAGE, "[[random.random()] * len(a) for a in args[0]]", "is not pure"),
         (6, FILTER, "0.5", "it returned 0.5, not True or False"),
         (7, SURROGATE, "1.0", "it returned float, not Losses"),
@@ -72,13 +78,23 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (13, FILTER, "sys.exit(3)", "SystemExit: 3"),
         (14, SELECTION, "[True]", "it returned verdicts on 1 sessions, not on 3"),
         (16, MASK, "[[1.0]] * 3", "mask of float64 of shape [1] for session 0, not of bool of [5]"),
+        (17, SAMPLER, "[1, 2]", "it returned [1, 2], not a list of TaskChoice"),
+        (18, SAMPLER, "[Task(place=9)]", "it returned place 9, not one below 6"),
+        (19, SAMPLER, "[Task(place=1)] * 2", "it returned place 1 twice, not different tasks"),
+        (20, SAMPLER, "[Task(place=1, figures={'p': nan})]", "it returned figure p nan, not a f"),
+        (21, PREDICTION, "2.0", "it returned 2.0, not a rate from 0 to 1"),
+        (22, TERMS, "Task(place=0, samples=0)", "it returned samples 0, not a whole number, 1 or"),
         (15, SELECTION, "[1, 0, 1]", "it returned 1, not True or False for each session"),
     ],
 )
 def test_what_a_function_does_wrong_is_said(
     here: Path, number: int, setting: tuple[str, ...], body: str, fault: str
 ) -> None:
-    text = f"import random\nimport sys\ndef method(*args):\n    return {body}\n"
+    imports = (
+        "import random\nimport sys\nfrom math import nan\n"
+        "from seamlessflow.scheduler.sampling.ask import TaskChoice as Task\n"
+    )
+    text = f"{imports}def method(*args):\n    return {body}\n"
     (here / f"own_{number}.py").write_text(text)
     assert fault in fault_of(setting, f"own_{number}:method", {})
 

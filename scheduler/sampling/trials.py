@@ -1,0 +1,75 @@
+"""Trials of a user's sampler, terms and prediction, each on a small input. Pure.
+
+A trial returns what the function gave, so that two can be compared. It raises what the function
+raises, and `ResultMalformed`.
+"""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from seamlessflow.scheduler.sampling.ask import (
+    Ask,
+    TaskChoice,
+    checked_choice,
+    checked_choices,
+    checked_rate,
+)
+from seamlessflow.scheduler.sampling.index import indexed
+from seamlessflow.scheduler.state.arms import Arm, Arms
+from seamlessflow.scheduler.state.ledger import source_arm, task_arm
+from seamlessflow.scheduler.tasks.source import TaskRow
+
+_TASKS = 6
+
+
+def small_ask() -> Ask:
+    """Return a question for two of six tasks on two levels, some of them drawn before."""
+    rows = tuple(
+        TaskRow(f"task-{number}", b'{"id":"task"}', {"level": str(number % 2)})
+        for number in range(_TASKS)
+    )
+    arms = Arms()
+    for number, passed in ((0, 4), (1, 0), (2, 2)):
+        arm = Arm(
+            draws=1,
+            ready=1,
+            longest=3,
+            passed=float(passed),
+            failed=4.0 - passed,
+            last_passed=passed,
+            last_counted=4,
+            equal=int(passed != 2),
+        )
+        arms.put(task_arm(f"task-{number}"), arm)
+    source = source_arm("train")
+    arms.put(source, Arm(draws=3, ready=3, won=1, lost=1, passed=6.0, failed=6.0))
+    return Ask(
+        count=2,
+        draw=3,
+        samples=4,
+        random=random.Random(0),  # nosec B311 # repeatable draws
+        source="train",
+        pool=arms.arm(source),
+        tasks=indexed(rows, "train", None),
+        arms=arms,
+        step=1,
+    )
+
+
+def try_sampler(function: Callable[..., Any]) -> list[TaskChoice]:
+    """Call a function of the seam `pacing.sampler.name`."""
+    ask = small_ask()
+    return list(checked_choices(ask, function(ask)))
+
+
+def try_terms(function: Callable[..., Any]) -> TaskChoice:
+    """Call a function of the seam `pacing.terms.name`."""
+    ask = small_ask()
+    choice = TaskChoice(place=0, samples=4, turn_limit=0)
+    return checked_choice(function(ask.candidate(0), choice, ask.random))
+
+
+def try_prediction(function: Callable[..., Any]) -> float:
+    """Call a function of the seam `pacing.sampler.predict`."""
+    return checked_rate(function(small_ask().candidate(0)))
