@@ -5,9 +5,10 @@ Each is a pure function; its settings are keyword arguments.
 """
 
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
+from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -119,23 +120,23 @@ def srpo(ask: Ask, *, return_after: int | None = None) -> list[TaskChoice]:
     """Return the next tasks of a pass over all but those whose newest group passed whole.
 
     SRPO, arXiv 2504.14286: history resampling. Mixed, all-wrong and undecided tasks stay. Where all
-    tasks have left, all come back. `return_after` (ours): passes that a task stays away for; None:
-    all further ones.
+    tasks have left, all come back for a pass. `return_after` (ours): passes that a task stays away
+    for; None: all further ones.
 
     The place in a pass follows from the figures of the newest choice, and what was drawn in it from
     those of each task's. So a scheduler that takes over goes on at the same place.
     """
     finished = int(ask.figures.get("pass", 0))
     first = int(ask.figures.get("place", 0))
-    for walk in (
-        _Pass(ask, finished, first, return_after),
-        _Pass(ask, finished + 1, 0, return_after),
-        _Pass(ask, finished + 1, 0, return_after, all_back=True),
-    ):
-        choices = walk.choices()
-        if choices:  # fewer at the end of a pass: the next question begins the next one
-            return choices
-    return []
+    begun = _Pass(ask, finished, first, return_after, bool(ask.figures.get("all_back")))
+    following = _Pass(ask, finished + 1, 0, return_after)
+    choices = begun.choices(ask.count)
+    if len(choices) < ask.count:
+        drawn = {choice.place for choice in choices}
+        choices += following.choices(ask.count - len(choices), drawn)
+    if not choices and not following.stays():
+        choices = replace(following, all_back=True).choices(ask.count)
+    return choices
 
 
 @dataclass(frozen=True)
@@ -149,24 +150,33 @@ class _Pass:
     all_back: bool = False
     """True if the tasks that had left come back."""
 
-    def choices(self) -> list[TaskChoice]:
-        """Return its next tasks, at most as many as are asked for."""
-        choices: list[TaskChoice] = []
-        for place, following in self._free():
-            figures = {"pass": self.finished, "place": following, "all_back": float(self.all_back)}
-            choices.append(TaskChoice(place=place, figures=figures))
-            if len(choices) == self.ask.count:
-                break
-        return choices
+    def choices(self, count: int, drawn: Collection[int] = ()) -> list[TaskChoice]:
+        """Return its next tasks, at most `count`; places that were `drawn` are under way."""
+        free = islice(self._free(drawn), count)
+        return [
+            TaskChoice(
+                place=place,
+                figures={"pass": self.finished, "place": number, "all_back": float(self.all_back)},
+            )
+            for place, number in free
+        ]
 
-    def _free(self) -> Iterator[tuple[int, int]]:
-        """Yield the place of each task to draw, and the number in the order to go on from."""
-        held = None
+    def stays(self) -> bool:
+        """Return whether a task has a turn in it, though it may be under way now."""
+        return any(True for _ in self._turns())
+
+    def _turns(self) -> Iterator[tuple[int, int]]:
+        """Yield number and place of each task that has its turn yet."""
         for number, place in enumerate(self.ask.in_order(self.finished, self.first), self.first):
             arm = self.ask.arm(place)
-            if arm.figures.get("pass") == self.finished or self._has_left(arm):
-                continue
-            if self.ask.is_free(place):
+            if arm.figures.get("pass") != self.finished and not self._has_left(arm):
+                yield number, place
+
+    def _free(self, drawn: Collection[int]) -> Iterator[tuple[int, int]]:
+        """Yield the place of each task to draw, and the number in the order to go on from."""
+        held = None
+        for number, place in self._turns():
+            if place not in drawn and self.ask.is_free(place):
                 yield place, number + 1 if held is None else held
             elif held is None:  # under way since the pass before, so its turn comes later
                 held = number
@@ -174,7 +184,7 @@ class _Pass:
     def _has_left(self, arm: Arm) -> bool:
         if self.all_back or not arm.last_counted or arm.last_passed < arm.last_counted:
             return False
-        away = self.finished - arm.figures.get("pass", self.finished)
+        away = self.finished - arm.figures.get("pass", 0)
         return self.return_after is None or away <= self.return_after
 
 
@@ -250,8 +260,9 @@ def by_success(
     (ours) has the run's, since a limit that only follows successes can never grow.
     """
     size = choice.samples or least
+    fewest = min(least, size)
     easy = max(0.0, candidate.rate - _EASY_RATE) / (1 - _EASY_RATE)
-    samples = max(min(least, size), round(size - (size - least) * easy))
+    samples = round(size - (size - fewest) * easy)
     limit = choice.turn_limit or 0
     longest = candidate.arm.longest
     if longest and source.random() >= exempt:
