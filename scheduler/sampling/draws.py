@@ -1,12 +1,12 @@
 """The next tasks to train on: the source of each draw, and the sampler's choice within it.
 
 The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
-for all draws of a source. Where it chooses fewer, or fails, tasks come in shuffled order. Called by
-`scheduler/decisions/pacing.py`.
+for all draws of a source. Where it chooses fewer, or fails, tasks come in shuffled order, without
+those under way while others are left. Called by `scheduler/decisions/pacing.py`.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -90,6 +90,12 @@ class _Slot(NamedTuple):
     """Number of earlier draws from its source."""
     figures: Mapping[str, float]
 
+    def at(self, source_draw: int) -> "_Slot":
+        """Return it with another draw of its source."""
+        has_number = "source_draw" in self.figures
+        more = {"source_draw": source_draw} if has_number else {}
+        return self._replace(source_draw=source_draw, figures={**self.figures, **more})
+
 
 def next_draws(
     state: State, arms: Arms, draws: Draws, sampling: TaskSampling, count: int
@@ -121,7 +127,7 @@ def _slots(ledger: Ledger, draws: Draws, step: int, count: int) -> list[_Slot]:
         # Each source goes on behind its own draws of earlier stages.
         place = ledger.drawn_of.get(name, 0) + more.get(name, 0)
         more[name] = more.get(name, 0) + 1
-        slots.append(_Slot(slot.source, place, {**slot.figures, "stage": stage}))
+        slots.append(slot._replace(figures={**slot.figures, "stage": stage}).at(place))
     return slots
 
 
@@ -150,14 +156,32 @@ def _from_source(
     if sampler is None:
         return [_in_order(slot) for slot in slots]
     ask = _ask(state, arms, sampling, slots)
-    choices = sampler.result(lambda answer: checked_choices(ask, answer), ask)
+    choices = sampler.result(lambda answer: checked_choices(ask, answer), ask) or ()
     chosen = []
-    for slot, choice in zip(slots, choices or (), strict=False):
-        figures = {**_number(slot), **slot.figures, **choice.figures}
+    for slot, choice in zip(slots, choices, strict=False):
+        # The draw's figures last: the next ones follow from them.
+        figures = {**choice.figures, **_number(slot), **slot.figures}
         rule = SamplingRule(sampler.name, VERSION, figures, sampler.sha256)
         row = ask.tasks.rows[choice.place]
         chosen.append(Drawn(row, rule, choice.samples, choice.turn_limit, choice.arms))
-    return [*chosen, *(_in_order(slot, {FELL_BACK: 1.0}) for slot in slots[len(chosen) :])]
+    drawn = {choice.place for choice in choices}
+    return [*chosen, *_fallen_back(ask, slots[len(chosen) :], drawn)]
+
+
+def _fallen_back(ask: Ask, slots: Sequence[_Slot], drawn: set[int]) -> Iterator[Drawn]:
+    """Yield the next tasks in their order: those that are under way only if no other is left."""
+    for slot in slots:
+        draw = next(_free_draws(ask, slot, drawn), slot.source_draw)
+        drawn.add(slot.source.place(draw))
+        yield _in_order(slot.at(draw), {FELL_BACK: 1.0})
+
+
+def _free_draws(ask: Ask, slot: _Slot, drawn: set[int]) -> Iterator[int]:
+    """Yield the draws of the source from this one on whose tasks are free, of two passes."""
+    for draw in range(slot.source_draw, slot.source_draw + 2 * len(slot.source.rows)):
+        place = slot.source.place(draw)
+        if place not in drawn and ask.is_free(place):
+            yield draw
 
 
 def _number(slot: _Slot) -> Mapping[str, float]:

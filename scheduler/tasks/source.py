@@ -69,10 +69,14 @@ class TaskSource:
 
     def draw(self, number: int) -> TaskRow:
         """Return the task of the `number`-th draw; each pass over the tasks has its own order."""
+        return self.rows[self.place(number)]
+
+    def place(self, number: int) -> int:
+        """Return the place in `rows` of the `number`-th draw."""
         finished_passes, place = divmod(number, len(self.rows))
-        if self.shuffled:
-            place = shuffled_place(place, len(self.rows), self.seed, finished_passes)
-        return self.rows[place]
+        if not self.shuffled:
+            return place
+        return shuffled_place(place, len(self.rows), self.seed, finished_passes)
 
     def rule(self, number: int) -> SamplingRule:
         """Return the rule of the `number`-th draw, with its figures."""
