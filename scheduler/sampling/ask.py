@@ -179,6 +179,8 @@ def checked_choice(choice: object) -> TaskChoice:
         value = getattr(choice, name)
         if value is not None and not (isinstance(value, int) and least <= value < 2**31):
             raise ResultMalformed(f"{name} {value!r:.80}", f"a whole number, {least} or more")
+    if strange := [name for name in (*choice.arms, *choice.figures) if not isinstance(name, str)]:
+        raise ResultMalformed(f"the name {strange[0]!r:.80}", "a text")
     for name, figure in choice.figures.items():
         if not isinstance(figure, int | float) or not math.isfinite(figure):
             raise ResultMalformed(f"figure {name} {figure!r:.80}", "a finite number")

@@ -47,7 +47,7 @@ MOST_FAILURES = 100
 HEAVY = frozenset({"torch", "transformers", "vllm", "tensorflow", "jax"})
 """Libraries that take seconds to import."""
 LONGEST_S = 10.0
-"""Time of a user's function for one choice; then it counts as failed."""
+"""Default of `UsedMethod.limit_s`."""
 _log = logging.getLogger(__name__)
 
 
@@ -74,6 +74,8 @@ class UsedMethod:
     """Hash of the file of a user's function; empty for a method of the release without any."""
     failures: int = 0
     """Failed calls in a row."""
+    limit_s: float = LONGEST_S
+    """Time of a user's function for one choice; then it counts as failed."""
     _calls: CallsInTurn = field(default_factory=CallsInTurn)
 
     def result(self, check: Callable[[Any], Any], *asked: object) -> Any:
@@ -92,7 +94,7 @@ class UsedMethod:
         if not self.sha256:
             return self.call(*asked)
         answers: list[Any] = []
-        self._calls.within(LONGEST_S, lambda: answers.append(self.call(*asked)))
+        self._calls.within(self.limit_s, lambda: answers.append(self.call(*asked)))
         return answers[0]
 
     def _failed(self, error: BaseException) -> None:
