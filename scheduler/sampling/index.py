@@ -4,7 +4,7 @@
 their lines.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from seamlessflow.scheduler.state.arms import arm_hash
 from seamlessflow.scheduler.state.ledger import source_arm, task_arm
+from seamlessflow.scheduler.tasks.file import TaskFile
 from seamlessflow.scheduler.tasks.source import TaskRow
 
 LEVEL = "level"
@@ -61,13 +62,19 @@ def indexed(rows: Sequence[TaskRow], source: str, by: str | None) -> TaskIndex:
     of_source = source_arm(source)
     keys = np.empty(len(rows), np.uint64)
     pools = np.empty(len(rows), np.uint32)
-    names: dict[str, int] = {of_source: 0}
-    for place, row in enumerate(rows):
-        keys[place] = arm_hash(task_arm(row.task_id))
-        value = row.metadata.get(field)
-        name = of_source if value is None else f"{field}:{value}"
-        pools[place] = names.setdefault(name, len(names))
+    numbers: dict[str | None, int] = {None: 0}
+    for place, (task_id, value) in enumerate(_labels(rows, field)):
+        keys[place] = arm_hash(task_arm(task_id))
+        pools[place] = numbers.setdefault(value, len(numbers))
     if by is None and (pools == 0).any():
         pools[:] = 0
     order = np.argsort(keys, kind="stable").astype(np.uint32)
-    return TaskIndex(rows, source, keys, order, pools, tuple(names))
+    names = [of_source if value is None else f"pool:{field}:{value}" for value in numbers]
+    return TaskIndex(rows, source, keys, order, pools, names)
+
+
+def _labels(rows: Sequence[TaskRow], field: str) -> Iterable[tuple[str, str | None]]:
+    """Return id and metadata field of each task, None if it lacks that."""
+    if isinstance(rows, TaskFile):
+        return rows.labels(field)
+    return ((row.task_id, row.metadata.get(field)) for row in rows)

@@ -58,10 +58,12 @@ class TaskLine(NamedTuple):
 
 
 class LineForm(NamedTuple):
-    """Form of a file's lines. Both functions raise `ValueError` for a line of another form."""
+    """Form of a file's lines. Its functions raise `ValueError` for a line of another form."""
 
     id_of: Callable[[bytes], str]
     row_of: Callable[[bytes], TaskRow]
+    metadata_of: Callable[[bytes], tuple[str, Mapping[str, Any]]]
+    """Returns id and metadata alone, of a line that `id_of` has checked."""
     kept: int = _ROWS_KEPT
     """Rows kept in memory."""
 
@@ -73,7 +75,7 @@ class TaskFile(Sequence[TaskRow]):
         """Read the file once; `split` is the name of its task set. Raises `TasksRejected`."""
         self._path = path
         self._split = split
-        self._form = form or LineForm(_id_of, _row_of)
+        self._form = form or LineForm(_id_of, _row_of, _metadata_of)
         offsets = array("q")
         hashes = array("Q")
         end = 0
@@ -104,6 +106,30 @@ class TaskFile(Sequence[TaskRow]):
         places = range(len(self))[place]
         return self._row(places) if isinstance(places, int) else [self._row(p) for p in places]
 
+    def labels(self, field: str) -> Iterator[tuple[str, str | None]]:
+        """Yield id and metadata field of each task, None if it lacks that. Reads all in one pass.
+
+        Raises `TasksRejected` if the file has changed.
+        """
+        place = 0
+        try:
+            with open(os.dup(self._file), "rb") as file:
+                file.seek(0)
+                for place, line in enumerate(json_lines(file)):
+                    if place == len(self) or line.offset != self._starts[place]:
+                        raise ValueError("another line begins there")
+                    task_id, words = self._form.metadata_of(line.content)
+                    yield task_id, str(words[field]) if field in words else None
+            if place + 1 < len(self):
+                raise ValueError("the file is shorter")
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise self._changed(place) from error
+
+    def _changed(self, place: int) -> TasksRejected:
+        start = int(self._starts[place])
+        reason = f"it changed while it was in use: no task at byte {start}"
+        return TasksRejected(self._path, 0, reason)
+
     def find(self, task_id: str) -> TaskRow | None:
         """Return the task with this id, or None if there is none."""
         place = self._place_of(task_id)
@@ -116,14 +142,12 @@ class TaskFile(Sequence[TaskRow]):
         return next((place for place in places if self._row(place).task_id == task_id), None)
 
     def _read(self, place: int) -> TaskRow:
-        start = int(self._starts[place])
-        end = int(self._starts[place + 1])
+        start, end = map(int, self._starts[place : place + 2])
         line, _, _ = os.pread(self._file, end - start, start).partition(b"\n")
         try:
             return replace(self._form.row_of(line_content(line)), split=self._split)
         except ValueError as error:
-            reason = f"it changed while it was in use: no task at byte {start}"
-            raise TasksRejected(self._path, 0, reason) from error
+            raise self._changed(place) from error
 
     def _refuse_repeated_ids(self) -> None:
         """Raise `TasksRejected` for the first task whose id an earlier line has."""
@@ -272,6 +296,12 @@ def _once(members: Sequence[tuple[str, Any]]) -> None:
 def _row_of(line: bytes) -> TaskRow:
     """Return the task in a line. Raises `ValueError`."""
     return task_row(_id_of(line), json.loads(line))
+
+
+def _metadata_of(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Return id and metadata of the task in a line that was checked. Raises `ValueError`."""
+    task: Any = read_json(line)
+    return str(task["id"]), task.get("metadata") or {}
 
 
 def _hash(task_id: str) -> int:

@@ -32,12 +32,18 @@ def fork_line(task_id: str, task: Mapping[str, object], samples: int, fork: Fork
 
 def fork_file(path: Path, split: str = "") -> TaskFile:
     """Return the forks in a file, after a check of each. Raises `TasksRejected`."""
-    return TaskFile(path, LineForm(fork_id, _fork_row, _ROWS_KEPT), split)
+    return TaskFile(path, LineForm(fork_id, _fork_row, _metadata_of, _ROWS_KEPT), split)
 
 
 def fork_id(line: bytes) -> str:
     """Return the id of the fork in a line, after a check of the line. Raises `ValueError`."""
     return _fork_row(line).task_id
+
+
+def _metadata_of(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Return id and metadata of the fork in a line that was checked. Raises `ValueError`."""
+    fork: Any = read_json(line)
+    return fork["id"], fork["task"].get("metadata") or {}
 
 
 def _fork_row(line: bytes) -> TaskRow:
