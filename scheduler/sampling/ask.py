@@ -117,7 +117,12 @@ class Ask:
 
     def candidate(self, place: int) -> Candidate:
         """Return the task of a place in the source."""
-        return candidate_of(self.tasks, self.arms, self.step, place)
+        return candidate_of(self.tasks, self.arms, self.step, place, self._pool_rates)
+
+    @cached_property
+    def _pool_rates(self) -> dict[str, float]:
+        """Shares that passed, of the pools that were asked for."""
+        return {}
 
     def arm(self, place: int) -> Arm:
         """Return the statistics of the task of a place."""
@@ -130,12 +135,24 @@ class Ask:
             yield shuffled_place(number, size, self.seed, finished_passes)
 
 
-def candidate_of(tasks: TaskIndex, arms: Arms, step: int, place: int) -> Candidate:
-    """Return the task of a place with its statistics as of a trained step."""
+def candidate_of(
+    tasks: TaskIndex,
+    arms: Arms,
+    step: int,
+    place: int,
+    pool_rates: dict[str, float] | None = None,
+) -> Candidate:
+    """Return the task of a place with its statistics as of a trained step.
+
+    `pool_rates` keeps the rates of pools for further tasks.
+    """
     memory = arms.counting.memory
     arm = arms.by_key(tasks.key(place))
-    pool = arms.arm(tasks.pool(place))
-    return Candidate(place, arm, arm.counts(step, memory), pool.counts(step, memory).rate, tasks)
+    pool = tasks.pool(place)
+    rates = {} if pool_rates is None else pool_rates
+    if pool not in rates:
+        rates[pool] = arms.arm(pool).counts(step, memory).rate
+    return Candidate(place, arm, arm.counts(step, memory), rates[pool], tasks)
 
 
 TaskSampler = Callable[[Ask], Sequence[TaskChoice]]

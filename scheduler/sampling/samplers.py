@@ -5,7 +5,7 @@ Each is a pure function; its settings are keyword arguments.
 """
 
 import random
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import nlargest
 from itertools import islice
@@ -129,14 +129,13 @@ def srpo(ask: Ask, *, return_after: int | None = None) -> list[TaskChoice]:
     finished = int(ask.figures.get("pass", 0))
     first = int(ask.figures.get("place", 0))
     begun = _Pass(ask, finished, first, return_after, bool(ask.figures.get("all_back")))
-    following = _Pass(ask, finished + 1, 0, return_after)
     choices = begun.choices(ask.count)
-    if len(choices) < ask.count:
-        drawn = {choice.place for choice in choices}
-        choices += following.choices(ask.count - len(choices), drawn)
-    if not choices and not following.stays():
-        choices = replace(following, all_back=True).choices(ask.count)
-    return choices
+    if len(choices) == ask.count:
+        return choices
+    drawn = frozenset(choice.place for choice in choices)
+    following = _Pass(ask, finished + 1, 0, return_after, drawn=drawn)
+    following = replace(following, all_back=not following.stays())
+    return choices + following.choices(ask.count - len(choices))
 
 
 @dataclass(frozen=True)
@@ -149,10 +148,12 @@ class _Pass:
     return_after: int | None
     all_back: bool = False
     """True if the tasks that had left come back."""
+    drawn: frozenset[int] = frozenset()
+    """Places of the pass before that the same question chose, so they are under way too."""
 
-    def choices(self, count: int, drawn: Collection[int] = ()) -> list[TaskChoice]:
-        """Return its next tasks, at most `count`; places that were `drawn` are under way."""
-        free = islice(self._free(drawn), count)
+    def choices(self, count: int) -> list[TaskChoice]:
+        """Return its next tasks, at most `count`."""
+        free = islice(self._free(), count)
         return [
             TaskChoice(
                 place=place,
@@ -162,26 +163,31 @@ class _Pass:
         ]
 
     def stays(self) -> bool:
-        """Return whether a task has a turn in it, though it may be under way now."""
-        return any(True for _ in self._turns())
+        """Return whether a task has not left, by its newest result; it may be under way now."""
+        # In any order: the shuffled one costs more.
+        return not all(map(self._has_left, range(len(self.ask.tasks))))
 
     def _turns(self) -> Iterator[tuple[int, int]]:
         """Yield number and place of each task that has its turn yet."""
         for number, place in enumerate(self.ask.in_order(self.finished, self.first), self.first):
-            arm = self.ask.arm(place)
-            if arm.figures.get("pass") != self.finished and not self._has_left(arm):
+            drawn_in = self.ask.arm(place).figures.get("pass")
+            if drawn_in != self.finished and not self._has_left(place):
                 yield number, place
 
-    def _free(self, drawn: Collection[int]) -> Iterator[tuple[int, int]]:
+    def _free(self) -> Iterator[tuple[int, int]]:
         """Yield the place of each task to draw, and the number in the order to go on from."""
         held = None
         for number, place in self._turns():
-            if place not in drawn and self.ask.is_free(place):
+            if not self._is_under_way(place):
                 yield place, number + 1 if held is None else held
             elif held is None:  # under way since the pass before, so its turn comes later
                 held = number
 
-    def _has_left(self, arm: Arm) -> bool:
+    def _is_under_way(self, place: int) -> bool:
+        return place in self.drawn or not self.ask.is_free(place)
+
+    def _has_left(self, place: int) -> bool:
+        arm = self.ask.arm(place)
         if self.all_back or not arm.last_counted or arm.last_passed < arm.last_counted:
             return False
         away = self.finished - arm.figures.get("pass", 0)

@@ -90,12 +90,15 @@ class SampledRun:
         self.arms = Arms()
         self.log: list[Record] = []
         self._topic: dict[str, r.ArmSnapshot] = {}
+        self._groups: dict[str, str] = {}
+        """Newest group by task."""
 
     def admit(self, count: int) -> list[Drawn]:
         """Admit groups for the next tasks, and return these."""
         drawn = next_draws(self.state, self.arms, self.draws, self.sampling, count)
         first = self.state.first.ledger.admitted
         for number, each in enumerate(drawn, first):
+            self._groups[each.row.task_id] = f"g{number}"
             self.happen(
                 control.admitted(
                     f"g{number}",
@@ -114,7 +117,7 @@ class SampledRun:
 
     def finish(self, task_id: str, *returns: float) -> None:
         """Let the group of a task get ready and be trained."""
-        group = self._group(task_id)
+        group = self._groups[task_id]
         self.happen(
             control.ready(group, returns=returns, turns=(1,) * len(returns)),
             control.consumed(group),
@@ -122,7 +125,7 @@ class SampledRun:
 
     def drop(self, task_id: str, reason: str = "filtered") -> None:
         """Let the group of a task be dropped."""
-        self.happen(control.dropped(self._group(task_id), reason))
+        self.happen(control.dropped(self._groups[task_id], reason))
 
     def train(self, step: int) -> None:
         """Let so many steps be trained."""
@@ -145,7 +148,3 @@ class SampledRun:
         self.arms = Arms()
         for snapshot in self._topic.values():
             self.arms.restore(snapshot, len(self.log))
-
-    def _group(self, task_id: str) -> str:
-        groups = self.state.first.ledger.training.items()
-        return next(name for name, group in groups if group.task_id == task_id)

@@ -1,4 +1,4 @@
-"""Random histories of `control`: admissions, results, steps, claims, and records that come twice."""
+"""Random histories of `control`: admissions, results, steps, claims, records that come twice."""
 
 import random
 from collections.abc import Callable, Sequence

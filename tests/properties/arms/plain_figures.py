@@ -1,4 +1,4 @@
-"""Statistics by arm in a second, plain form: lists of events, looked through anew for each figure."""
+"""Statistics by arm in a second, plain form: lists of events, looked through for each figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -68,6 +68,7 @@ def shuffled(seed: int) -> float:
     return float(np.mean(play(None, seed, STEPS).worth))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "gain"), [("vade", 1.4), ("target", 1.6)])
 def test_a_sampler_draws_tasks_whose_outcome_is_open(name: str, gain: float) -> None:
     for seed, run in zip(SEEDS, played(name), strict=True):
@@ -75,6 +76,7 @@ def test_a_sampler_draws_tasks_whose_outcome_is_open(name: str, gain: float) -> 
         assert worth >= gain * shuffled(seed), f"seed {seed}: {worth / shuffled(seed):.3f}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["vade", "target"])
 def test_groups_with_both_outcomes_are_back_soon_after_all_rates_changed(name: str) -> None:
     mixed = np.mean([run.mixed for run in played(name)], axis=0)

@@ -95,6 +95,18 @@ def test_no_task_comes_back_while_one_that_stays_is_under_way() -> None:
     assert run.names(1) == [stays]
 
 
+def test_all_tasks_come_back_though_some_of_them_are_always_under_way() -> None:
+    run = run_of(8)
+    under_way = run.names(4)
+    back = []
+    for _ in range(40):
+        run.finish(under_way.pop(0), *ALL_PASS)
+        (drawn,) = run.admit(1)
+        back.append(drawn.rule.figures.get("all_back", 0.0))
+        under_way.append(drawn.row.task_id)
+    assert sum(back) > 30, "in shuffled order only while tasks without a result are under way"
+
+
 @pytest.mark.parametrize("away", [1, 2])
 def test_a_task_returns_after_so_many_passes(away: int) -> None:
     run = run_of(3, return_after=away)
