@@ -89,7 +89,15 @@ def test_forks_are_in_the_pools_of_their_tasks(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "now", ["", '{"id":"a"}', '{"id":"a"}\n[1]', '{"id":"a"}\n{"i":1}', "x" * 30]
+    "now",
+    [
+        "",
+        '{"id":"a"}',
+        '{"id":"a"}\n[1]',
+        '{"id":"a"}\n{"i":1}',
+        "x" * 30,
+        '{"id":"aa"}\n{"id":"b"}',
+    ],
 )
 def test_a_file_that_changed_is_refused(tmp_path: Path, now: str) -> None:
     path = tmp_path / "tasks.jsonl"
