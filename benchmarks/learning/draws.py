@@ -6,6 +6,7 @@ by `loop.py`.
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from benchmarks.learning.methods import GROUP_SIZE, POLICY
@@ -16,8 +17,10 @@ from seamlessflow.scheduler.state import state as control_state
 from seamlessflow.scheduler.state.arms import Arms, PassCounting
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.file import task_row
-from seamlessflow.scheduler.tasks.source import TaskSource
+from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource
 from seamlessflow.schemas import records as r
+
+_SOURCE = "train"
 
 
 class Draws:
@@ -27,9 +30,7 @@ class Draws:
         """Index the tasks. `section`: settings of `pacing`."""
         settings = PacingSection.model_validate({**section, "seed": seed, "tasks": "trail"})
         self._settings = SchedulerSettings(run=RunSection(), pacing=settings)
-        rows = [
-            task_row(task["id"], {**task, "metadata": {"level": task["level"]}}) for task in tasks
-        ]
+        rows = [replace(_row(task), split=_SOURCE) for task in tasks]
         find = {row.task_id: row for row in rows}.get
         self._source = TaskSource(rows, find, seed)
         sizes = (seed, GROUP_SIZE, 0)
@@ -94,6 +95,10 @@ class Draws:
         self._state = control_state.apply(self._state, record)
 
 
+def _row(task: TrailTask) -> TaskRow:
+    return task_row(task["id"], {**task, "metadata": {"level": task["level"]}})
+
+
 def _admitted(name: str, drawn: Drawn) -> r.GroupAdmitted:
     return r.GroupAdmitted(
         epoch=0,
@@ -102,7 +107,7 @@ def _admitted(name: str, drawn: Drawn) -> r.GroupAdmitted:
         task_id=drawn.row.task_id,
         version=0,
         deadline_ms=0,
-        split="train",
+        split=_SOURCE,
         policy=POLICY,
         sampler=drawn.rule.name,
         sampler_figures=drawn.rule.figures,

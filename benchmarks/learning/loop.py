@@ -41,9 +41,9 @@ class Point:
     levels: tuple[float, ...]
     """The same for each level."""
     equal_share: float = 0.0
-    """Share of the groups of the newest batch whose returns are equal."""
+    """Share of the groups since the point before whose returns are equal."""
     drawn_level: float = 0.0
-    """Mean level of the tasks of the newest batch."""
+    """Mean level of their tasks."""
 
 
 class Training:
@@ -71,8 +71,8 @@ class Training:
             self._draws = Draws(self._tasks, method.pacing, self._seed)
         self._rolled_out = 0
         self.tokens = 0
-        self._equal_share = 0.0
-        self._drawn_level = 0.0
+        self._drawn: list[tuple[bool, int]] = []
+        """For each group since the last evaluation: equal returns, and level."""
 
     @property
     def step(self) -> int:
@@ -108,7 +108,10 @@ class Training:
             for level in levels
         )
         reward = fmean(self._reward(session) for session in sessions)
-        return Point(self.step, self.tokens, reward, means, self._equal_share, self._drawn_level)
+        drawn = self._drawn or [(False, 0)]
+        self._drawn = []
+        equal = fmean(is_equal for is_equal, _ in drawn)
+        return Point(self.step, self.tokens, reward, means, equal, fmean(n for _, n in drawn))
 
     def _roll_out(self) -> list[Trajectory]:
         """Play the groups of a batch with the present weights."""
@@ -139,16 +142,13 @@ class Training:
 
     def _note(self, groups: list[tuple[str, TrailTask, int]], played: list[Played]) -> None:
         """Note what came of the groups of a batch."""
-        equal = 0
-        for name, _, _ in groups:
+        for name, task, _ in groups:
             sessions = [session for session in played if session.seat.group == name]
             returns = [self._reward(session) for session in sessions]
-            equal += max(returns) == min(returns)
+            self._drawn.append((max(returns) == min(returns), task["level"]))
             if self._draws is not None:
                 turns = [len(session.turns) for session in sessions]
                 self._draws.ready(name, returns, turns)
-        self._equal_share = equal / len(groups)
-        self._drawn_level = fmean(task["level"] for _, task, _ in groups)
 
     def _reward(self, played: Played) -> float:
         reward = played.walk.reward
