@@ -47,14 +47,15 @@ class Draws:
 
     def next(self, count: int) -> list[tuple[str, TrailTask, int]]:
         """Return name, task and number of samples of each of the next groups."""
-        drawn = next_draws(self._state, self._arms, self._source, self._sampling, count)
-        first = self._state.first.ledger.admitted
-        groups = []
-        for number, each in enumerate(drawn, first):
-            name = f"group-{number}"
-            self._fold(_admitted(name, each))
-            task: TrailTask = json.loads(each.row.payload)
-            groups.append((name, task, each.samples or GROUP_SIZE))
+        groups: list[tuple[str, TrailTask, int]] = []
+        while len(groups) < count:  # a sampler may choose fewer, such as at the end of a pass
+            left = count - len(groups)
+            drawn = next_draws(self._state, self._arms, self._source, self._sampling, left)
+            for number, each in enumerate(drawn, self._state.first.ledger.admitted):
+                name = f"group-{number}"
+                self._fold(_admitted(name, each))
+                task: TrailTask = json.loads(each.row.payload)
+                groups.append((name, task, each.samples or GROUP_SIZE))
         return groups
 
     def ready(self, group: str, returns: Sequence[float], turns: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """The next tasks to train on: the source of each draw, and the sampler's choice within it.
 
 The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
-for all draws of a source. Where it chooses fewer, or fails, tasks come in shuffled order. Called by
+for all draws of a source. Where it chooses none, or fails, tasks come in shuffled order. Called by
 `scheduler/decisions/pacing.py`.
 """
 
@@ -135,12 +135,21 @@ def _slot(draws: Drawing, within: int, number: int) -> _Slot:
 def _chosen(
     state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot]
 ) -> list[Drawn]:
-    """Return a task for each slot, in their order."""
+    """Return tasks for the first slots, in their order: for all, or for one at least.
+
+    Behind a slot for which a sampler chose no task none is filled, so that shares stay exact. The
+    next decision asks again.
+    """
     of_source: dict[str, list[Drawn]] = {}
     for name in dict.fromkeys(slot.source.name for slot in slots):
         wanted = [slot for slot in slots if slot.source.name == name]
         of_source[name] = _from_source(state, arms, sampling, wanted)
-    return [of_source[slot.source.name].pop(0) for slot in slots]
+    drawn = []
+    for slot in slots:
+        if not of_source[slot.source.name]:
+            break
+        drawn.append(of_source[slot.source.name].pop(0))
+    return drawn
 
 
 def _from_source(
@@ -151,13 +160,15 @@ def _from_source(
         return [_in_order(slot) for slot in slots]
     ask = _ask(state, arms, sampling, slots)
     choices = sampler.result(lambda answer: checked_choices(ask, answer), ask)
+    if not choices:  # it failed, or all tasks are under way: the run goes on
+        return [_in_order(slot, {FELL_BACK: 1.0}) for slot in slots]
     chosen = []
-    for slot, choice in zip(slots, choices or (), strict=False):
+    for slot, choice in zip(slots, choices, strict=False):
         figures = {**_number(slot), **slot.figures, **choice.figures}
         rule = SamplingRule(sampler.name, VERSION, figures, sampler.sha256)
         row = ask.tasks.rows[choice.place]
         chosen.append(Drawn(row, rule, choice.samples, choice.turn_limit, choice.arms))
-    return [*chosen, *(_in_order(slot, {FELL_BACK: 1.0}) for slot in slots[len(chosen) :])]
+    return chosen
 
 
 def _number(slot: _Slot) -> Mapping[str, float]:

@@ -128,7 +128,7 @@ def srpo(ask: Ask, *, return_after: int | None = None) -> list[TaskChoice]:
     finished = int(ask.figures.get("pass", 0))
     first = int(ask.figures.get("place", 0))
     for walk in (
-        _Pass(ask, finished, first, return_after),
+        _Pass(ask, finished, first, return_after, bool(ask.figures.get("all_back"))),
         _Pass(ask, finished + 1, 0, return_after),
         _Pass(ask, finished + 1, 0, return_after, all_back=True),
     ):
