@@ -1,6 +1,6 @@
 """Held-out reward of the trainer's algorithms on the game Trail, with seeds and intervals.
 
-    python -m benchmarks algorithms [--comparison advantages|losses|distillation|kl]
+    python -m benchmarks algorithms [--comparison advantages|losses|distillation|kl|samplers]
         [--methods grpo,turn,gae] [--seeds 5] [--steps 80] [--out DIR] [--quick]
 
 Sessions are sampled in this process (`learning/loop.py`); dataloader, estimators, losses and back
@@ -24,8 +24,9 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.learning.curves import Curve, curve
 from benchmarks.learning.intervals import MethodFigures, table
 from benchmarks.learning.loop import Point
-from benchmarks.learning.methods import COMPARISONS, METHODS
+from benchmarks.learning.methods import BY_TOKENS, COMPARISONS, METHODS
 from benchmarks.learning.picture import draw
+from benchmarks.learning.tokens import TokenFigures, token_table
 
 _QUICK_STEPS = 3
 
@@ -48,9 +49,11 @@ def main(argv: Sequence[str]) -> None:
         for method in methods:
             curves.append(curve(method, seed, steps, out, _progress))
     figures = table(curves, methods[0])
-    print(_printed(figures), file=sys.stderr)
+    by_tokens = asked.comparison == BY_TOKENS
+    shown = _by_tokens(token_table(curves, methods[0])) if by_tokens else _printed(figures)
+    print(shown, file=sys.stderr)
     picture = out / f"{asked.comparison}.png"
-    draw(curves, f"Trail, {asked.comparison}", picture)
+    draw(curves, f"Trail, {asked.comparison}", picture, by_tokens)
     rows = {
         result.method: {
             "reward": str(result.reward),
@@ -89,6 +92,25 @@ def _printed(figures: Sequence[MethodFigures]) -> str:
         lines.append(
             f"| `{result.method}` | {result.seeds} | {result.reward} | {difference} "
             f"| {result.tokens:,.0f} | {result.took_s:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def _by_tokens(figures: Sequence[TokenFigures]) -> str:
+    """Return a Markdown table."""
+    lines = [
+        "| method | seeds | tokens to 0.5 | times fewer | reward at equal tokens | difference "
+        "| equal groups |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in figures:
+        half = "not reached" if row.to_half is None else f"{row.to_half:,.0f}"
+        gain, difference = (
+            "" if each is None else str(each) for each in (row.gain, row.difference)
+        )
+        lines.append(
+            f"| `{row.method}` | {row.seeds} | {half} | {gain} | {row.reward} | {difference} "
+            f"| {row.equal_share:.0%} |"
         )
     return "\n".join(lines)
 

@@ -40,7 +40,9 @@ def curve(method: str, seed: int, steps: int, out: Path, on_point: OnPoint) -> C
         teacher = trained_teacher(seed, steps, out, on_point) if taught else None
         settings = trainer_settings(METHODS[method], seed, steps, teacher)
         began_s = time.monotonic()
-        points = _trained(Training(settings, data), steps, lambda point: on_point(name, point))
+        points = _trained(
+            Training(settings, data, METHODS[method]), steps, lambda point: on_point(name, point)
+        )
         made = Curve(method, seed, steps, points, round(time.monotonic() - began_s, 1))
         _write(made, file)
     return read(file)

@@ -26,6 +26,10 @@ class Method:
 
     trainer: Mapping[str, Any] = field(default_factory=dict)
     age: int = 0
+    pacing: Mapping[str, Any] | None = None
+    """Settings of `pacing` that tasks are drawn by; None: at random."""
+    all_or_nothing: bool = False
+    """True if a session is rewarded only for a whole trail."""
 
     @property
     def taught(self) -> bool:
@@ -39,6 +43,11 @@ def _advantage(name: str, **more: Any) -> Method:
 
 def _loss(age: int = 0, **loss: Any) -> Method:
     return Method({"loss": loss}, age)
+
+
+def _drawn(**sampler: Any) -> Method:
+    """Return a method that differs in the tasks it draws, with results a step late."""
+    return Method({}, 1, {"sampler": sampler}, all_or_nothing=True)
 
 
 _OLD = 4
@@ -68,6 +77,15 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "policy_gradient+icepop": _loss(_OLD, surrogate="policy_gradient", correction="icepop"),
     },
     "distillation": {"grpo": _advantage("grpo"), "distill": _advantage("distill", teacher=TEACHER)},
+    "samplers": {
+        "shuffled": _drawn(),
+        "srpo": _drawn(name="srpo"),
+        "vade": _drawn(name="vade", by="level"),
+        "vade_without_level": _drawn(name="vade", by="no_such_field"),
+        "target": _drawn(name="target", by="level"),
+        "trace": _drawn(name="trace", by="level"),
+        "greso": _drawn(name="greso", by="level"),
+    },
     "kl": {
         "reinforce_pp": _advantage("reinforce_pp"),
         "kl_penalty_0.001": _advantage("reinforce_pp", kl_penalty=0.001),
@@ -76,6 +94,8 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "kl_k3_0.01": _advantage("reinforce_pp", loss={"kl": 0.01, "kl_estimator": "k3"}),
     },
 }
+BY_TOKENS = "samplers"
+"""Comparison whose methods sample other numbers of tokens in a step."""
 METHODS: Mapping[str, Method] = {
     name: method for methods in COMPARISONS.values() for name, method in methods.items()
 }

@@ -16,8 +16,11 @@ _INK, _OTHERS = "#2f6fce", "#b9bfc7"
 
 
 @style.context("seamlessflow.reports.style")
-def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
-    """Write a panel for each method, with the means of the others in grey. Raises `OSError`."""
+def draw(curves: Sequence[Curve], title: str, path: Path, by_tokens: bool = False) -> None:
+    """Write a panel for each method, with the means of the others in grey. Raises `OSError`.
+
+    `by_tokens`: True if the axis is sampled tokens, not optimizer steps.
+    """
     methods = list(dict.fromkeys(curve.method for curve in curves))
     columns = min(_COLUMNS, len(methods))
     rows = -(-len(methods) // columns)
@@ -26,8 +29,8 @@ def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
     for axes, method in zip(panels, methods, strict=False):
         for other in methods:
-            _mean(axes, _of(curves, other), other == method)
-        _band(axes, _of(curves, method))
+            _mean(axes, _of(curves, other), other == method, by_tokens)
+        _band(axes, _of(curves, method), by_tokens)
         seeds = len(_of(curves, method))
         label = f"{method} ({seeds} seed{'s' if seeds > 1 else ''})"
         axes.set_title(label, loc="left", fontsize=9.5, weight="bold")
@@ -36,7 +39,7 @@ def draw(curves: Sequence[Curve], title: str, path: Path) -> None:
     for axes in panels[len(methods) :]:
         axes.set_visible(False)
     figure.suptitle(title, fontsize=11, weight="bold", x=0.02, ha="left")
-    figure.supxlabel("optimizer step", fontsize=9)
+    figure.supxlabel("sampled tokens" if by_tokens else "optimizer step", fontsize=9)
     figure.supylabel("reward on held-out tasks", fontsize=9)
     figure.tight_layout()
     figure.savefig(path)
@@ -46,19 +49,25 @@ def _of(curves: Sequence[Curve], method: str) -> list[Curve]:
     return [curve for curve in curves if curve.method == method]
 
 
-def _mean(axes: Axes, curves: Sequence[Curve], chosen: bool) -> None:
-    steps = [point.step for point in curves[0].points]
+def _places(curves: Sequence[Curve], by_tokens: bool) -> list[float]:
+    """Return the place of each point on the axis, the mean of the seeds."""
+    points = zip(*(curve.points for curve in curves), strict=True)
+    return [fmean(point.tokens if by_tokens else point.step for point in seeds) for seeds in points]
+
+
+def _mean(axes: Axes, curves: Sequence[Curve], chosen: bool, by_tokens: bool) -> None:
+    steps = _places(curves, by_tokens)
     means = [fmean(rewards) for rewards in _rewards(curves)]
     colour, width = (_INK, 2.0) if chosen else (_OTHERS, 0.8)
     axes.plot(steps, means, color=colour, linewidth=width, zorder=3 if chosen else 1)
 
 
-def _band(axes: Axes, curves: Sequence[Curve]) -> None:
+def _band(axes: Axes, curves: Sequence[Curve], by_tokens: bool) -> None:
     """Fill from the lowest to the highest seed; the table has the intervals.
 
     An interval by few seeds would leave the range that rewards can have.
     """
-    steps = [point.step for point in curves[0].points]
+    steps = _places(curves, by_tokens)
     rewards = _rewards(curves)
     low, high = [min(values) for values in rewards], [max(values) for values in rewards]
     axes.fill_between(steps, low, high, color=_INK, alpha=0.2, lw=0, zorder=2)

@@ -115,11 +115,17 @@ class Player:
         return bridge
 
 
-def recorded(played: Played, policy: str, version: int, tokenizer_hash: str) -> Trajectory:
-    """Return the session as the trajectory manager would have recorded it."""
+def recorded(
+    played: Played, policy: str, version: int, tokenizer_hash: str, all_or_nothing: bool = False
+) -> Trajectory:
+    """Return the session as the trajectory manager would have recorded it.
+
+    `all_or_nothing`: True if a whole trail has the reward 1 and any other 0.
+    """
     seat = played.seat
     of_group = OfGroup(policy, seat.task["id"], seat.group, seat.sample, seat.group_size)
-    return trajectory(of_group, played.turns, _rewards(played.walk), version, tokenizer_hash)
+    rewards = _whole_reward(played.walk) if all_or_nothing else _rewards(played.walk)
+    return trajectory(of_group, played.turns, rewards, version, tokenizer_hash)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +207,10 @@ def _node(place: int, origin: str, start: int, sizes: Sequence[int]) -> Trajecto
         turn_id=f"turn-{place // 2}",
         log_offset=place,
     )
+
+
+def _whole_reward(walk: Walk) -> tuple[Reward, ...]:
+    return (Reward(value=float(walk.reward == 1)),)
 
 
 def _rewards(walk: Walk) -> tuple[Reward, ...]:

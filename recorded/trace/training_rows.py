@@ -112,7 +112,8 @@ def _drawn_from(record: r.GroupAdmitted) -> str:
     figures = ", ".join(
         f"{name} {figure:g}" for name, figure in sorted(record.sampler_figures.items())
     )
-    chosen = ", ".join(filter(None, [record.sampler, figures]))
+    file = f"file {record.sampler_sha256[:12]}" if record.sampler_sha256 else ""
+    chosen = ", ".join(filter(None, [record.sampler, file, figures]))
     return f"{record.split} ({chosen})" if chosen else record.split
 
 

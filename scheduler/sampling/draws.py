@@ -1,7 +1,7 @@
 """The next tasks to train on: the source of each draw, and the sampler's choice within it.
 
 The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
-for all draws of a source. Where it chooses fewer, or fails, tasks come in shuffled order, without
+for all draws of a source. Where it chooses none, or fails, tasks come in shuffled order, without
 those under way while others are left. Called by `scheduler/decisions/pacing.py`.
 """
 
@@ -141,12 +141,21 @@ def _slot(draws: Drawing, within: int, number: int) -> _Slot:
 def _chosen(
     state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot]
 ) -> list[Drawn]:
-    """Return a task for each slot, in their order."""
+    """Return tasks for the first slots, in their order: for all, or for one at least.
+
+    Behind a slot for which a sampler chose no task none is filled, so that shares stay exact. The
+    next decision asks again.
+    """
     of_source: dict[str, list[Drawn]] = {}
     for name in dict.fromkeys(slot.source.name for slot in slots):
         wanted = [slot for slot in slots if slot.source.name == name]
         of_source[name] = _from_source(state, arms, sampling, wanted)
-    return [of_source[slot.source.name].pop(0) for slot in slots]
+    drawn = []
+    for slot in slots:
+        if not of_source[slot.source.name]:
+            break
+        drawn.append(of_source[slot.source.name].pop(0))
+    return drawn
 
 
 def _from_source(
@@ -156,7 +165,9 @@ def _from_source(
     if sampler is None:
         return [_in_order(slot) for slot in slots]
     ask = _ask(state, arms, sampling, slots)
-    choices = sampler.result(lambda answer: checked_choices(ask, answer), ask) or ()
+    choices = sampler.result(lambda answer: checked_choices(ask, answer), ask)
+    if not choices:  # it failed, or all tasks are under way: the run goes on
+        return [*_fallen_back(ask, slots)]
     chosen = []
     for slot, choice in zip(slots, choices, strict=False):
         # The draw's figures last: the next ones follow from them.
@@ -164,12 +175,12 @@ def _from_source(
         rule = SamplingRule(sampler.name, VERSION, figures, sampler.sha256)
         row = ask.tasks.rows[choice.place]
         chosen.append(Drawn(row, rule, choice.samples, choice.turn_limit, choice.arms))
-    drawn = {choice.place for choice in choices}
-    return [*chosen, *_fallen_back(ask, slots[len(chosen) :], drawn)]
+    return chosen
 
 
-def _fallen_back(ask: Ask, slots: Sequence[_Slot], drawn: set[int]) -> Iterator[Drawn]:
+def _fallen_back(ask: Ask, slots: Sequence[_Slot]) -> Iterator[Drawn]:
     """Yield the next tasks in their order: those that are under way only if no other is left."""
+    drawn: set[int] = set()
     for slot in slots:
         draw = next(_free_draws(ask, slot, drawn), slot.source_draw)
         drawn.add(slot.source.place(draw))

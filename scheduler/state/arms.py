@@ -39,7 +39,8 @@ class PassCounting:
     memory: float = 0.99
     """Factor of all counts at each trained step."""
     own_memory: float = 0.8
-    """Factor of a task's counts at each further result of its own."""
+    """Factor of an arm's counts at each further result of its own: a pool has many, so it soon
+    forgets."""
     passes: float = 1.0
     """Least return of a session that passed."""
 
@@ -162,9 +163,8 @@ class Arms:
             self.put(name, drawn, offset)
 
     def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
-        for place, name in enumerate(arms):
-            # A pool has many results a step, so only a task forgets by its own.
-            kept = self.counting.own_memory if place == 0 else 1.0
+        kept = self.counting.own_memory
+        for name in arms:
             counts = self.arm(name).counts(step, self.counting.memory)
             before = PassCounts(counts.passed * kept, counts.failed * kept)
             self.put(name, _after(self.arm(name), before, result, step), offset)

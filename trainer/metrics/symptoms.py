@@ -221,7 +221,7 @@ SYMPTOMS = (
     ),
     Symptom(
         "{:.0%} of the groups have equal rewards and teach nothing",
-        "harder or easier tasks, a larger run.group_size, trainer.filters.zero_variance drop",
+        "pacing.sampler, a larger run.group_size, other tasks, trainer.filters.zero_variance drop",
         0.5,
         _family(f"filtered/{EQUAL_REWARDS}"),
     ),

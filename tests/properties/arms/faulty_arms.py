@@ -1,6 +1,7 @@
 """Statistics by arm that are wrong in one way each."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from seamlessflow.scheduler.state.arms import Arm, Arms, GroupResult, result_of
 from seamlessflow.scheduler.state.ledger import EVAL, arms_of
@@ -37,12 +38,11 @@ class FadesFromTheStepBefore(Arms):
 
 
 class NeverFadesByItself(Arms):
-    """Statistics in which a task's own results do not fade."""
+    """Statistics that fade at no result of their own."""
 
     def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
-        super()._counted(("none", *arms), result, step, offset)
-        self.by_name.pop("none", None)
-        self.changed.discard("none")
+        self.counting = replace(self.counting, own_memory=1.0)
+        super()._counted(arms, result, step, offset)
 
 
 class CountsEvaluations(Arms):

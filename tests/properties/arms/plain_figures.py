@@ -33,7 +33,6 @@ class PlainResult:
 class PlainArm:
     """Everything that happened to an arm, in order."""
 
-    is_task: bool
     choices: list[Mapping[str, float]] = field(default_factory=list)
     results: list[PlainResult] = field(default_factory=list)
 
@@ -46,8 +45,7 @@ class PlainArm:
             for earlier, later in zip(steps[place:], steps[place + 1 :], strict=False):
                 for _ in range(earlier, later):
                     weight *= rules.memory
-            if self.is_task:
-                weight *= rules.own_memory ** (len(self.results) - 1 - place)
+            weight *= rules.own_memory ** (len(self.results) - 1 - place)
             total += number * weight
         return total
 
@@ -86,9 +84,8 @@ def plain_figures(
     for place, record in enumerate(log):
         if not isinstance(record, r.GroupAdmitted) or not _counts(log, place):
             continue
-        names = _names(record)
-        for name in names:
-            arm = arms.setdefault(name, PlainArm(is_task=name == names[0]))
+        for name in _names(record):
+            arm = arms.setdefault(name, PlainArm())
             arm.choices.append(record.sampler_figures)
     # Results in the order of the log: what fades depends on it.
     for place, record in enumerate(log):

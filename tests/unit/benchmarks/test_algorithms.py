@@ -9,11 +9,19 @@ import pytest
 
 from benchmarks.algorithms import main
 from benchmarks.learning.curves import Curve, curve, prepared, read
+from benchmarks.learning.draws import Draws
 from benchmarks.learning.intervals import estimate, metric, table
 from benchmarks.learning.loop import Point, Training
-from benchmarks.learning.methods import COMPARISONS, METHODS, POLICY, trainer_settings
+from benchmarks.learning.methods import (
+    COMPARISONS,
+    GROUP_SIZE,
+    METHODS,
+    POLICY,
+    trainer_settings,
+)
 from benchmarks.learning.sampler import Completion
 from benchmarks.learning.sessions import Played, PlayedTurn, Seat, recorded
+from benchmarks.learning.tokens import reward_at, token_table, tokens_to
 from benchmarks.trail.game import Walk, make_tasks
 from benchmarks.trail.prepare import prepare
 from seamlessflow.demo.task import arguments
@@ -91,7 +99,43 @@ def test_every_method_has_settings_that_the_trainer_accepts(tmp_path: Path) -> N
 def test_every_estimator_is_compared() -> None:
     compared = {method.trainer.get("advantage") for method in METHODS.values()}
     assert compared - {None} == set(get_args(EstimatorName))
-    assert set(COMPARISONS) == {"advantages", "losses", "distillation", "kl"}
+    assert set(COMPARISONS) == {"advantages", "losses", "distillation", "kl", "samplers"}
+
+
+def test_samplers_draw_as_the_scheduler_does() -> None:
+    tasks = make_tasks(40, 0, "train")
+    draws = Draws(tasks, {"sampler": {"name": "srpo"}}, seed=3)
+    first = draws.next(40)
+    assert sorted(task["id"] for _, task, _ in first) == sorted(task["id"] for task in tasks)
+    for number, (name, _, samples) in enumerate(first):
+        draws.ready(name, [1.0, float(number > 9)], [4, 4])
+        assert samples == GROUP_SIZE
+    draws.trained(1, [name for name, _, _ in first])
+    kept = {task["id"] for _, task, _ in draws.next(10)}
+    assert kept == {task["id"] for _, task, _ in first[:10]}, "those that did not pass whole"
+
+
+def test_tokens_to_a_reward_lie_between_two_points() -> None:
+    curve = tuple(Point(0, tokens, reward, ()) for tokens, reward in ((0, 0.1), (100, 0.6)))
+    assert tokens_to(curve, 0.5) == pytest.approx(80)
+    assert tokens_to(curve, 0.7) is None
+    assert reward_at(curve, 50) == pytest.approx(0.35)
+    assert reward_at(curve, 500) == 0.6
+
+
+def test_methods_are_compared_at_equal_tokens() -> None:
+    def drawn(method: str, seed: int, *points: tuple[int, float]) -> Curve:
+        return Curve(
+            method, seed, 2, tuple(Point(0, tokens, reward, ()) for tokens, reward in points), 1.0
+        )
+
+    base, other = token_table(
+        [drawn("shuffled", 0, (0, 0), (400, 1.0)), drawn("vade", 0, (0, 0), (200, 1.0))],
+        "shuffled",
+    )
+    assert (base.to_half, base.gain, base.reward.mean) == (200, None, 0.5)
+    assert other.gain is not None and other.difference is not None
+    assert (other.to_half, other.gain.mean, other.difference.mean) == (100, 2.0, 0.5)
 
 
 def points(*rewards: float) -> tuple[Point, ...]:
