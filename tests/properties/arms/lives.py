@@ -17,7 +17,7 @@ Keyed = tuple[str, r.ArmSnapshot | None]
 
 @dataclass(eq=False)
 class KeptTopics:
-    """What a scheduler leaves behind."""
+    """Records that a scheduler leaves behind."""
 
     arms: list[Keyed] = field(default_factory=list)
     snapshot: tuple[int, bytes] | None = None
