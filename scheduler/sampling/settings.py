@@ -63,7 +63,7 @@ class SamplerSection(_Method):
         0.8,
         gt=0,
         le=1,
-        description="Factor of the counts of a task or pool at each further result of its own",
+        description="Factor of a task's counts at each further result of its own",
     )
     passes: float = Field(
         1.0, allow_inf_nan=False, description="Least return of a session that passed"

@@ -16,6 +16,9 @@ from seamlessflow.scheduler.state.state import State, is_new_group
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
+POOL_MEMORY = 0.97
+"""Factor of a pool's counts at each further result: its rate is that of some thirty groups. A task's
+factor would leave it five, and none would leave it results of long ago (ours, by simulation)."""
 _SMALLEST_DIFFERENCE = 1e-8
 """Largest difference of returns that count as equal, as for advantages."""
 
@@ -39,8 +42,7 @@ class PassCounting:
     memory: float = 0.99
     """Factor of all counts at each trained step."""
     own_memory: float = 0.8
-    """Factor of an arm's counts at each further result of its own: a pool has many, so it soon
-    forgets."""
+    """Factor of a task's counts at each further result of its own."""
     passes: float = 1.0
     """Least return of a session that passed."""
 
@@ -163,8 +165,8 @@ class Arms:
             self.put(name, drawn, offset)
 
     def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
-        kept = self.counting.own_memory
-        for name in arms:
+        for place, name in enumerate(arms):  # the task's arm is the first
+            kept = POOL_MEMORY if place else self.counting.own_memory
             counts = self.arm(name).counts(step, self.counting.memory)
             before = PassCounts(counts.passed * kept, counts.failed * kept)
             self.put(name, _after(self.arm(name), before, result, step), offset)

@@ -13,6 +13,7 @@ class PlainRules:
 
     memory: float = 0.9
     own_memory: float = 0.7
+    pool_memory: float = 0.97
     passes: float = 1.0
 
 
@@ -33,6 +34,8 @@ class PlainResult:
 class PlainArm:
     """Everything that happened to an arm, in order."""
 
+    pool: bool = False
+    """True if it is a pool of tasks, which forgets less at each result."""
     choices: list[Mapping[str, float]] = field(default_factory=list)
     results: list[PlainResult] = field(default_factory=list)
 
@@ -45,7 +48,8 @@ class PlainArm:
             for earlier, later in zip(steps[place:], steps[place + 1 :], strict=False):
                 for _ in range(earlier, later):
                     weight *= rules.memory
-            weight *= rules.own_memory ** (len(self.results) - 1 - place)
+            own_memory = rules.pool_memory if self.pool else rules.own_memory
+            weight *= own_memory ** (len(self.results) - 1 - place)
             total += number * weight
         return total
 
@@ -85,7 +89,7 @@ def plain_figures(
         if not isinstance(record, r.GroupAdmitted) or not _counts(log, place):
             continue
         for name in _names(record):
-            arm = arms.setdefault(name, PlainArm())
+            arm = arms.setdefault(name, PlainArm(not name.startswith("task:")))
             arm.choices.append(record.sampler_figures)
     # Results in the order of the log: what fades depends on it.
     for place, record in enumerate(log):

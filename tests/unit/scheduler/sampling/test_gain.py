@@ -73,11 +73,7 @@ def shuffled(seed: int) -> float:
     ("name", "gain"),
     [
         ("vade", 1.4),
-        pytest.param(
-            "target",
-            1.6,
-            marks=pytest.mark.xfail(reason="1.55-1.62 since pools forget by their own results too"),
-        ),
+        ("target", 1.6),
     ],
 )
 def test_a_sampler_draws_tasks_whose_outcome_is_open(name: str, gain: float) -> None:

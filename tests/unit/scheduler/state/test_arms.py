@@ -95,14 +95,15 @@ def test_skipped_steps_are_not_trained_ones() -> None:
     assert arms.arm(TASK).at_step == 2
 
 
-def test_an_arm_fades_at_each_further_result_of_its_own_too() -> None:
+def test_an_arm_fades_at_each_further_result_of_its_own_too_a_pool_less() -> None:
     counting = PassCounting(memory=0.5, own_memory=0.25)
     arms = folded(
         *result("a", 1.0, 1.0, 0.0), trained(2), *result("b", 0.0, 0.0), arms=Arms(counting)
     )
-    # 2 passed and 1 failed, two steps ago: a quarter, and a quarter of that.
-    for name in (TASK, SOURCE):
-        assert arms.arm(name).counts(2, 0.5) == pytest.approx((2 / 16, 2 + 1 / 16))
+    # 2 passed and 1 failed, two steps ago: a quarter, and a part of that.
+    for name, kept in ((TASK, 0.25), (SOURCE, 0.97)):
+        left = kept / 4
+        assert arms.arm(name).counts(2, 0.5) == pytest.approx((2 * left, 2 + left))
 
 
 def test_results_of_other_tasks_leave_a_task_alone() -> None:
