@@ -83,8 +83,7 @@ class Journal:
     leader_seen_ms: int = 0
     """Time of the newest record from the scheduler with the newest claim."""
     _live: bool = False
-    _control_end: int = 0
-    """End of `control` before it was read."""
+    _arms_read: list[ArmSnapshot] = field(default_factory=list)
     _snapshot: SchedulerSnapshot | None = None
     _unread: deque[Record] = field(default_factory=deque)
     _unread_since_ms: int = 0
@@ -100,9 +99,9 @@ class Journal:
         # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
         self._read_to_end(FLEET_LOG, BEGINNING)
         start = self._restore()
-        self._control_end = self._end(CONTROL_LOG)
         self._read_to_end(ARMS_LOG, BEGINNING)
         self._reader.remove([ARMS_LOG])  # from here on the view is ahead of it
+        self._restore_arms()
         self._read_to_end(CONTROL_LOG, start)
         self.view = replace(self.view, contact=Contact(0, self._clock()))
         self._live = True
@@ -187,6 +186,14 @@ class Journal:
         self.offset = snapshot.control_offset
         return self.offset + 1
 
+    def _restore_arms(self) -> None:
+        # Asked after they were read: a scheduler that still acts may have written some meanwhile,
+        # which cover later offsets than `control` had before.
+        end = self._end(CONTROL_LOG)
+        for record in self._arms_read:
+            self.view.arms.restore(record, end)
+        self._arms_read.clear()
+
     def _end(self, partition: LogPartition) -> int:
         return self._reader.ends([partition])[partition]
 
@@ -216,7 +223,7 @@ class Journal:
             self.view = replace(self.view, fleet=fleet.apply(self.view.fleet, record, now_ms))
         elif item.topic == ARMS.name:
             if isinstance(record, ArmSnapshot):
-                self.view.arms.restore(record, self._control_end)
+                self._arms_read.append(record)
         elif item.offset > self.offset:
             self.offset = item.offset
             self.view.arms.apply(self.view.state, record, item.offset)

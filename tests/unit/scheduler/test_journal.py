@@ -15,7 +15,7 @@ from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.records.fleet import heartbeat
 from tests.builders.records.tasks import task
-from tests.builders.scheduler.inputs import fold
+from tests.builders.scheduler.inputs import arms_fold, fold
 
 NOW = 1_000_000
 READ_BACK_S = 10
@@ -30,6 +30,7 @@ class Script:
         fleet: Sequence[Record] = (),
         arms: Sequence[Record] = (),
         control_end: int | None = None,
+        while_arms_are_read: Sequence[Record] = (),
     ) -> None:
         self.started: dict[LogPartition, int] = {}
         self.away = False
@@ -39,14 +40,16 @@ class Script:
             ARMS_LOG: [arms] if arms else [],
         }
         sizes = {name: sum(map(len, batches)) for name, batches in self._batches.items()}
-        self._ends = {**sizes, CONTROL_LOG: sizes[CONTROL_LOG]}
+        self._ends = dict(sizes)
         if control_end is not None:
             self._ends[CONTROL_LOG] = control_end
         self._next = dict.fromkeys(self._batches, 0)
+        self._while_arms_are_read = while_arms_are_read
 
     def later(self, partition: LogPartition, *records: Record) -> None:
         """Add one more batch."""
         self._batches[partition].append(records)
+        self._ends[partition] += len(records)
 
     def add(self, offsets: Mapping[LogPartition, int]) -> None:
         self.started.update(offsets)
@@ -65,9 +68,11 @@ class Script:
     def poll(self, timeout_s: float) -> list[Received]:
         for partition in self.started:
             if self._batches[partition]:
-                return [
-                    self._received(partition, record) for record in self._batches[partition].pop(0)
-                ]
+                if partition == ARMS_LOG:
+                    self.later(CONTROL_LOG, *self._while_arms_are_read)
+                batch = self._batches[partition].pop(0)
+                received = [self._received(partition, record) for record in batch]
+                return [item for item in received if item.offset >= self.started[partition]]
         return []
 
     def _received(self, partition: LogPartition, record: Record) -> Received:
@@ -122,8 +127,8 @@ def test_heartbeats_read_later_count_as_of_now() -> None:
     assert latest.seen_ms == NOW
 
 
-def snapshot(offset: int) -> r.SchedulerSnapshot:
-    state = to_json(fold(control.claimed(7)))
+def snapshot(offset: int, *records: Record) -> r.SchedulerSnapshot:
+    state = to_json(fold(control.claimed(7), *records))
     return r.SchedulerSnapshot(epoch=7, control_offset=offset, state=state, at_ms=0)
 
 
@@ -230,3 +235,69 @@ def test_issued_tasks_of_groups_that_ended_are_forgotten() -> None:
     journal.poll(0)
     journal.note_issued([])
     assert journal.view.issued == {}
+
+
+RESULTS: tuple[Record, ...] = (
+    control.claimed(7),
+    control.admitted("run-0", "task-0", epoch=7, sampler_figures={"pass": 1.0}),
+    control.ready("run-0", returns=(1.0, 0.0), turns=(2, 3)),
+    control.admitted("run-1", "task-1", epoch=7),
+    control.completed(0),
+    control.admitted("run-2", "task-0", epoch=7),
+    control.ready("run-2", returns=(1.0, 1.0), turns=(4, 1)),
+    control.ready("run-1", returns=(0.0, 0.0), turns=(1, 1)),
+)
+LAST = len(RESULTS) - 1
+
+
+def arms_at(offset: int, epoch: int = 7) -> list[r.ArmSnapshot]:
+    """Return the statistics that a scheduler writes which has read so far."""
+    return list(arms_fold(RESULTS[: offset + 1]).snapshots(epoch, offset))
+
+
+def snapshot_at(offset: int) -> list[Record]:
+    return [snapshot(offset, *RESULTS[1 : offset + 1])] if offset >= 0 else []
+
+
+def test_statistics_come_from_their_topic_where_a_snapshot_covers_the_results() -> None:
+    script = Script(control=[RESULTS], fleet=snapshot_at(LAST), arms=arms_at(LAST))
+    journal = read(script)
+
+    assert script.started == {FLEET_LOG: BEGINNING, CONTROL_LOG: LAST + 1}
+    assert journal.view.arms.by_name == arms_fold(RESULTS).by_name
+    assert not journal.view.arms.changed
+
+
+@pytest.mark.parametrize("covered", range(-1, LAST + 1))
+def test_no_result_counts_twice_or_never_wherever_snapshot_and_statistics_end(covered: int) -> None:
+    """The statistics are written before the snapshot, so they never cover less than it does."""
+    for restored in range(-1, covered + 1):
+        arms = arms_at(covered)
+        journal = read(Script(control=[RESULTS], fleet=snapshot_at(restored), arms=arms))
+        assert journal.view.arms.by_name == arms_fold(RESULTS).by_name, restored
+
+
+def test_statistics_of_an_offset_that_control_does_not_have_are_of_another_log() -> None:
+    journal = read(Script(control=[RESULTS[:3]], arms=arms_at(LAST)))
+
+    assert journal.view.arms.by_name == arms_fold(RESULTS[:3]).by_name
+
+
+def test_the_statistics_that_cover_most_count_in_whatever_order_they_stand() -> None:
+    older, newer = arms_at(2, epoch=8), arms_at(LAST, epoch=7)
+
+    for arms in ([*older, *newer], [*newer, *older]):
+        journal = read(Script(control=[RESULTS], fleet=snapshot_at(LAST), arms=arms))
+        assert journal.view.arms.by_name == arms_fold(RESULTS).by_name
+
+
+def test_statistics_that_another_scheduler_writes_while_they_are_read_count() -> None:
+    """Compaction may have removed the older ones already."""
+    script = Script(
+        control=[RESULTS[:3]],
+        fleet=snapshot_at(2),
+        arms=arms_at(LAST),
+        while_arms_are_read=RESULTS[3:],
+    )
+
+    assert read(script).view.arms.by_name == arms_fold(RESULTS).by_name
