@@ -37,8 +37,10 @@ ARMS_LOG = (ARMS.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
-"""Time without a record after which a topic counts as read. If its last records were compacted
-away, it has no record at its end to wait for."""
+"""Time without a record of a topic after which it counts as read. If its last records were
+compacted away, or a transaction ended there, it has no record at its end to wait for."""
+ARMS_QUIET_S = 30.0
+"""The same for `arms`: statistics that were not read would be missing for ever."""
 ASK_AFTER_MS = 2_000
 """Time without a record on `fleet` after which the journal asks Kafka for an answer."""
 ANSWER_S = 1.0
@@ -64,6 +66,9 @@ class JournalReader(Protocol):
 
         Raises `KafkaUnavailable`.
         """
+
+    def position(self, partition: LogPartition) -> int:
+        """Return the offset of the next record of a partition that is read."""
 
     def poll(self, timeout_s: float) -> list[Received]:
         """Return the records that arrived, waiting at most `timeout_s` for the first."""
@@ -99,7 +104,7 @@ class Journal:
         # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
         self._read_to_end(FLEET_LOG, BEGINNING)
         start = self._restore()
-        self._read_to_end(ARMS_LOG, BEGINNING)
+        self._read_to_end(ARMS_LOG, BEGINNING, ARMS_QUIET_S)
         self._reader.remove([ARMS_LOG])  # from here on the view is ahead of it
         self._restore_arms()
         self._read_to_end(CONTROL_LOG, start)
@@ -197,20 +202,22 @@ class Journal:
     def _end(self, partition: LogPartition) -> int:
         return self._reader.ends([partition])[partition]
 
-    def _read_to_end(self, partition: LogPartition, start: int) -> None:
+    def _read_to_end(self, partition: LogPartition, start: int, quiet_s: float = QUIET_S) -> None:
         end = self._end(partition)
         self._reader.add({partition: start})
         if end in (0, start):
             return
         deadline = time.monotonic() + CATCH_UP_S
         quiet = time.monotonic()
+        position = start
         while time.monotonic() < deadline and not self._stopping():
-            received = self._reader.poll(0.1)
-            for item in received:
+            for item in self._reader.poll(0.1):
                 self._apply(item)
-            last = max((i.offset for i in received if i.topic == partition[0]), default=-1)
-            quiet = time.monotonic() if received else quiet
-            if last >= end - 1 or (time.monotonic() - quiet > QUIET_S and self._answered()):
+            # Not the offset of the last record: `arms` may end with removals, which are none, and
+            # records of `fleet` come meanwhile.
+            before, position = position, self._reader.position(partition)
+            quiet = time.monotonic() if position != before else quiet
+            if position >= end or (time.monotonic() - quiet > quiet_s and self._answered()):
                 return
         reason = f"{partition[0]} not read to {end}"
         raise KafkaUnavailable(self._kafka.bootstrap_servers, CATCH_UP_S, reason)

@@ -1,6 +1,7 @@
 """The scheduler as a process of its own, which tests end at any moment."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,10 @@ class SchedulerProcess:
         """Wait until the log has these words."""
         until(lambda: words in self.words or self.process.poll() is not None, words)
         assert words in self.words, self.words
+
+    def freeze(self) -> None:
+        """Stop it where it is."""
+        self.process.send_signal(signal.SIGSTOP)
 
     def kill(self) -> None:
         """End it at once, without its last snapshot."""
