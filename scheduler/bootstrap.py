@@ -21,7 +21,7 @@ from seamlessflow.scheduler.controller import Controller
 from seamlessflow.scheduler.decisions.decide import Rules, View
 from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.group_watch import GroupWatch
-from seamlessflow.scheduler.journal import Clock, Journal
+from seamlessflow.scheduler.journal import READER_OPTIONS, Clock, Journal
 from seamlessflow.scheduler.sampling.draws import TaskSampling, sampling_of
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
 from seamlessflow.scheduler.state.arms import Arms, PassCounting
@@ -64,6 +64,7 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
             name,
             rules=ReadingRules(bury=letters.bury, folds=True),
             stopping=stopping,
+            **READER_OPTIONS,
         )
         metrics.watch(reader)
         watched = settings.scheduler

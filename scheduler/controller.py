@@ -111,6 +111,7 @@ class Controller:
         Waits during an outage of Kafka. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
         answer at the start, and `DeliveryFailed` when Kafka lost a record.
         """
+        collect_seldom()  # statistics of many tasks may be read now
         self._journal.catch_up(stopped)
         if not self._claim(stopped):
             return

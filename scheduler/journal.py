@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
@@ -45,6 +45,10 @@ ASK_AFTER_MS = 2_000
 """Time without a record on `fleet` after which the journal asks Kafka for an answer."""
 ANSWER_S = 1.0
 """Deadline of that answer."""
+
+READER_OPTIONS: Mapping[str, Any] = {"fetch.wait.max.ms": 100}
+"""Options of the reader. Each question for an end waits for the request that is under way, and each
+partition that is added does: at a takeover these add up."""
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -102,12 +106,17 @@ class Journal:
         """
         self._stopping = stopping
         # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
-        self._read_to_end(FLEET_LOG, BEGINNING)
-        start = self._restore()
-        self._read_to_end(ARMS_LOG, BEGINNING, ARMS_QUIET_S)
+        self._read_to_end(FLEET_LOG, BEGINNING, self._end(FLEET_LOG))
+        # A scheduler that acts may write all topics meanwhile. Statistics up to here cover what
+        # this snapshot covers, those of a later one perhaps not; `control` covers both.
+        snapshot = self._snapshot
+        self._read_to_end(ARMS_LOG, BEGINNING, self._end(ARMS_LOG), ARMS_QUIET_S)
+        end = self._end(CONTROL_LOG)
         self._reader.remove([ARMS_LOG])  # from here on the view is ahead of it
-        self._restore_arms()
-        self._read_to_end(CONTROL_LOG, start)
+        for record in self._arms_read:
+            self.view.arms.restore(record, end)
+        self._arms_read.clear()
+        self._read_to_end(CONTROL_LOG, self._restore(snapshot, end), end)
         self.view = replace(self.view, contact=Contact(0, self._clock()))
         self._live = True
 
@@ -175,35 +184,27 @@ class Journal:
             return False
         return True
 
-    def _restore(self) -> int:
-        """Restore the state from the newest snapshot, if it fits this log and this release.
+    def _restore(self, snapshot: SchedulerSnapshot | None, end: int) -> int:
+        """Restore the state from a snapshot, if it fits this log and this release.
 
-        Returns the offset from which to read `control`.
+        Returns the offset from which to read `control`, whose end is `end`.
         """
-        snapshot = self._snapshot
         stored = None if snapshot is None else state.from_json(snapshot.state)
         if stored is not None and stored.policies != self.view.state.policies:
             stored = None  # it was folded for other policies
         # A snapshot whose offset `control` does not have was made from an earlier log.
-        if snapshot is None or stored is None or snapshot.control_offset >= self._end(CONTROL_LOG):
+        if snapshot is None or stored is None or snapshot.control_offset >= end:
             return BEGINNING
         self.view = replace(self.view, state=stored)
         self.offset = snapshot.control_offset
         return self.offset + 1
 
-    def _restore_arms(self) -> None:
-        # Asked after they were read: a scheduler that still acts may have written some meanwhile,
-        # which cover later offsets than `control` had before.
-        end = self._end(CONTROL_LOG)
-        for record in self._arms_read:
-            self.view.arms.restore(record, end)
-        self._arms_read.clear()
-
     def _end(self, partition: LogPartition) -> int:
         return self._reader.ends([partition])[partition]
 
-    def _read_to_end(self, partition: LogPartition, start: int, quiet_s: float = QUIET_S) -> None:
-        end = self._end(partition)
+    def _read_to_end(
+        self, partition: LogPartition, start: int, end: int, quiet_s: float = QUIET_S
+    ) -> None:
         self._reader.add({partition: start})
         if end in (0, start):
             return
@@ -231,6 +232,7 @@ class Journal:
         elif item.topic == ARMS.name:
             if isinstance(record, ArmSnapshot):
                 self._arms_read.append(record)
+            return
         elif item.offset > self.offset:
             self.offset = item.offset
             self.view.arms.apply(self.view.state, record, item.offset)

@@ -21,23 +21,23 @@ class ScriptedReader:
         fleet: Sequence[Record] = (),
         arms: Sequence[Record] = (),
         control_end: int | None = None,
-        while_arms_are_read: Sequence[Record] = (),
+        while_arms_are_read: Mapping[LogPartition, Sequence[Record]] | None = None,
     ) -> None:
         self.started: dict[LogPartition, int] = {}
         self.away = False
         self.beat: Record | None = None
         """Record that comes on `fleet` whenever no other one does."""
-        self._batches = {
+        self._batches: dict[LogPartition, list[Sequence[Record]]] = {
             CONTROL_LOG: list(control),
             FLEET_LOG: [fleet] if fleet else [],
-            ARMS_LOG: [arms] if arms else [],
+            ARMS_LOG: [[record] for record in arms],
         }
         sizes = {name: sum(map(len, batches)) for name, batches in self._batches.items()}
         self._ends = dict(sizes)
         if control_end is not None:
             self._ends[CONTROL_LOG] = control_end
         self._next = dict.fromkeys(self._batches, 0)
-        self._while_arms_are_read = while_arms_are_read
+        self._while_arms_are_read = dict(while_arms_are_read or {})
 
     def later(self, partition: LogPartition, *records: Record) -> None:
         """Add one more batch."""
@@ -65,7 +65,9 @@ class ScriptedReader:
         for partition in self.started:
             if self._batches[partition]:
                 if partition == ARMS_LOG:
-                    self.later(CONTROL_LOG, *self._while_arms_are_read)
+                    for other, records in self._while_arms_are_read.items():
+                        self.later(other, *records)
+                    self._while_arms_are_read.clear()
                 batch = self._batches[partition].pop(0)
                 received = [self._received(partition, record) for record in batch]
                 start = self.started[partition]

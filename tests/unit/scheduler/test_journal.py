@@ -237,7 +237,16 @@ def test_statistics_that_another_scheduler_writes_while_they_are_read_count() ->
         control=[RESULTS[:3]],
         fleet=snapshot_at(2),
         arms=arms_at(LAST),
-        while_arms_are_read=RESULTS[3:],
+        while_arms_are_read={CONTROL_LOG: RESULTS[3:]},
+    )
+
+    assert read(script).view.arms.by_name == arms_fold(RESULTS).by_name
+
+
+def test_a_snapshot_that_comes_while_statistics_are_read_may_cover_more_than_they_do() -> None:
+    later = {CONTROL_LOG: RESULTS[3:], FLEET_LOG: snapshot_at(LAST)}
+    script = ScriptedReader(
+        control=[RESULTS[:3]], fleet=snapshot_at(2), arms=arms_at(2), while_arms_are_read=later
     )
 
     assert read(script).view.arms.by_name == arms_fold(RESULTS).by_name
