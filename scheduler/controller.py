@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError, WrittenReleaseLacks
 from seamlessflow.infra.process import collect_seldom, ready
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.worker.roles import ENDED
@@ -104,6 +104,8 @@ class Controller:
     _snapshot_due: float = 0.0
     _arms_sent: int = 0
     """Number of records sent once the newest statistics were."""
+    _without_arms: bool = False
+    """True if the release that is written has no statistics."""
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Claim an epoch, then decide until `stopped` or the end of the run.
@@ -184,7 +186,8 @@ class Controller:
         """Write a snapshot. A stand-by scheduler also takes it as a heartbeat of this one."""
         if not self._write_arms():
             return
-        stored = state.to_json(self._journal.view.state)
+        # Without statistics beside it a successor folds them from the beginning of `control`.
+        stored = b"" if self._without_arms else state.to_json(self._journal.view.state)
         snapshot = r.SchedulerSnapshot(
             epoch=self.epoch,
             control_offset=self._journal.offset,
@@ -202,15 +205,19 @@ class Controller:
         A successor reads `control` from the snapshot on, so they must be there before it.
         """
         arms = self._journal.view.arms
-        if not arms.changed:
+        if self._without_arms or not arms.changed:
             return True
         if not self._producer.settled(self._arms_sent):
             return False  # Kafka does not have the earlier ones yet: no more for its queue
-        for snapshot in arms.snapshots(self.epoch, self._journal.offset):
-            self._producer.send(ARMS.name, snapshot, key=arm_key(self.epoch, snapshot.arm))
-        self._arms_sent = self._producer.sent
         try:
+            for snapshot in arms.snapshots(self.epoch, self._journal.offset):
+                self._producer.send(ARMS.name, snapshot, key=arm_key(self.epoch, snapshot.arm))
+            self._arms_sent = self._producer.sent
             self._producer.flush(ARMS_S)
+        except WrittenReleaseLacks as error:
+            _log.info("snapshots without a state until the pin is gone: %s", error)
+            self._without_arms = True
+            return True
         except KafkaUnavailable as error:
             _log.warning("no snapshot this time: %s", error)
             return False

@@ -106,7 +106,7 @@ def _admitted(task_id: str) -> r.GroupAdmitted:
 
 
 def _write(producer: Producer, arms: Arms, epoch: int) -> tuple[float, float]:
-    """Write the statistics as the scheduler does; return the seconds of it, and of the last wait."""
+    """Write the statistics as the scheduler does; return its seconds, and those of the wait."""
     begun = time.perf_counter()
     for snapshot in arms.snapshots(epoch, 0):
         producer.send(ARMS.name, snapshot, key=arm_key(epoch, snapshot.arm))

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.messages import refusing
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.scheduler.controller import Controller
@@ -12,11 +13,14 @@ from seamlessflow.scheduler.journal import CONTROL_LOG, Journal
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSection
 from seamlessflow.scheduler.state.unread import GroupLook
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET
+from seamlessflow.schemas.written import EncodeRecord
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import arms_fold, rules_for, scheduler_settings
 from tests.builders.scheduler.scripted_reader import ScriptedReader
+from tests.builders.schemas.made_up import FIRST, encoder
 
 RESULTS: tuple[Record, ...] = (
     control.claimed(1),
@@ -33,6 +37,7 @@ class Kafka:
 
     def __init__(self, reader: ScriptedReader) -> None:
         self.away = False
+        self.encode: EncodeRecord = encode
         self.records: list[tuple[str, Record]] = []
         self.removed: list[str] = []
         self._acknowledged = 0
@@ -42,6 +47,7 @@ class Kafka:
         return [record for name, record in self.records if name == topic]
 
     def send(self, topic: str, record: Record, *, key: str | None = None) -> None:
+        self.encode(record)
         self.records.append((topic, record))
         if topic == CONTROL.name:
             self._reader.later(CONTROL_LOG, record)
@@ -143,3 +149,17 @@ def test_no_snapshot_is_written_until_kafka_has_its_statistics(
     assert not kafka.written(FLEET.name)
     # What waits in the queue is not sent a second time.
     assert len(kafka.written(ARMS.name)) == len(arms_fold(RESULTS).by_name)
+
+
+def test_pinned_to_a_release_without_statistics_a_successor_folds_them_from_the_beginning(
+    reader: ScriptedReader, kafka: Kafka
+) -> None:
+    kafka.encode = refusing(FIRST, encoder(FIRST))
+    run_loops(controller(reader, kafka), 9)
+
+    assert not kafka.written(ARMS.name)
+    snapshots = [
+        each for each in kafka.written(FLEET.name) if isinstance(each, r.SchedulerSnapshot)
+    ]
+    assert len(snapshots) > 3
+    assert {each.state for each in snapshots} == {b""}
