@@ -12,6 +12,7 @@ from itertools import combinations
 from threading import Event
 
 from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.errors import SettingsRejected, WrittenReleaseLacks
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
@@ -21,10 +22,10 @@ from seamlessflow.scheduler.controller import Controller
 from seamlessflow.scheduler.decisions.decide import Rules, View
 from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.group_watch import GroupWatch
-from seamlessflow.scheduler.journal import Clock, Journal
+from seamlessflow.scheduler.journal import READER_OPTIONS, Clock, Journal
 from seamlessflow.scheduler.sampling.draws import TaskSampling, sampling_of
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
-from seamlessflow.scheduler.state.arms import Arms, PassCounting
+from seamlessflow.scheduler.state.arms import NO_ARM, Arms, PassCounting
 from seamlessflow.scheduler.state.ledger import source_name
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.file import TaskFile, read, source_of
@@ -39,6 +40,7 @@ from seamlessflow.scheduler.tasks.mixture import (
 )
 from seamlessflow.scheduler.tasks.source import TaskSource
 from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, PROMPTS, REQUESTS, TASKS
+from seamlessflow.schemas.written import EncodeRecord
 
 _TOPICS = (CONTROL, FLEET, ARMS, TASKS, PROMPTS)
 
@@ -46,7 +48,7 @@ _TOPICS = (CONTROL, FLEET, ARMS, TASKS, PROMPTS)
 def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) -> None:
     """Run one scheduler until `stop` is set.
 
-    Raises the errors of `Controller.run`, `rules_of` and `find_cluster`.
+    Raises the errors of `Controller.run`, `rules_of`, `check_release` and `find_cluster`.
     """
     clock = clock or now_ms
     rules = rules_of(settings)
@@ -57,6 +59,7 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
         process_metrics(settings, "scheduler", name) as metrics,
         closing(Producer(settings.kafka, name)) as producer,
     ):
+        check_release(settings, producer.encode)
         stopping = stop.is_set
         letters = DeadLetters(settings.kafka, producer, stopping, held=True)
         reader = Reader(
@@ -64,6 +67,7 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
             name,
             rules=ReadingRules(bury=letters.bury, folds=True),
             stopping=stopping,
+            **READER_OPTIONS,
         )
         metrics.watch(reader)
         watched = settings.scheduler
@@ -81,6 +85,24 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
         finally:
             groups.close()
             reader.close()
+
+
+def check_release(settings: SchedulerSettings, encode: EncodeRecord) -> None:
+    """Raise `SettingsRejected` if tasks are drawn by statistics that the written release lacks."""
+    rules = {"SAMPLER": settings.pacing.sampler.name, "TERMS": settings.pacing.terms.name}
+    asked = [rule for rule, name in rules.items() if name is not None]
+    if not asked:
+        return
+    (record,) = Arms(by_name={"": NO_ARM}, changed={""}).snapshots(epoch=0, offset=0)
+    try:
+        encode(record)
+    except WrittenReleaseLacks as error:
+        reason = (
+            f"it needs statistics of tasks, which release {error.release} does not keep: do "
+            "without it until all processes are upgraded, or unset kafka.write_release "
+            "(SEAMLESSFLOW_KAFKA__WRITE_RELEASE) if they are"
+        )
+        raise SettingsRejected(f"SEAMLESSFLOW_PACING__{asked[0]}__NAME", reason) from error
 
 
 def rules_of(settings: SchedulerSettings) -> Rules:

@@ -10,18 +10,17 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
-from seamlessflow.infra.kafka.dead_letters import DeadLetters
-from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError, WrittenReleaseLacks
 from seamlessflow.infra.process import collect_seldom, ready
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.scheduler.decisions.decide import Outgoing, Rules, decide, finished
-from seamlessflow.scheduler.group_watch import GroupWatch
 from seamlessflow.scheduler.journal import Clock, Journal
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.state.unread import GroupLook
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
@@ -51,21 +50,62 @@ class Superseded(SeamlessFlowError):
         )
 
 
+class RecordWriter(Protocol):
+    """The methods of `seamlessflow.infra.kafka.producer.Producer` that the scheduler uses."""
+
+    def send(self, topic: str, record: Record, *, key: str | None = None) -> None:
+        """Queue the record; return at once."""
+
+    def send_bytes(self, topic: str, value: bytes | None, key: str | bytes | None = None) -> None:
+        """Queue an encoded record, or the removal of a key."""
+
+    def check(self) -> None:
+        """Raise the failure of an earlier record, if there was one."""
+
+    @property
+    def sent(self) -> int:
+        """Number of records sent so far."""
+
+    def settled(self, number: int) -> bool:
+        """Return whether the first `number` records sent are all acknowledged."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Wait until all queued records are acknowledged. Raises `KafkaUnavailable`."""
+
+
+class HeldLetters(Protocol):
+    """Dead letters that are kept back until this scheduler acts."""
+
+    def release(self) -> None:
+        """Write those that are not there yet."""
+
+
+class GroupLooks(Protocol):
+    """Looks at the Kafka consumer groups."""
+
+    def take(self) -> list[GroupLook]:
+        """Return the looks since the last call."""
+
+
 @dataclass(eq=False)
 class Controller:
     """One life of a scheduler. `name` is different at each start."""
 
     _settings: SchedulerSettings
     _rules: Rules
-    _producer: Producer
+    _producer: RecordWriter
     _journal: Journal
     _clock: Clock
     name: str
     _metrics: Metrics
-    _letters: DeadLetters
-    _groups: GroupWatch
+    _letters: HeldLetters
+    _groups: GroupLooks
     epoch: int = 0
     _snapshot_due: float = 0.0
+    _arms_sent: int = 0
+    """Number of records sent once the newest statistics were."""
+    _without_arms: bool = False
+    """True if the release that is written has no statistics."""
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Claim an epoch, then decide until `stopped` or the end of the run.
@@ -73,6 +113,7 @@ class Controller:
         Waits during an outage of Kafka. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
         answer at the start, and `DeliveryFailed` when Kafka lost a record.
         """
+        collect_seldom()  # statistics of many tasks may be read now
         self._journal.catch_up(stopped)
         if not self._claim(stopped):
             return
@@ -145,7 +186,8 @@ class Controller:
         """Write a snapshot. A stand-by scheduler also takes it as a heartbeat of this one."""
         if not self._write_arms():
             return
-        stored = state.to_json(self._journal.view.state)
+        # Without statistics beside it a successor folds them from the beginning of `control`.
+        stored = b"" if self._without_arms else state.to_json(self._journal.view.state)
         snapshot = r.SchedulerSnapshot(
             epoch=self.epoch,
             control_offset=self._journal.offset,
@@ -163,12 +205,19 @@ class Controller:
         A successor reads `control` from the snapshot on, so they must be there before it.
         """
         arms = self._journal.view.arms
-        if not arms.changed:
+        if self._without_arms or not arms.changed:
             return True
-        for snapshot in arms.snapshots(self.epoch, self._journal.offset):
-            self._producer.send(ARMS.name, snapshot, key=arm_key(self.epoch, snapshot.arm))
+        if not self._producer.settled(self._arms_sent):
+            return False  # Kafka does not have the earlier ones yet: no more for its queue
         try:
+            for snapshot in arms.snapshots(self.epoch, self._journal.offset):
+                self._producer.send(ARMS.name, snapshot, key=arm_key(self.epoch, snapshot.arm))
+            self._arms_sent = self._producer.sent
             self._producer.flush(ARMS_S)
+        except WrittenReleaseLacks as error:
+            _log.info("snapshots without a state until the pin is gone: %s", error)
+            self._without_arms = True
+            return True
         except KafkaUnavailable as error:
             _log.warning("no snapshot this time: %s", error)
             return False

@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
@@ -37,12 +37,18 @@ ARMS_LOG = (ARMS.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
-"""Time without a record after which a topic counts as read. If its last records were compacted
-away, it has no record at its end to wait for."""
+"""Time without a record of a topic after which it counts as read. If its last records were
+compacted away, or a transaction ended there, it has no record at its end to wait for."""
+ARMS_QUIET_S = 30.0
+"""The same for `arms`: statistics that were not read would be missing for ever."""
 ASK_AFTER_MS = 2_000
 """Time without a record on `fleet` after which the journal asks Kafka for an answer."""
 ANSWER_S = 1.0
 """Deadline of that answer."""
+
+READER_OPTIONS: Mapping[str, Any] = {"fetch.wait.max.ms": 100}
+"""Options of the reader. Each question for an end waits for the request that is under way, and each
+partition that is added does: at a takeover these add up."""
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -65,6 +71,9 @@ class JournalReader(Protocol):
         Raises `KafkaUnavailable`.
         """
 
+    def position(self, partition: LogPartition) -> int:
+        """Return the offset of the next record of a partition that is read."""
+
     def poll(self, timeout_s: float) -> list[Received]:
         """Return the records that arrived, waiting at most `timeout_s` for the first."""
 
@@ -83,8 +92,7 @@ class Journal:
     leader_seen_ms: int = 0
     """Time of the newest record from the scheduler with the newest claim."""
     _live: bool = False
-    _control_end: int = 0
-    """End of `control` before it was read."""
+    _arms_read: list[ArmSnapshot] = field(default_factory=list)
     _snapshot: SchedulerSnapshot | None = None
     _unread: deque[Record] = field(default_factory=deque)
     _unread_since_ms: int = 0
@@ -98,12 +106,17 @@ class Journal:
         """
         self._stopping = stopping
         # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
-        self._read_to_end(FLEET_LOG, BEGINNING)
-        start = self._restore()
-        self._control_end = self._end(CONTROL_LOG)
-        self._read_to_end(ARMS_LOG, BEGINNING)
+        self._read_to_end(FLEET_LOG, BEGINNING, self._end(FLEET_LOG))
+        # A scheduler that acts may write all topics meanwhile. Statistics up to here cover what
+        # this snapshot covers, those of a later one perhaps not; `control` covers both.
+        snapshot = self._snapshot
+        self._read_to_end(ARMS_LOG, BEGINNING, self._end(ARMS_LOG), ARMS_QUIET_S)
+        end = self._end(CONTROL_LOG)
         self._reader.remove([ARMS_LOG])  # from here on the view is ahead of it
-        self._read_to_end(CONTROL_LOG, start)
+        for record in self._arms_read:
+            self.view.arms.restore(record, end)
+        self._arms_read.clear()
+        self._read_to_end(CONTROL_LOG, self._restore(snapshot, end), end)
         self.view = replace(self.view, contact=Contact(0, self._clock()))
         self._live = True
 
@@ -171,17 +184,16 @@ class Journal:
             return False
         return True
 
-    def _restore(self) -> int:
-        """Restore the state from the newest snapshot, if it fits this log and this release.
+    def _restore(self, snapshot: SchedulerSnapshot | None, end: int) -> int:
+        """Restore the state from a snapshot, if it fits this log and this release.
 
-        Returns the offset from which to read `control`.
+        Returns the offset from which to read `control`, whose end is `end`.
         """
-        snapshot = self._snapshot
         stored = None if snapshot is None else state.from_json(snapshot.state)
         if stored is not None and stored.policies != self.view.state.policies:
             stored = None  # it was folded for other policies
         # A snapshot whose offset `control` does not have was made from an earlier log.
-        if snapshot is None or stored is None or snapshot.control_offset >= self._end(CONTROL_LOG):
+        if snapshot is None or stored is None or snapshot.control_offset >= end:
             return BEGINNING
         self.view = replace(self.view, state=stored)
         self.offset = snapshot.control_offset
@@ -190,20 +202,23 @@ class Journal:
     def _end(self, partition: LogPartition) -> int:
         return self._reader.ends([partition])[partition]
 
-    def _read_to_end(self, partition: LogPartition, start: int) -> None:
-        end = self._end(partition)
+    def _read_to_end(
+        self, partition: LogPartition, start: int, end: int, quiet_s: float = QUIET_S
+    ) -> None:
         self._reader.add({partition: start})
         if end in (0, start):
             return
         deadline = time.monotonic() + CATCH_UP_S
         quiet = time.monotonic()
+        position = start
         while time.monotonic() < deadline and not self._stopping():
-            received = self._reader.poll(0.1)
-            for item in received:
+            for item in self._reader.poll(0.1):
                 self._apply(item)
-            last = max((i.offset for i in received if i.topic == partition[0]), default=-1)
-            quiet = time.monotonic() if received else quiet
-            if last >= end - 1 or (time.monotonic() - quiet > QUIET_S and self._answered()):
+            # Not the offset of the last record: `arms` may end with removals, which are none, and
+            # records of `fleet` come meanwhile.
+            before, position = position, self._reader.position(partition)
+            quiet = time.monotonic() if position != before else quiet
+            if position >= end or (time.monotonic() - quiet > quiet_s and self._answered()):
                 return
         reason = f"{partition[0]} not read to {end}"
         raise KafkaUnavailable(self._kafka.bootstrap_servers, CATCH_UP_S, reason)
@@ -216,7 +231,8 @@ class Journal:
             self.view = replace(self.view, fleet=fleet.apply(self.view.fleet, record, now_ms))
         elif item.topic == ARMS.name:
             if isinstance(record, ArmSnapshot):
-                self.view.arms.restore(record, self._control_end)
+                self._arms_read.append(record)
+            return
         elif item.offset > self.offset:
             self.offset = item.offset
             self.view.arms.apply(self.view.state, record, item.offset)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from seamlessflow.infra.kafka.topics.permissions import Operation, Permission, Resource
 from seamlessflow.schemas.topics import (
+    ARMS,
     CONTROL,
     ENDED_SESSIONS,
     FLEET,
@@ -90,9 +91,9 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             names=("agents-",),
         ),
         SCHEDULER: Access(
-            reads=(CONTROL, FLEET),
-            writes=(CONTROL, FLEET, TASKS),
-            buries=(CONTROL, FLEET),
+            reads=(CONTROL, FLEET, ARMS),
+            writes=(CONTROL, FLEET, ARMS, TASKS),
+            buries=(CONTROL, FLEET, ARMS),
             describes=(PROMPTS, REQUESTS),
             looks_up=(manager_group, agents_group),
             names=("scheduler-",),

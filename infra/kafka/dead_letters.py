@@ -3,7 +3,7 @@
 A topic has one burying process for each partition:
 
 - the manager for `requests`, `sessions` and `ended_sessions`
-- the acting scheduler for `control` and `fleet`
+- the acting scheduler for `control`, `fleet` and `arms`
 - the rollout process for its slot
 - the gateway for its replies
 - the trainer for `trajectories`

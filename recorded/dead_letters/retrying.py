@@ -28,6 +28,7 @@ from seamlessflow.recorded.dead_letters.letters import (
 from seamlessflow.schemas.codec import UndecodableRecord
 from seamlessflow.schemas.records import Record, Task
 from seamlessflow.schemas.topics import (
+    ARMS,
     CONTROL,
     ENDED_SESSIONS,
     FLEET,
@@ -52,6 +53,10 @@ REFUSED: Mapping[str, str] = {
     FLEET.name: (
         "the last record of a key counts, and an old one would hide newer ones; its sender sends "
         "its state again by itself: heartbeats each second, policies with the next weights"
+    ),
+    ARMS.name: (
+        "the last record of a key counts, and an old one would hide newer ones; the scheduler "
+        "folds them from control where the last snapshot does not cover them"
     ),
     TRAJECTORIES.name: (
         f"{_IN_PLACE}, and a copy would count a second time there; restart the trainer with that "

@@ -38,6 +38,7 @@ APART = {
     "producers/rollout/vllm_engine/process_guard": "runs in a process of its own, without vLLM",
     "recorded/interchange/schema_registry": "a client of another server",
     "rehearsal/verdict": "pure, beside a shell that runs processes",
+    "scheduler/group_watch": "a thread with Kafka clients, beside the wiring",
     "trainer/backends/adapter/peft_layers": "the one place that imports peft",
     "trainer/steps/barren": "pure, beside the sequence that reads and writes",
 }

@@ -1,10 +1,10 @@
-"""A log of `control`, `fleet` and `tasks` that tests of the scheduler wait on."""
+"""A log of the scheduler's topics that tests of the scheduler wait on."""
 
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, TASKS, fleet_key
+from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, PROMPTS, TASKS, fleet_key
 from tests.builders.own_topics import small
 from tests.live_log import LiveLog
 
@@ -12,12 +12,12 @@ LIMIT_S = 30.0
 
 
 class ControlLog(LiveLog):
-    """All of `control`, `fleet` and `tasks`, and a way to write."""
+    """All of `control`, `fleet`, `arms` and `tasks`, and a way to write."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
-        create_topics(kafka, small(CONTROL, FLEET, PROMPTS, TASKS))
+        create_topics(kafka, small(ARMS, CONTROL, FLEET, PROMPTS, TASKS))
         self._producer = Producer(kafka, "test")
-        super().__init__(kafka, *small(CONTROL, FLEET, TASKS), limit_s=LIMIT_S)
+        super().__init__(kafka, *small(ARMS, CONTROL, FLEET, TASKS), limit_s=LIMIT_S)
 
     def write(self, *records: Record) -> None:
         """Append to `control`."""
@@ -29,6 +29,10 @@ class ControlLog(LiveLog):
         """Write to `fleet`."""
         self._producer.send(FLEET.name, record, key=fleet_key(record))
         self._producer.flush(LIMIT_S)
+
+    def control(self, count: int) -> list[Record]:
+        """Return the first records of `control`, and wait until there are so many."""
+        return self.wait(Record, lambda record: isinstance(record, CONTROL.records), count)[:count]
 
     def close(self) -> None:
         """Close the clients."""

@@ -1,5 +1,6 @@
 """Inputs of a scheduler's decisions: folds of records, settings and tasks."""
 
+from collections.abc import Iterable
 from functools import reduce
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from seamlessflow.scheduler.settings import (
     SchedulerSettings,
 )
 from seamlessflow.scheduler.state import state
+from seamlessflow.scheduler.state.arms import Arms
 from seamlessflow.scheduler.state.fleet import Fleet
 from seamlessflow.scheduler.state.fleet import apply as fleet_apply
 from seamlessflow.scheduler.state.state import State
@@ -28,6 +30,15 @@ BOTH = ("rollout", "train")
 def fold(*records: Record) -> State:
     """Return the state after these records."""
     return reduce(state.apply, records, State())
+
+
+def arms_fold(records: Iterable[Record]) -> Arms:
+    """Return the statistics after these records of `control`, the first of which has offset 0."""
+    arms, before = Arms(), State()
+    for offset, record in enumerate(records):
+        arms.apply(before, record, offset)
+        before = state.apply(before, record)
+    return arms
 
 
 def fleet_of(*heartbeats: r.WorkerHeartbeat, now_ms: int = 0) -> Fleet:

@@ -39,7 +39,7 @@ _LACKS: Mapping[str, Mapping[str, Set[str]]] = {
     },
     SECOND: _DROPPABLE,
 }
-_WITHOUT = {FIRST: {"TurnUndelivered"}, SECOND: set[str]()}
+_WITHOUT = {FIRST: {"TurnUndelivered", "ArmSnapshot"}, SECOND: set[str]()}
 
 
 def _raw(lacks: Mapping[str, Set[str]], without: Set[str]) -> dict[str, Schema]:

@@ -1,12 +1,6 @@
 """A scheduler during an outage of Kafka: it waits, loses no worker, and ends when asked to."""
 
-import os
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -14,50 +8,15 @@ import pytest
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import ExitStatus
-from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from tests.builders.records import control
 from tests.builders.scheduler.control_log import ControlLog
 from tests.builders.scheduler.fake_worker import FakeWorker
+from tests.builders.scheduler.process import scheduler_process
 from tests.waiting import until
 
 END_S = 60.0
-
-
-@dataclass(frozen=True, slots=True)
-class Scheduler:
-    """A process `python -m seamlessflow.scheduler` and its log."""
-
-    process: subprocess.Popen[bytes]
-    file: Path
-
-    @property
-    def words(self) -> str:
-        return self.file.read_text()
-
-    def says(self, words: str) -> None:
-        """Wait until the log has these words."""
-        until(lambda: words in self.words or self.process.poll() is not None, words)
-        assert words in self.words
-
-
-@contextmanager
-def scheduler(kafka: KafkaSettings, directory: Path) -> Iterator[Scheduler]:
-    environment = {
-        **os.environ,
-        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "SEAMLESSFLOW_SCHEDULER__HEARTBEAT_TIMEOUT_S": "5",
-    }
-    file = directory / "scheduler.log"
-    with file.open("wb") as words:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "seamlessflow.scheduler"], env=environment, stderr=words
-        )
-    try:
-        yield Scheduler(process, file)
-    finally:
-        process.kill()
-        process.wait()
+TIMES = {"scheduler__heartbeat_timeout_s": 5}
 
 
 @pytest.mark.slow
@@ -67,7 +26,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         log, port = ControlLog(broker.settings), int(broker.bootstrap_servers.rpartition(":")[2])
         worker = FakeWorker(broker.settings, "a", ("rollout", "train"))
-        with scheduler(broker.settings, tmp_path) as running:
+        with scheduler_process(broker.settings, tmp_path, **TIMES) as running:
             until(lambda: "acts as of epoch 1" in running.words, "the claim")
             log.wait(r.WorkerJoined, count=2)
             broker.stop()
@@ -89,7 +48,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
 def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
         ControlLog(broker.settings).close()
-        with scheduler(broker.settings, tmp_path) as running:
+        with scheduler_process(broker.settings, tmp_path, **TIMES) as running:
             running.says("acts as of epoch 1")
             broker.stop()
             running.process.send_signal(signal.SIGTERM)

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from seamlessflow.scheduler.bootstrap import task_sets, training_draws
+from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.kafka.messages import refusing
+from seamlessflow.scheduler.bootstrap import check_release, task_sets, training_draws
 from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
     PacingSection,
@@ -26,6 +29,7 @@ from seamlessflow.schemas.records import GroupAdmitted, Record
 from tests.builders.records import control
 from tests.builders.records.forks import forked
 from tests.builders.scheduler.inputs import fold, holds, scheduler_settings
+from tests.builders.schemas.made_up import FIRST, SECOND, encoder
 
 STARTED: list[Record] = [control.claimed(), control.published(0), control.joined("w"), *holds("w")]
 
@@ -178,3 +182,24 @@ def test_a_task_that_is_tried_again_keeps_its_source_and_costs_no_draw(tmp_path:
     (again,) = admit(draws, state, section)
     assert (again.task_id, again.split, again.sampler) == (first[1].task_id, "code", "again")
     assert state.first.ledger.drawn == len(first)
+
+
+@pytest.mark.parametrize(
+    "pacing",
+    [
+        PacingSection(tasks=Path("tasks.jsonl"), sampler=SamplerSection(name="vade")),
+        PacingSection(tasks=Path("tasks.jsonl"), terms=TermsSection(name="by_success")),
+    ],
+    ids=["sampler", "terms"],
+)
+def test_a_rule_of_statistics_is_refused_while_the_written_release_lacks_them(
+    pacing: PacingSection,
+) -> None:
+    settings = scheduler_settings(pacing=pacing)
+    with pytest.raises(SettingsRejected, match=r"PACING__\w+__NAME: it needs .* release 0\.0\.1 "):
+        check_release(settings, refusing(FIRST, encoder(FIRST)))
+    check_release(settings, refusing(SECOND, encoder(SECOND)))
+
+
+def test_tasks_in_their_order_are_drawn_under_any_pin() -> None:
+    check_release(scheduler_settings(), refusing(FIRST, encoder(FIRST)))
