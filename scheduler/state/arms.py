@@ -17,8 +17,8 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 POOL_MEMORY = 0.97
-"""Factor of a pool's counts at each further result: its rate is that of some thirty groups. A task's
-factor would leave it five, and none would leave it results of long ago (ours, by simulation)."""
+"""Factor of a pool's counts at each further result: its rate is that of some thirty groups. With a
+task's factor it would be that of five, and without any that of long ago (ours, by simulation)."""
 _SMALLEST_DIFFERENCE = 1e-8
 """Largest difference of returns that count as equal, as for advantages."""
 
