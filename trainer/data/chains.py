@@ -51,6 +51,8 @@ class Column(StrEnum):
     """Weight of that place in the critic's loss; those of a step sum to 1."""
 
 
+OF_POLICY = (Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE)
+"""Columns of the policy itself, which one pass of it computes, in the order of its scores."""
 LIKELIEST = 5
 """Number of tokens whose probability `Column.TOP_SHARE` sums."""
 Columns = Mapping[Column, NDArray[np.float32]]
