@@ -92,6 +92,13 @@ class ReturnsSection(Section):
         le=1,
         description="How far a session's advantages follow its mean entropy; 1: in proportion",
     )
+    hybrid_scale: float = Field(
+        0.0,
+        ge=0,
+        le=0.5,
+        description="How far a token's advantage follows its entropy and the probability of the "
+        "five likeliest tokens there, in deviations of the batch; 0.1 as in ECHO",
+    )
 
 
 class CriticSection(Section):

@@ -237,6 +237,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         without_effect = {
             "advantage distill": self.advantage == "distill",
             "returns.entropy_scale": self.returns.entropy_scale > 0,
+            "returns.hybrid_scale": self.returns.hybrid_scale > 0,
             # A critic learns from it all the same.
             "kl_penalty": self.kl_penalty > 0 and not self.critic_used,
         }

@@ -59,6 +59,7 @@ _BY_DEVIATION = (
     *("grpo", "grpo_batch", "gdpo", "turn", "session_and_turn"),
     *("reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"),
 )
+_HYBRID = _above_0("returns.hybrid_scale", lambda trainer: trainer.returns.hybrid_scale)
 _KL = _above_0("loss.kl", lambda trainer: trainer.loss.kl)
 _REUSE = _above_0("reuse.groups", lambda trainer: trainer.reuse.groups)
 _SPREAD = SettingReader(
@@ -104,8 +105,8 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("returns", "trace"): (_CRITIC,),
     ("returns", "restart_below"): (_advantage("turn", "session_and_turn"), _SPREAD),
     ("spread_over",): (_SPREAD,),
-    ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"),),
-    ("returns", "deviation"): (_advantage(*_BY_DEVIATION),),
+    ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"), _HYBRID),
+    ("returns", "deviation"): (_advantage(*_BY_DEVIATION), _HYBRID),
     **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},
     ("overlong", "weight"): (_above_0("overlong.length", lambda trainer: trainer.overlong.length),),
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},

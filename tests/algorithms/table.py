@@ -188,6 +188,7 @@ RUNS: Mapping[str, WholeRun] = {
     "turn_gae": WholeRun(
         {
             "advantage": "turn_gae",
+            "returns": {"hybrid_scale": 0.5},
             "critic": {**_CRITIC, "model": INITIAL},
             "loss": {"surrogate": "ppo_clip", "correction": "tis"},
             **_UPDATES,
@@ -284,7 +285,7 @@ RUNS: Mapping[str, WholeRun] = {
     "extremes": WholeRun(
         {
             "advantage": "session_and_turn",
-            "returns": {"discount": 0.5, "restart_below": 0.01},
+            "returns": {"discount": 0.5, "restart_below": 0.01, "hybrid_scale": 0.1},
             "selection": {"name": "extremes", "best": 1, "worst": 2},
             "masks": {"high_entropy_turns": {"keep": 0.5}},
         },

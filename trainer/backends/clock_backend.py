@@ -34,7 +34,7 @@ from seamlessflow.trainer.backends.backend import (
     unmeasured,
 )
 from seamlessflow.trainer.backends.meeting import Meeting, begun
-from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
+from seamlessflow.trainer.data.chains import OF_POLICY, AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.settings import TrainerSettings
 
@@ -111,8 +111,9 @@ class ClockBackend:
     def annotate(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column]
     ) -> AnnotatedColumns:
-        """Return zeros, after a forward pass for each column."""
-        self._slowest(batches, len(columns))
+        """Return zeros, after a forward pass of each model that has columns."""
+        further = [name for name in columns if name not in OF_POLICY]
+        self._slowest(batches, len(further) + (len(further) < len(columns)))
         return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}
 
     def train(self, step: StepInput) -> dict[str, float]:
@@ -170,23 +171,23 @@ class ClockBackend:
         self._on_devices = False
         return int(hardware_named(self._model.hardware).memory_bytes)
 
-    def _slowest(self, batches: Sequence[MicroBatch], columns: int = 0) -> float:
+    def _slowest(self, batches: Sequence[MicroBatch], passes: int = 0) -> float:
         """Let all workers compute their parts; return the seconds of the slowest."""
         lengths = [tokens for batch in batches for tokens in batch.lengths_C.tolist()]
         for line in self._others:
-            line.send([lengths, columns])
-        own_s = self._compute(lengths, columns)
+            line.send([lengths, passes])
+        own_s = self._compute(lengths, passes)
         return max([own_s, *(float(line.receive()) for line in self._others)])
 
-    def _compute(self, lengths: Sequence[int], columns: int) -> float:
-        """Wait as long as this worker's part of a step takes, or of `columns` columns if not 0.
-        Return that time without the scale.
+    def _compute(self, lengths: Sequence[int], passes: int) -> float:
+        """Wait as long as this worker's part of a step takes, or of `passes` forward passes if not
+        0. Return that time without the scale.
         """
-        # Columns are no step of their own: they have no fixed part.
-        fixed_s = 0.0 if columns else self._model.step_s
+        # Passes for columns are no step of their own: they have no fixed part.
+        fixed_s = 0.0 if passes else self._model.step_s
         seconds = gang_step({_ME: self._member}, self._devices, lengths, fixed_s).slowest_s
         # A forward pass is a third of the work of a forward and a backward one.
-        seconds = seconds * columns / 3 if columns else seconds
+        seconds = seconds * passes / 3 if passes else seconds
         self._computing(True)
         self._pass(seconds)
         self._computing(False)

@@ -2,7 +2,7 @@
 
 The output layer gets only the hidden states that predict a trained token. If these are many, it
 gets none: `scores.py` then computes the scores in its place, part by part. Called by the back ends.
-Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary.
+Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary, S scores of a token.
 """
 
 from collections.abc import Sequence
@@ -54,22 +54,29 @@ class Forward:
 
     def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
         """Return log-probs (with gradient) and entropies of N trained tokens, float32."""
-        logprobs_N, entropies_N, _ = self.with_hidden(batch, entropy_gradient)
+        (logprobs_N, entropies_N), _ = self.with_hidden(batch, entropy_gradient)
         return logprobs_N, entropies_N
 
     def with_hidden(
-        self, batch: MicroBatch, entropy_gradient: bool = False
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the same, and the last hidden states (N, H) where the tokens are predicted."""
-        asked = _asked(batch, self._model.device, entropy_gradient)
+        self, batch: MicroBatch, entropy_gradient: bool = False, likeliest: int = 0
+    ) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Return the same, and the last hidden states (N, H) where the tokens are predicted.
+
+        If `likeliest` is not 0, the first also has the probability of so many likeliest tokens.
+        """
+        asked = _asked(batch, self._model.device, entropy_gradient, likeliest)
         logits_NV, hidden_NH = self._pass(batch, asked)
-        if asked.scores_1N2 is None:
-            targets_N = asked.targets_N
-            temperatures_N = asked.temperatures_N
-            scored = scores(logits_NV, targets_N, temperatures_N, entropy_gradient, self._most)
-            return *scored, hidden_NH
-        logprobs_N, entropies_N = logits_NV.unbind(-1)
-        return logprobs_N, entropies_N, hidden_NH
+        if asked.scores_1NS is None:
+            scored = scores(
+                logits_NV,
+                asked.targets_N,
+                asked.temperatures_N,
+                entropy_gradient,
+                self._most,
+                likeliest,
+            )
+            return scored, hidden_NH
+        return logits_NV.unbind(-1), hidden_NH
 
     def hidden(self, batch: MicroBatch) -> Tensor:
         """Return the last hidden states (N, H) alone, without any logits."""
@@ -86,7 +93,7 @@ class Forward:
         name = str(self._model.name_or_path)
         if asked.hidden_NH is None:
             raise ModelUnusable(name, "has no call of its output")
-        if asked.scores_1N2 is not None and output.logits is not asked.scores_1N2:
+        if asked.scores_1NS is not None and output.logits is not asked.scores_1NS:
             reason = "changes logits behind its output layer, so they cannot be computed in parts"
             raise ModelUnusable(name, f"{reason}: lower trainer.micro_batch_tokens")
         return output.logits[0], asked.hidden_NH
@@ -104,7 +111,7 @@ class Forward:
         return (hidden_NH[:0] if alone else hidden_NH).unsqueeze(0), *others
 
     def _score(self, layer: nn.Module, arguments: tuple[Any, ...], _: object) -> Tensor | None:
-        """Return scores (1, N, 2) in place of logits, if these are too many.
+        """Return scores (1, N, S) in place of logits, if these are too many.
 
         This runs inside the model's pass: FSDP2 has the whole weights there, and expects a gradient
         of its root's output.
@@ -126,10 +133,11 @@ class Forward:
             asked.entropy_gradient,
             self._most,
             self._divided,
+            asked.likeliest,
         )
         # No view of another tensor, to which FSDP2 could not hook.
-        asked.scores_1N2 = torch.stack([column_N[None] for column_N in scored], -1)
-        return asked.scores_1N2
+        asked.scores_1NS = torch.stack([column_N[None] for column_N in scored], -1)
+        return asked.scores_1NS
 
     def _too_many(self, layer: nn.Module, asked: "_Asked") -> bool:
         """Return whether logits must be computed in parts."""
@@ -149,16 +157,20 @@ class _Asked:
     targets_N: Tensor
     temperatures_N: Tensor | None
     entropy_gradient: bool
+    likeliest: int
     scored: bool = True
     """False: hidden states alone are wanted."""
     hidden_NH: Tensor | None = None
-    scores_1N2: Tensor | None = None
+    scores_1NS: Tensor | None = None
 
 
-def _asked(batch: MicroBatch, device: torch.device, entropy_gradient: bool = False) -> _Asked:
+def _asked(
+    batch: MicroBatch, device: torch.device, entropy_gradient: bool = False, likeliest: int = 0
+) -> _Asked:
     arrays = (batch.rows_N, batch.columns_N, batch.targets_N)
     rows_N, columns_N, targets_N = (torch.from_numpy(array).to(device) for array in arrays)
-    return _Asked(rows_N, columns_N, targets_N, _temperatures(batch, device), entropy_gradient)
+    temperatures_N = _temperatures(batch, device)
+    return _Asked(rows_N, columns_N, targets_N, temperatures_N, entropy_gradient, likeliest)
 
 
 def _rescales(model: PreTrainedModel) -> bool:

@@ -1,11 +1,13 @@
-"""Log-probs and entropies of trained tokens, without all their logits in memory at once.
+"""Log-probs, entropies and top shares of trained tokens, without all logits in memory at once.
 
 `linear_scores` begins with hidden states. It computes the logits part by part, and again in the
-backward pass. `scores` begins with logits that a model has computed. Called by `forward.py`.
-Dimensions: N trained tokens, R tokens of a part, H hidden, V vocabulary.
+backward pass. `scores` begins with logits that a model has computed. The top share of a token is
+the probability of the few likeliest ones in its place. Called by `forward.py`. Dimensions: N
+trained tokens, R tokens of a part, H hidden, V vocabulary, K likeliest tokens.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import repeat
 from typing import Any, Protocol
 
@@ -45,24 +47,26 @@ def scores(
     temperatures_N: Tensor | None = None,
     entropy_gradient: bool = False,
     most: int = LOGITS_AT_ONCE,
-) -> tuple[Tensor, Tensor]:
+    likeliest: int = 0,
+) -> tuple[Tensor, ...]:
     """Return the log-softmax at the targets (with gradient) and the entropy (with one if asked).
 
-    Both are over the whole vocabulary, as engines report log-probs, even with top-k or top-p. More
+    If `likeliest` is not 0, also the probability of so many likeliest tokens, without gradient.
+    All are over the whole vocabulary, as engines report log-probs, even with top-k or top-p. More
     than `most` logits are taken to float32 part by part, and again in the backward pass.
     """
     rows = max(1, most // logits_NV.shape[-1])
     if len(logits_NV) <= rows:
-        return _scores(logits_NV, targets_N, temperatures_N, entropy_gradient)
+        return _scores(logits_NV, targets_N, temperatures_N, entropy_gradient, likeliest)
+    scored = partial(_scores, entropy_gradient=entropy_gradient, likeliest=likeliest)
     temperatures = repeat(None) if temperatures_N is None else torch.split(temperatures_N, rows)
     parts = [
-        checkpoint(_scores, *part, entropy_gradient, use_reentrant=False, preserve_rng_state=False)
+        checkpoint(scored, *part, use_reentrant=False, preserve_rng_state=False)
         for part in zip(
             torch.split(logits_NV, rows), torch.split(targets_N, rows), temperatures, strict=False
         )
     ]
-    logprobs, entropies = zip(*parts, strict=True)
-    return torch.cat(logprobs), torch.cat(entropies)
+    return _joined(parts)
 
 
 def linear_scores(
@@ -74,7 +78,8 @@ def linear_scores(
     entropy_gradient: bool = False,
     most: int = LOGITS_AT_ONCE,
     divided: DividedVocabulary | None = None,
-) -> tuple[Tensor, Tensor]:
+    likeliest: int = 0,
+) -> tuple[Tensor, ...]:
     """Return the `scores` of hidden W^T + bias, with at most `most` of these logits in memory.
 
     Products are in the type of autocast, or of the weight. The weight's gradient is summed over the
@@ -85,18 +90,18 @@ def linear_scores(
     compute = torch.get_autocast_dtype(kind) if mixed else weight_VH.dtype
     rows = max(1, most // (len(weight_VH) if divided is None else divided.size))
     how = entropy_gradient, compute, rows, divided
-    logprobs_N, entropies_N = _LinearScores.apply(  # type: ignore[no-untyped-call]
-        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, how
+    scored: tuple[Tensor, ...] = _LinearScores.apply(  # type: ignore[no-untyped-call]
+        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, how, likeliest
     )
-    return logprobs_N, entropies_N
+    return scored
 
 
 class _LinearScores(torch.autograd.Function):
     """Scores by an output layer, whose logits are computed again for their gradient."""
 
     @staticmethod
-    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, Tensor]:
-        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, ctx.how = arguments
+    def forward(ctx: Any, *arguments: Any) -> tuple[Tensor, ...]:
+        hidden_NH, weight_VH, bias_V, targets_N, temperatures_N, ctx.how, likeliest = arguments
         ctx.save_for_backward(hidden_NH, weight_VH, bias_V, targets_N, temperatures_N)
         entropy_gradient, compute, rows, divided = ctx.how
         scored = []
@@ -107,17 +112,17 @@ class _LinearScores(torch.autograd.Function):
                 logits_RV = linear(hidden_NH[part].to(compute), typed_VH, typed_V)
                 logits_RV = logits_RV if divided is None else divided.gathered(logits_RV)
                 of_part = None if temperatures_N is None else temperatures_N[part]
-                scored.append(_used_up(logits_RV, targets_N[part], of_part))
-        logprobs, entropies = zip(*scored, strict=True)
-        logprobs_N = torch.cat(logprobs)
-        entropies_N = torch.cat(entropies)
-        if not entropy_gradient:
-            ctx.mark_non_differentiable(entropies_N)
-        return logprobs_N, entropies_N
+                scored.append(_used_up(logits_RV, targets_N[part], of_part, likeliest))
+        logprobs_N, entropies_N, *top_shares = _joined(scored)
+        fixed = top_shares if entropy_gradient else [entropies_N, *top_shares]
+        ctx.mark_non_differentiable(*fixed)
+        return logprobs_N, entropies_N, *top_shares
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, by_logprob_N: Tensor, by_entropy_N: Tensor) -> tuple[Any, ...]:
+    def backward(
+        ctx: Any, by_logprob_N: Tensor, by_entropy_N: Tensor, *_: Tensor
+    ) -> tuple[Any, ...]:
         hidden_NH, weight_VH, bias_V, targets_N, temperatures_N = ctx.saved_tensors
         entropy_gradient, compute, rows, divided = ctx.how
         typed_VH = weight_VH.to(compute)
@@ -150,7 +155,7 @@ class _LinearScores(torch.autograd.Function):
         of_layer = (
             None if gradient is None else gradient.to(like.dtype) for gradient, like in sums
         )
-        return of_hidden_NH, *of_layer, None, None, None
+        return of_hidden_NH, *of_layer, None, None, None, None
 
 
 def _slopes(
@@ -182,8 +187,8 @@ def _slopes(
 
 
 def _used_up(
-    logits_RV: Tensor, targets_R: Tensor, temperatures_R: Tensor | None
-) -> tuple[Tensor, Tensor]:
+    logits_RV: Tensor, targets_R: Tensor, temperatures_R: Tensor | None, likeliest: int
+) -> tuple[Tensor, ...]:
     """Return the same as `_scores`, without gradient, in the memory of the logits and as much more.
 
     Each pass over so many logits takes as long as a part of their product.
@@ -198,12 +203,17 @@ def _used_up(
     sums_R = weights_RV.sum(-1)
     means_R = weights_RV.mul_(below_RV).sum(-1) / sums_R
     normalisers_R = sums_R.log()
-    return of_targets_R - normalisers_R, normalisers_R - means_R
+    scored = of_targets_R - normalisers_R, normalisers_R - means_R
+    return (*scored, _top_shares(below_RV, normalisers_R, likeliest)) if likeliest else scored
 
 
 def _scores(
-    logits_NV: Tensor, targets_N: Tensor, temperatures_N: Tensor | None, entropy_gradient: bool
-) -> tuple[Tensor, Tensor]:
+    logits_NV: Tensor,
+    targets_N: Tensor,
+    temperatures_N: Tensor | None,
+    entropy_gradient: bool,
+    likeliest: int,
+) -> tuple[Tensor, ...]:
     logits_NV = logits_NV.float()
     if temperatures_N is not None:
         logits_NV = logits_NV / temperatures_N.unsqueeze(-1)
@@ -213,7 +223,20 @@ def _scores(
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
         entropies_N = normalisers_N - means_N
-    return logprobs_N, entropies_N
+    scored = logprobs_N, entropies_N
+    return (*scored, _top_shares(logits_NV, normalisers_N, likeliest)) if likeliest else scored
+
+
+@torch.no_grad()
+def _top_shares(logits_RV: Tensor, normalisers_R: Tensor, likeliest: int) -> Tensor:
+    """Return the probability of so many likeliest tokens (R), or of all if there are fewer."""
+    top_RK = logits_RV.topk(min(likeliest, logits_RV.shape[-1])).values
+    return (top_RK - normalisers_R.unsqueeze(-1)).exp().sum(-1)
+
+
+def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """Return each score of all parts."""
+    return tuple(torch.cat(scored) for scored in zip(*parts, strict=True))
 
 
 def _parts(count: int, rows: int) -> Iterator[slice]:

@@ -284,7 +284,7 @@ class TorchBackend:
         """Add the gradient of a micro-batch: the sum over its tokens by their weights."""
         settings = self._settings.loss
         with self._autocast():
-            logprobs_N, entropies_N, hidden_NH = self._forward.with_hidden(
+            (logprobs_N, entropies_N), hidden_NH = self._forward.with_hidden(
                 batch, bool(settings.entropy)
             )
         tokens = loss_tokens(batch, logprobs_N, entropies_N, settings)

@@ -39,6 +39,9 @@ class Column(StrEnum):
     ENTROPY = "entropy"
     """Entropy of the policy at the token, in nats, under the weights before the step. The
     temperature is the token's sampling temperature."""
+    TOP_SHARE = "top_share"
+    """Probability of the `LIKELIEST` likeliest tokens together where the policy predicts the token,
+    under the same weights and at the same temperature."""
     PROXIMAL = "proximal"
     """Log-prob under the weights before the step, at the token's sampling temperature. For a step
     of several updates, and for advantages that compare the policy with another."""
@@ -48,6 +51,10 @@ class Column(StrEnum):
     """Weight of that place in the critic's loss; those of a step sum to 1."""
 
 
+OF_POLICY = (Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE)
+"""Columns of the policy itself, which one pass of it computes, in the order of its scores."""
+LIKELIEST = 5
+"""Number of tokens whose probability `Column.TOP_SHARE` sums."""
 Columns = Mapping[Column, NDArray[np.float32]]
 """Columns over the trained tokens (N) of a chain or a micro-batch."""
 AnnotatedColumns = Mapping[Column, Sequence[NDArray[np.float32]]]

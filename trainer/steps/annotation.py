@@ -6,6 +6,7 @@ from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.credit.phase import (
     entropy_scaled,
+    hybrid_scaled,
     with_advantages,
     with_columns,
     with_only,
@@ -50,12 +51,14 @@ def estimated(settings: TrainerSection, batch: Batch) -> Batch:
     ones, except for rounding in other micro-batches.
     """
     batch = masked_batch(batch, settings.masks)
+    rules = return_rules(settings)
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
-        rules = return_rules(settings)
         with method("advantage estimator", settings.advantage):
             batch = with_advantages(batch, lambda episodes: estimator.estimate(episodes, rules))
     if scale := settings.returns.entropy_scale:
         batch = entropy_scaled(batch, scale)
+    if scale := settings.returns.hybrid_scale:
+        batch = hybrid_scaled(batch, scale, rules)
     return with_only(batch, _of_loss(settings))
 
 
@@ -68,6 +71,8 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
         columns |= {Column.PROXIMAL, Column.REFERENCE}
     if settings.returns.entropy_scale or settings.masks:
         columns |= {Column.ENTROPY}
+    if settings.returns.hybrid_scale:
+        columns |= {Column.ENTROPY, Column.TOP_SHARE}
     return tuple(sorted(columns))
 
 

@@ -78,7 +78,7 @@ def selection_rules(trainer: TrainerSection) -> SelectionRules:
 
 def return_rules(trainer: TrainerSection) -> ReturnRules:
     """Return the settings of returns."""
-    values = trainer.returns.model_dump(exclude={"entropy_scale"})
+    values = trainer.returns.model_dump(exclude={"entropy_scale", "hybrid_scale"})
     return ReturnRules(
         **values,
         kl_penalty=trainer.kl_penalty,

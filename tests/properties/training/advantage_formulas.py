@@ -280,7 +280,27 @@ def by_formula(batch: Sequence[Sequence[MadeSession]], settings: TrainerSection)
     trained = [session for group in groups for session in group if not session.left_out]
     names = {(session.made.name, token) for session in trained for token in session.previous}
     advantages = {name: value for name, value in advantages.items() if name in names}
-    return entropy_scaled(advantages, trained, settings.returns.entropy_scale), learned
+    advantages = entropy_scaled(advantages, trained, settings.returns.entropy_scale)
+    return hybrid_scaled(advantages, trained, settings), learned
+
+
+def hybrid_scaled(advantages: Of, trained: Sequence[Told], settings: TrainerSection) -> Of:
+    def column(kind: Column) -> Of:
+        return {
+            (session.made.name, token): session.column(kind, token)
+            for session in trained
+            for token in session.previous
+        }
+
+    if not settings.returns.hybrid_scale:
+        return advantages
+    entropies, shares = column(Column.ENTROPY), column(Column.TOP_SHARE)
+    scaled: Of = {}
+    for name, value in advantages.items():
+        distance = normal(entropies[name], list(entropies.values()), settings)
+        distance -= normal(shares[name], list(shares.values()), settings)
+        scaled[name] = value * (1 + settings.returns.hybrid_scale * min(max(distance, -2), 2))
+    return scaled
 
 
 def entropy_scaled(advantages: Of, trained: Sequence[Told], scale: float) -> Of:

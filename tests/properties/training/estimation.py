@@ -17,7 +17,7 @@ from seamlessflow.trainer.steps.inputs import batch_rules
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of
 
-COMPUTED = (Column.PROXIMAL, Column.REFERENCE, Column.TEACHER, Column.VALUE, Column.ENTROPY)
+COMPUTED = sorted(set(Column) - {Column.TARGET, Column.TARGET_WEIGHT})
 
 
 def section(advantage: str, **more: Any) -> TrainerSection:

@@ -52,6 +52,8 @@ class MadeSession:
         if kind in self.said:
             return self.said[kind][token]
         drawn = zlib.crc32(f"{kind} {self.name} {token} {len(self.runs)}".encode())
+        if kind is Column.TOP_SHARE:
+            return drawn % 9 / 8
         return drawn % 25 / 8 if kind is Column.ENTROPY else -(drawn % 33) / 8
 
     def _told(self, number: int) -> Run:

@@ -32,6 +32,7 @@ RETURNS: dict[str, st.SearchStrategy[Any]] = {
     "deviation": st.sampled_from(["population", "sample"]),
     "restart_below": st.sampled_from([None, 0.0, 0.5]),
     "entropy_scale": shares,
+    "hybrid_scale": st.sampled_from([0.0, 0.125, 0.5]),
 }
 OVERLONG: dict[str, st.SearchStrategy[Any]] = {
     "length": st.sampled_from([5, 9]),

@@ -38,13 +38,18 @@ def session(
 
 
 def columns(
-    reference: list[float], teacher: list[float], value: list[float], entropy: list[float]
+    reference: list[float],
+    teacher: list[float],
+    value: list[float],
+    entropy: list[float],
+    top_share: list[float],
 ) -> dict[Column | str, list[float]]:
     return {
         Column.REFERENCE: reference,
         Column.TEACHER: teacher,
         Column.VALUE: value,
         Column.ENTROPY: entropy,
+        Column.TOP_SHARE: top_share,
     }
 
 
@@ -52,12 +57,12 @@ A = session(
     "A",
     BOTH,
     [Reward(value=0.5, scope="turn", turn_id="a"), Reward(value=1)],
-    columns([-1.5, -1, -1], [-0.5, -2, -1], [0.5, 0, 0.25], [1, 1, 1]),
+    columns([-1.5, -1, -1], [-0.5, -2, -1], [0.5, 0, 0.25], [1, 1, 1], [1, 0.5, 0.75]),
 )
-B = session("B", FIRST, [], columns([-2], [-3], [0.5], [3]))
+B = session("B", FIRST, [], columns([-2], [-3], [0.5], [3], [0.25]))
 """Without a reward: it was truncated, so that its return is 0."""
-D = session("D", FIRST, [Reward(value=0.5)], columns([-1], [-1], [0], [2]), "context")
-C = session("C", FIRST, [Reward(value=2)], columns([-1], [-1], [1], [2]))
+D = session("D", FIRST, [Reward(value=0.5)], columns([-1], [-1], [0], [2], [0.75]), "context")
+C = session("C", FIRST, [Reward(value=2)], columns([-1], [-1], [1], [2], [0.75]))
 BATCH = [[A, B, D], [C]]
 
 
@@ -131,6 +136,21 @@ CASES = [
         [0.8 * sqrt(1.5)] * 3 + [-1.4 * sqrt(1.5), 0, 0],
         {"returns": {"entropy_scale": 0.5}},
     ),
+    # Entropies: mean 5/3, variance 5/9, so -2, -2, -2, 4, 1, 1 by the root of 5. Shares: mean 2/3,
+    # variance 1/18, so 4, -2, 1, -5, 1, 1 by the root of 8. The difference of a0 is below -2, that
+    # of B above 2.
+    Case(
+        "grpo",
+        [
+            sqrt(1.5) * 0.5,
+            sqrt(1.5) * (1 + (2 / sqrt(8) - 2 / sqrt(5)) / 4),
+            sqrt(1.5) * (1 - (1 / sqrt(8) + 2 / sqrt(5)) / 4),
+            -sqrt(1.5) * 1.5,
+            0,
+            0,
+        ],
+        {"returns": {"hybrid_scale": 0.25}},
+    ),
     Case(
         "grpo",
         [0.5 / (sqrt(1 / 6) + 0.25)] * 3 + [-0.5 / (sqrt(1 / 6) + 0.25), 0, 0],
@@ -179,3 +199,14 @@ def test_advantages_are_those_worked_out_by_hand(case: Case) -> None:
     )
     assert advantages == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
     assert learned == pytest.approx(of_batch(case.learned), rel=1e-6, abs=1e-7)
+
+
+def test_sessions_that_are_not_selected_have_no_part_in_the_mean_of_the_tokens() -> None:
+    """D lies in the middle of its group, so it is left out and its baseline is not."""
+    selection = {"name": "extremes", "best": 1, "worst": 1, "baseline": "all"}
+    returns = {"hybrid_scale": 0.25, "epsilon": 0.0}
+    selected, _ = by_trainer(BATCH, section("rloo", selection=selection, returns=returns))
+    assert {name for name, _ in selected} == {"A", "B", "C"}
+    without, _ = by_trainer([[A, B], [C]], section("rloo", returns=returns))
+    # A has 1 - 1/4 with D in its baseline and 1 without it, B 0 - 3/4 and -1.
+    assert selected == pytest.approx({name: 0.75 * value for name, value in without.items()})

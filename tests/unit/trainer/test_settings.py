@@ -88,6 +88,7 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
     [
         ("advantage distill", {"advantage": "distill", "teacher": "teacher"}),
         ("returns.entropy_scale", {"returns": {"entropy_scale": 0.5}}),
+        ("returns.hybrid_scale", {"returns": {"hybrid_scale": 0.1}}),
         ("kl_penalty", {"advantage": "reinforce_pp", "kl_penalty": 0.1}),
     ],
 )

@@ -130,10 +130,11 @@ def test_gdpo_that_leaves_noise_small_is_another_than_that_of_earlier_runs() -> 
     assert difference.startswith("advantage was gdpo, is gdpo version 2 (trainer.advantage")
 
 
-def test_epsilon_and_deviation_are_a_part_of_the_recorded_advantage() -> None:
-    for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}):
+def test_settings_of_returns_are_a_part_of_the_recorded_advantage() -> None:
+    for changed in ({"epsilon": 1e-4}, {"deviation": "sample"}, {"hybrid_scale": 0.1}):
         (difference,) = differences(methods(), methods(returns=changed))
         assert difference.startswith("advantage has other values (trainer.advantage")
+    assert methods(returns={"hybrid_scale": 0.0}) == methods()
 
 
 @pytest.mark.parametrize("advantage", ["gae", "turn_gae", "reinforce_pp", "reinforce_pp_baseline"])

@@ -24,12 +24,9 @@ from seamlessflow.trainer.backends.optimizer_state import Keeping
 from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.critic import Autocast, Critic, ValueHead
 from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed, RenewedReference
-from seamlessflow.trainer.data.chains import AnnotatedColumns, Column
+from seamlessflow.trainer.data.chains import LIKELIEST, OF_POLICY, AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
-
-_OF_POLICY = {Column.PROXIMAL, Column.ENTROPY}
-"""Columns of the policy itself, by its own pass."""
 
 
 class SideModels:
@@ -91,7 +88,7 @@ class SideModels:
         autocast: Autocast,
     ) -> AnnotatedColumns:
         """Return the columns of each micro-batch; one pass computes all of the policy itself."""
-        of_policy = _OF_POLICY if self.head is None else {*_OF_POLICY, Column.VALUE}
+        of_policy = OF_POLICY if self.head is None else (*OF_POLICY, Column.VALUE)
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast
         )
@@ -145,12 +142,13 @@ class SideModels:
 
     def _passed(self, batch: MicroBatch, columns: Sequence[Column]) -> dict[Column, Tensor]:
         """Return columns (N) of a micro-batch by one pass, without logits if only values count."""
-        results = {}
-        if _OF_POLICY.isdisjoint(columns):
+        results: dict[Column, Tensor] = {}
+        if not set(OF_POLICY) & set(columns):
             hidden_NH = self._forward.hidden(batch)
         else:
-            logprobs_N, entropies_N, hidden_NH = self._forward.with_hidden(batch)
-            results = {Column.PROXIMAL: logprobs_N, Column.ENTROPY: entropies_N}
+            likeliest = LIKELIEST if Column.TOP_SHARE in columns else 0
+            scored, hidden_NH = self._forward.with_hidden(batch, likeliest=likeliest)
+            results = dict(zip(OF_POLICY, scored, strict=False))
         if self.head is not None:
             results[Column.VALUE] = self.head.values(hidden_NH)
         return {name: results[name] for name in columns}

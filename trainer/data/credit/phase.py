@@ -12,6 +12,7 @@ import numpy as np
 
 from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Float32s, Float64s
+from seamlessflow.trainer.data.advantages import ReturnRules, spread, varied
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Chain, Column, Columns, credited
 from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
@@ -20,6 +21,8 @@ from seamlessflow.trainer.data.methods import checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
 
 Estimate = Callable[[GroupedEpisodes], list[list[Credit]]]
+_FARTHEST = 2.0
+"""Largest distance by which `hybrid_scaled` changes an advantage."""
 
 
 def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: AnnotatedColumns) -> Batch:
@@ -111,6 +114,31 @@ def entropy_scaled(batch: Batch, scale: float) -> Batch:
     return _replaced(batch, scaled)
 
 
+def hybrid_scaled(batch: Batch, scale: float, rules: ReturnRules) -> Batch:
+    """Return the batch with A x (1 + scale x S) for the advantage A of each token.
+
+    S = z(H) - z(c), at least -2 and at most 2. H is the entropy where the token is predicted, c the
+    probability of the five likeliest tokens there. z is a distance from the mean over the batch's
+    trained tokens, in their deviations; it is 0 if all are equal. ECHO, arXiv 2602.02150, has
+    `scale` 0.1.
+    """
+    chains = batch.chains()
+    if not chains:
+        return batch
+    distances_N = _standard(chains, Column.ENTROPY, rules) - _standard(
+        chains, Column.TOP_SHARE, rules
+    )
+    factors_N = 1 + scale * distances_N.clip(-_FARTHEST, _FARTHEST)
+    ends_C = np.cumsum([chain.trained() for chain in chains])[:-1]
+    factors = iter(np.split(factors_N, ends_C))
+
+    def scaled(chain: Chain) -> Chain:
+        advantages_N = chain.tokens.advantages_T[chain.tokens.trained_T]
+        return credited(chain, advantages_N.astype("f8") * next(factors))
+
+    return _replaced(batch, scaled)
+
+
 def by_chain(
     chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: AnnotatedColumns
 ) -> list[Columns]:
@@ -162,6 +190,16 @@ def _critic_facts(batch: Batch) -> dict[str, float]:
     variance = float(targets_N.var())
     explained = 1.0 - float((targets_N - values_N).var()) / variance if variance else 0.0
     return {"value_mean": float(values_N.mean()), "explained_variance": explained}
+
+
+def _standard(chains: Sequence[Chain], name: Column, rules: ReturnRules) -> Float64s:
+    """Return a column of all chains in deviations from its mean; zeros if it is equal
+    everywhere.
+    """
+    values_N = np.concatenate([chain.columns[name] for chain in chains]).astype(np.float64)
+    if not varied(values_N):
+        return np.zeros_like(values_N)
+    return np.asarray((values_N - values_N.mean()) / spread(values_N, rules))
 
 
 def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:

@@ -208,7 +208,7 @@ CREDIT = {
 
 def annotated(backend: Backend, out: Path) -> list[list[float]]:
     """Annotate, train and annotate again, with a checkpoint between; return the columns."""
-    names = [Column.REFERENCE, Column.VALUE]
+    names = [Column.REFERENCE, Column.VALUE, Column.TOP_SHARE]
     chains = with_advantages(some_chains(0, 5), ADVANTAGES[:5])
     results: list[list[float]] = []
 
@@ -259,7 +259,7 @@ def test_two_ranks_annotate_what_one_does(
     (tmp_path / "two").mkdir()
     alone = TorchBackend(model, on_one(more))
     single, shared = annotated(alone, tmp_path / "one"), annotated(leader, tmp_path / "two")
-    assert len(single) == 33
+    assert len(single) == 48
     for expected, measured in zip(single, shared, strict=True):
         assert measured == pytest.approx(expected, rel=1e-4, abs=1e-5)
     files = (tmp_path / folder / "critic-weights.safetensors" for folder in ("one", "two"))

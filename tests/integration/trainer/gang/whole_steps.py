@@ -27,7 +27,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
     "sessions": {
         "layout": "packed",
         "loss": {"surrogate": "gspo", "aggregation": "sequence_mean", "kl": 0.2},
-        "returns": {"entropy_scale": 0.5},
+        "returns": {"entropy_scale": 0.5, "hybrid_scale": 0.2},
     },
     "turns in trees": {
         "layout": "tree",
@@ -61,6 +61,7 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "layout": "packed",
         "advantage": "gae",
         "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.05},
+        "returns": {"hybrid_scale": 0.5},
         "mini_batches": 2,
     },
     "whole sessions corrected": {

@@ -188,6 +188,8 @@ def test_a_setting_that_nothing_reads_is_refused_with_what_would_read_it(
         {"loss": {"correction": "tis", "cap": 3.0}},
         {"loss": {"surrogate": "sapo", "dual_clip": None}},
         {"returns": {"epsilon": 1e-4, "deviation": "sample", "entropy_scale": 0.5}},
+        {"advantage": "rloo", "returns": {"epsilon": 1e-4, "hybrid_scale": 0.1}},
+        {"advantage": "maxrl", "returns": {"deviation": "sample", "hybrid_scale": 0.1}},
         {"advantage": "gae", "returns": {"trace": 0.9}, "critic": {"lr": 1e-3}},
         {"optimizer": {"schedule": "cosine", "min_lr": 1e-7}},
     ],

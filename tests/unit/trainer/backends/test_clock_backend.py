@@ -4,7 +4,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save, save_file
 
+from seamlessflow.infra.deadline import never
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.infra.network.line import LineLost
 from seamlessflow.trainer.backends.backend import Computing, ModelUnusable, StepInput, unmeasured
@@ -22,6 +23,8 @@ from seamlessflow.trainer.backends.clock_backend import (
     ClockInterrupted,
     stand_in,
 )
+from seamlessflow.trainer.backends.meeting import begun
+from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import pack
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
@@ -119,6 +122,39 @@ def test_a_worker_waits_once_its_own_part_is_done_while_another_computes(tmp_pat
     with gang(tmp_path, computing=(fast, slow)) as (first, _):
         first.train(STEP)
     assert notes == [("fast", True), ("fast", False), ("slow", True), ("slow", False)]
+
+
+@pytest.mark.parametrize(
+    ("columns", "passes"),
+    [
+        ([Column.ENTROPY], 1),
+        ([Column.ENTROPY, Column.PROXIMAL, Column.TOP_SHARE], 1),
+        ([Column.ENTROPY, Column.REFERENCE, Column.TOP_SHARE, Column.VALUE], 3),
+        ([Column.TEACHER], 1),
+    ],
+    ids=["entropy", "policy", "three models", "teacher"],
+)
+def test_columns_take_a_forward_pass_of_each_model_that_computes_some(
+    tmp_path: Path, columns: list[Column], passes: int
+) -> None:
+    asked: list[int] = []
+
+    def answer(place: str) -> None:
+        with closing(line(place, 1)) as way:
+            begun(way, never)
+            _, number = way.receive()
+            asked.append(number)
+            way.send(0.0)
+
+    way = meeting()
+    other = threading.Thread(target=answer, args=(way.place,), daemon=True)
+    other.start()
+    first = ClockBackend(settings(tmp_path, ranks=2), way)
+    annotated = first.annotate(STEP.micro_batches, columns)
+    first.interrupt()
+    other.join(LIMIT_S)
+    assert [*annotated] == columns
+    assert asked == [passes]
 
 
 def test_the_loss_of_a_worker_ends_the_others(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.forward import Forward
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.data.chains import LIKELIEST, Column
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
 from seamlessflow.trainer.settings import TrainerSection
@@ -123,6 +124,18 @@ def test_log_probs_and_entropies_without_a_gradient_are_those_of_all_logits(wide
     with torch.no_grad():
         for scores, other in zip(parts(batch), whole(batch), strict=True):
             torch.testing.assert_close(scores, other, atol=1e-5, rtol=1e-5)
+
+
+def test_columns_of_parts_are_those_of_all_logits(make: Make, wide: Path) -> None:
+    """On every back end, the probability of the likeliest tokens among them."""
+    columns = [Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE]
+    (batch,) = step().micro_batches
+    with torch.no_grad():
+        wanted, _ = Forward(open_tiny(wide), most=1 << 40).with_hidden(batch, likeliest=LIKELIEST)
+    annotated = make(wide, settings()).annotate([batch], columns)
+    for name, score_N in zip(columns, wanted, strict=True):
+        (column_N,) = annotated[name]
+        torch.testing.assert_close(torch.from_numpy(column_N), score_N, atol=1e-5, rtol=1e-5)
 
 
 def test_a_model_that_changes_its_logits_afterwards_has_them_whole(tmp_path: Path) -> None:

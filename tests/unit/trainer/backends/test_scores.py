@@ -1,5 +1,7 @@
 """Log-probs and entropies from logits: in parts they are the same, and keep less in float32."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor
@@ -43,6 +45,43 @@ def test_scores_are_those_of_the_definition() -> None:
     tempered_NV = torch.log_softmax(logits_NV / temperatures_N[:, None], -1)
     torch.testing.assert_close(logprobs_N, tempered_NV[torch.arange(N), targets_N])
     torch.testing.assert_close(entropies_N, -(tempered_NV.exp() * tempered_NV).sum(-1))
+
+
+@pytest.mark.parametrize("most", [V, 3 * V, N * V])
+@pytest.mark.parametrize("tempered", [False, True])
+@pytest.mark.parametrize("likeliest", [1, 5, V, V + 1])
+def test_the_likeliest_tokens_have_the_probability_of_the_definition(
+    likeliest: int, tempered: bool, most: int
+) -> None:
+    """From logits and from states, where the others stay as they are without them."""
+    logits_NV, targets_N, given_N = inputs(torch.float32)
+    temperatures_N = given_N if tempered else None
+    divided_NV = logits_NV / given_N[:, None] if tempered else logits_NV
+    wanted_N = divided_NV.softmax(-1).sort(descending=True).values[:, :likeliest].sum(-1)
+    layer = torch.eye(V), None
+    calls = (
+        partial(scores, logits_NV, targets_N, temperatures_N, most=most),
+        partial(linear_scores, logits_NV, *layer, targets_N, temperatures_N, most=most),
+    )
+    for call in calls:
+        *others, shares_N = call(likeliest=likeliest)
+        torch.testing.assert_close(shares_N, wanted_N.detach())
+        assert not shares_N.requires_grad
+        for score_N, other_N in zip(others, call(), strict=True):
+            assert torch.equal(score_N, other_N)
+
+
+def test_the_gradient_does_not_depend_on_the_likeliest_tokens() -> None:
+    gradients = []
+    for likeliest in (0, 5):
+        hidden_NH, targets_N, _ = inputs(torch.float32)
+        logprobs_N, entropies_N, *_ = linear_scores(
+            hidden_NH, torch.eye(V), None, targets_N, None, True, 2 * V, None, likeliest
+        )
+        torch.autograd.backward((logprobs_N + entropies_N).sum())
+        gradients.append(hidden_NH.grad)
+    assert gradients[0] is not None and gradients[1] is not None
+    assert torch.equal(gradients[0], gradients[1])
 
 
 def test_in_parts_no_float32_copy_of_all_logits_is_kept_for_the_backward_pass() -> None:

@@ -86,6 +86,44 @@ def test_entropies_are_those_of_the_policy_before_the_step(policy: Path, layout:
         assert values == pytest.approx(entropies.tolist(), rel=1e-6, abs=1e-6)
 
 
+@pytest.mark.parametrize("layout", get_args(Layout))
+def test_top_shares_are_those_of_the_five_likeliest_at_the_token_s_temperature(
+    policy: Path, layout: Layout
+) -> None:
+    chains = [tempered(chain) for chain in forked_chains(3)]
+    backend = opened(policy, returns={"hybrid_scale": 0.1})
+    column = annotated(backend, chains, Column.TOP_SHARE, layout)
+    for chain, values in zip(chains, column, strict=True):
+        ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
+        places = np.flatnonzero(chain.tokens.trained_T)
+        temperatures = torch.from_numpy(chain.tokens.temperatures_T)[places][:, None]
+        table = open_tiny(policy)(ids[None]).logits[0].detach()[places - 1] / temperatures
+        shares = table.softmax(-1).sort(descending=True).values[:, :5].sum(-1)
+        assert values == pytest.approx(shares.tolist(), rel=1e-6, abs=1e-6)
+        assert all(0 < value < 1 for value in values)
+
+
+def tempered(chain: Chain) -> Chain:
+    """Return the chain as if each token had been sampled at a temperature of its own."""
+    temperatures_T = np.linspace(0.5, 1.5, len(chain), dtype=np.float32)
+    return replace(chain, tokens=replace(chain.tokens, temperatures_T=temperatures_T))
+
+
+@pytest.mark.parametrize("kind", [{}, {"advantage": "gae", "critic": {"kind": "head"}}])
+def test_all_columns_of_the_policy_are_those_of_each_alone(
+    policy: Path, kind: dict[str, object]
+) -> None:
+    chains = forked_chains(3)
+    backend = opened(policy, returns={"hybrid_scale": 0.1}, **kind)
+    names = [Column.TOP_SHARE, Column.PROXIMAL, Column.ENTROPY]
+    packed = pack(chains, 32, "tree")
+    together = backend.annotate(packed, names)
+    for name in names:
+        alone = backend.annotate(packed, [name])[name]
+        for column_N, other_N in zip(together[name], alone, strict=True):
+            assert column_N.tolist() == other_N.tolist()
+
+
 def test_the_reference_is_the_first_policy_by_default(policy: Path) -> None:
     chains = some_chains(3)
     backend = opened(policy, advantage="reinforce_pp", kl_penalty=0.1)

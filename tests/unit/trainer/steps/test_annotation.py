@@ -4,20 +4,22 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import Chain, Column, credited
 from seamlessflow.trainer.data.grouping import Group
-from seamlessflow.trainer.data.packing import tokens_saved
+from seamlessflow.trainer.data.packing import Layout, tokens_saved
+from seamlessflow.trainer.data.turn_masks import masked_batch
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
-from seamlessflow.trainer.steps.annotation import annotated, needed
+from seamlessflow.trainer.steps.annotation import annotated, computed, needed
 from seamlessflow.trainer.steps.inputs import of_step, step_input, step_updates
 from tests.builders.trainer.chains import forked_chains
 from tests.builders.trainer.groups import group
@@ -26,7 +28,7 @@ from tests.builders.trainer.models import logprobs, open_tiny, write_tiny
 ALL: dict[str, Any] = {
     "advantage": "gae",
     "kl_penalty": 0.1,
-    "returns": {"entropy_scale": 0.5},
+    "returns": {"entropy_scale": 0.5, "hybrid_scale": 0.2},
     "loss": {"kl": 0.01, "surrogate": "gspo", "aggregation": "sequence_mean"},
     "critic": {"lr": 0.01},
 }
@@ -126,7 +128,10 @@ def updated(run_settings: TrainerSettings, model: Path) -> dict[str, float]:
 
 def test_entropies_are_computed_only_to_scale_by_them(model: Path) -> None:
     assert needed(settings(model).trainer) == ()
+    assert needed(settings(model, returns={"hybrid_scale": 0.0}).trainer) == ()
     assert needed(settings(model, returns={"entropy_scale": 0.5}).trainer) == (Column.ENTROPY,)
+    both = (Column.ENTROPY, Column.TOP_SHARE)
+    assert needed(settings(model, returns={"hybrid_scale": 0.1}).trainer) == both
 
 
 @pytest.mark.parametrize(
@@ -167,7 +172,8 @@ def test_a_student_gains_the_difference_of_the_teacher_to_itself(
 
 
 def test_a_loss_gets_the_columns_that_it_sees_and_no_others(model: Path, reference: Path) -> None:
-    section = {"advantage": "distill", "teacher": reference, "returns": {"entropy_scale": 0.5}}
+    returns = {"entropy_scale": 0.5, "hybrid_scale": 0.1}
+    section = {"advantage": "distill", "teacher": reference, "returns": returns}
     assert columns_of(settings(model, **section), model) == set()
     assert columns_of(settings(model, **section, loss={"kl": 0.1}), model) == {Column.REFERENCE}
     twice = settings(model, **section, loss={"correction": "tis"}, epochs=2)
@@ -199,6 +205,57 @@ def by_chain(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
 def with_logprobs(chain: Chain, value: float) -> Chain:
     logprobs_T = np.full(len(chain), value, np.float32)
     return replace(chain, tokens=replace(chain.tokens, logprobs_T=logprobs_T))
+
+
+def hybrid_factors(batch: Batch) -> NDArray[np.float64]:
+    """Return 1 + 0.1 x (z(H) - z(c)) of the trained tokens, at most 2 deviations from 1."""
+    distances = []
+    for name in (Column.ENTROPY, Column.TOP_SHARE):
+        values = np.concatenate([chain.columns[name] for chain in batch.chains()]).astype("f8")
+        distances.append((values - values.mean()) / (values.std() + 1e-6))
+    return np.asarray(1 + 0.1 * np.clip(distances[0] - distances[1], -2, 2))
+
+
+@pytest.mark.parametrize("layout", get_args(Layout))
+@pytest.mark.parametrize(
+    "section",
+    [{}, {"advantage": "reinforce_pp_baseline", "kl_penalty": 0.5}, {"advantage": "gae"}],
+    ids=["group", "penalty", "critic"],
+)
+def test_tokens_count_by_their_entropy_and_their_likeliest_whatever_the_estimator(
+    model: Path, reference: Path, section: dict[str, Any], layout: Layout
+) -> None:
+    section = {**section, "reference": reference, "layout": layout, "micro_batch_tokens": 60}
+    plain = settings(model, **section).trainer
+    hybrid = settings(model, **section, returns={"hybrid_scale": 0.1}).trainer
+    backend = TorchBackend(model, hybrid)
+    factors = hybrid_factors(computed(hybrid, forked_batch(), backend))
+    wanted = np.array(advantages_of(annotated(plain, forked_batch(), backend))) * factors
+    assert len(set(factors.round(6).tolist())) > 6, "one for each token, not for each session"
+    assert advantages_of(annotated(hybrid, forked_batch(), backend)) == pytest.approx(
+        wanted, abs=1e-5
+    )
+
+
+def test_masked_tokens_are_not_in_the_mean_that_others_are_compared_with(model: Path) -> None:
+    masks: dict[str, Any] = {"high_entropy_turns": {"keep": 0.5}}
+    plain = settings(model, masks=masks).trainer
+    hybrid = settings(model, masks=masks, returns={"hybrid_scale": 0.1}).trainer
+    backend = TorchBackend(model, hybrid)
+    whole = computed(hybrid, forked_batch(), backend)
+    left = masked_batch(whole, masks)
+    assert left.trained() < whole.trained()
+    wanted = np.array(advantages_of(annotated(plain, forked_batch(), backend)))
+    scaled = annotated(hybrid, forked_batch(), backend)
+    assert advantages_of(scaled) == pytest.approx(wanted * hybrid_factors(left), abs=1e-6)
+
+
+def test_a_scale_of_0_has_the_digits_of_a_run_without_it(model: Path) -> None:
+    without = settings(model, returns={"entropy_scale": 0.5})
+    zero = settings(model, returns={"entropy_scale": 0.5, "hybrid_scale": 0.0})
+    assert one_step(zero, model) == one_step(without, model)
+    above = settings(model, returns={"entropy_scale": 0.5, "hybrid_scale": 0.1})
+    assert one_step(above, model) != one_step(without, model)
 
 
 def test_entropies_scale_the_advantages_of_sessions(model: Path) -> None:

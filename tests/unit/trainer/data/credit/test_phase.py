@@ -1,5 +1,6 @@
 """The second phase of a step: columns come back to their tokens, and make advantages."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import get_args
 
@@ -7,10 +8,16 @@ import numpy as np
 import pytest
 
 from seamlessflow.infra.user_functions import ResultMalformed
+from seamlessflow.trainer.data.advantages import ReturnRules
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.chains import Chain, Column, credited
 from seamlessflow.trainer.data.credit.batches import Credit
-from seamlessflow.trainer.data.credit.phase import by_chain, checked_credit, entropy_scaled
+from seamlessflow.trainer.data.credit.phase import (
+    by_chain,
+    checked_credit,
+    entropy_scaled,
+    hybrid_scaled,
+)
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.packing import Layout, pack
 from tests.builders.trainer.chains import some_chains
@@ -141,14 +148,93 @@ def test_the_mean_is_over_tokens_not_over_sessions() -> None:
     step_batch = batch([[1.0] * 3, [5.0] * 3], [[1.0] * 3] * 2)
     (prepared,) = step_batch.groups
     first, other = prepared.chains
-    trained_T = other.tokens.trained_T.copy()
-    trained_T[np.flatnonzero(trained_T)[1:]] = False
-    tokens = replace(other.tokens, trained_T=trained_T)
-    short = replace(other, tokens=tokens, columns={Column.ENTROPY: np.array([5.0], np.float32)})
+    short = of_first_token(other, {Column.ENTROPY: 5.0})
     step_batch = Batch(0, (replace(prepared, chains=(first, short)),))
     assert scaled(step_batch, 1.0) == [[0.5] * 3, [2.5]]
+
+
+def of_first_token(chain: Chain, columns: Mapping[Column, float]) -> Chain:
+    """Return the chain with its first trained token alone, and these columns of it."""
+    trained_T = chain.tokens.trained_T.copy()
+    trained_T[np.flatnonzero(trained_T)[1:]] = False
+    return replace(
+        chain,
+        tokens=replace(chain.tokens, trained_T=trained_T),
+        columns={name: np.array([value], np.float32) for name, value in columns.items()},
+    )
+
+
+EXACT = ReturnRules(epsilon=0.0)
+SPREAD = [[1.0, 1.0, 1.0], [3.0, 3.0, 3.0]]
+"""Numbers of a deviation of 1 from their mean."""
+
+
+def hybrid(
+    entropies: list[list[float]],
+    shares: list[list[float]],
+    scale: float,
+    rules: ReturnRules = EXACT,
+) -> list[list[float]]:
+    """Return advantages of tokens with these entropies and these probabilities of the likeliest."""
+    (prepared,) = batch(entropies, SIGNED[: len(entropies)]).groups
+    chains = tuple(
+        replace(chain, columns={**chain.columns, Column.TOP_SHARE: np.array(values, np.float32)})
+        for chain, values in zip(prepared.chains, shares, strict=True)
+    )
+    step_batch = Batch(0, (replace(prepared, chains=chains),))
+    return [trained(chain) for chain in hybrid_scaled(step_batch, scale, rules).chains()]
+
+
+def test_a_token_of_more_entropy_than_the_mean_counts_more() -> None:
+    assert hybrid(SPREAD, [[0.5] * 3] * 2, 0.25) == [[0.75, 1.5, 2.25], [-5.0, -5.0, -5.0]]
+
+
+def test_a_token_whose_likeliest_have_more_probability_than_the_mean_counts_less() -> None:
+    shares = [[0.75] * 3, [0.25] * 3]
+    assert hybrid([[0.5] * 3] * 2, shares, 0.25) == [[0.75, 1.5, 2.25], [-5.0, -5.0, -5.0]]
+
+
+def test_both_distances_are_added_token_by_token() -> None:
+    """Distances of entropies are -1 and 1, of probabilities 1 and -1 within each session."""
+    shares = [[0.75, 0.25, 0.25], [0.75, 0.75, 0.25]]
+    assert hybrid(SPREAD, shares, 0.25) == [[0.5, 2.0, 3.0], [-4.0, -4.0, -6.0]]
+
+
+@pytest.mark.parametrize(("far", "factor"), [(6.0, 1.5), (-6.0, 0.5)])
+def test_no_token_is_farther_than_two_deviations(far: float, factor: float) -> None:
+    """The last one is 5 / sqrt(5) = 2.24 deviations from the mean, the others 0.45."""
+    near = 1 - np.sign(far) * 0.25 / np.sqrt(5)
+    answer = hybrid([[0.0] * 3, [0.0, 0.0, far]], [[0.5] * 3] * 2, 0.25)
+    assert answer[0] == pytest.approx([near, 2 * near, 3 * near])
+    assert answer[1] == pytest.approx([-4 * near, -4 * near, -4 * factor])
+
+
+@pytest.mark.parametrize(("entropy", "share"), [(0.0, 1.0), (0.7, 0.3)])
+def test_equal_tokens_change_nothing_and_give_no_nan(entropy: float, share: float) -> None:
+    equal = [[entropy] * 3] * 2
+    assert hybrid(equal, [[share] * 3] * 2, 0.5) == SIGNED
+    assert hybrid(equal, [[share] * 3] * 2, 0.5, ReturnRules(deviation="sample")) == SIGNED
+
+
+def test_the_only_token_of_a_batch_keeps_its_advantage() -> None:
+    (prepared,) = batch([[0.0] * 3] * 2, SIGNED).groups
+    only = of_first_token(prepared.chains[1], {Column.ENTROPY: 0.4, Column.TOP_SHARE: 0.7})
+    step_batch = Batch(0, (replace(prepared, chains=(only,)),))
+    for rules in (EXACT, ReturnRules(epsilon=0.0, deviation="sample")):
+        (chain,) = hybrid_scaled(step_batch, 0.5, rules).chains()
+        assert trained(chain) == [-4.0]
+
+
+def test_the_divisor_is_that_of_all_deviations() -> None:
+    """With an epsilon of 1 the distance is halved; a sample's deviation is larger."""
+    shares = [[0.5] * 3] * 2
+    halved = hybrid(SPREAD, shares, 0.5, ReturnRules(epsilon=1.0))
+    assert halved == [[0.75, 1.5, 2.25], [-5.0, -5.0, -5.0]]
+    of_sample = hybrid(SPREAD, shares, 0.5, ReturnRules(epsilon=0.0, deviation="sample"))
+    assert of_sample[1] == pytest.approx([-4 * (1 + 0.5 * np.sqrt(5 / 6))] * 3)
 
 
 def test_a_batch_without_a_trained_token_stays_as_it_is() -> None:
     empty = Batch(0, ())
     assert entropy_scaled(empty, 1.0) == empty
+    assert hybrid_scaled(empty, 0.5, EXACT) == empty
