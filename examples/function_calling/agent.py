@@ -25,7 +25,10 @@ ANSWER_S = 300.0
 
 async def run(task, session):
     client = AsyncOpenAI(
-        base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
+        base_url=session.base_url,
+        api_key=session.api_key,
+        http_client=session.http_client,
+        timeout=None,  # the run has a limit of its own, pacing.task_timeout_s
     )
     ask = {"model": session.model, "tools": task["tools"], "max_tokens": MAX_TOKENS}
     if len(task["turns"]) == 1:

@@ -1,11 +1,11 @@
-"""Give the tokens of a call rows of their own in the embedding of a model that never wrote them.
+"""Give the tokens of a call rows of their own in the output layer of a model that never wrote them.
 
     python tool_rows.py MODEL OUT
 
-Tokens that no training used have almost the same row: in Qwen2.5-Coder-0.5B 3,000 others have that
-of `<tool_call>`. The output layer has the same rows, so all of them get the same logit, and no
-adapter of other layers can tell them apart. Here each gets the row of the fence that the model
-writes in its place, with a part of a word, so that a warm-up can learn it in a few steps.
+Tokens that no training used have the same row there: in Qwen2.5-Coder-0.5B 2,451 others have that
+of `<tool_call>`. So all of them always get the same logit, and no adapter of other layers can tell
+them apart. Here each gets the row of the fence that the model writes in its place, and a part of
+the word for its end of the call, so that a warm-up can learn it in a few steps.
 """
 
 import shutil
@@ -16,23 +16,25 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from transformers import AutoTokenizer
 
-EMBEDDING = "model.embed_tokens.weight"
-LIKE = {"<tool_call>": ("```", " tool"), "</tool_call>": ("```", " end")}
-"""For each token the text whose row it gets, and the word that is mixed in."""
+OUTPUT = "lm_head.weight"
+FENCE = "```"
+SCALE = 1.1
+"""Above 1, so that a token of a call is likelier than the fence from the start."""
 PART = 0.3
-"""Part of the word in the row."""
+"""Part of the words, which tells both tokens apart."""
 
 
 def write_model(model: Path, out: Path) -> None:
-    """Write a copy of a model with these rows. Its embedding is its output layer, too."""
+    """Write a copy of a model with these rows."""
     shutil.copytree(model, out)
     tokenizer = AutoTokenizer.from_pretrained(model, local_files_only=True)
     with safe_open(model / "model.safetensors", "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    rows = tensors[EMBEDDING]
-    for token, texts in LIKE.items():
-        fence, word = (rows[tokenizer.encode(text)].mean(0) for text in texts)
-        rows[tokenizer.convert_tokens_to_ids(token)] = (1 - PART) * fence + PART * word
+    rows = tensors[OUTPUT]
+    fence, begin, end = (rows[tokenizer.encode(text)].mean(0) for text in (FENCE, " begin", " end"))
+    apart = PART * (begin - end)
+    rows[tokenizer.convert_tokens_to_ids("<tool_call>")] = SCALE * fence + apart
+    rows[tokenizer.convert_tokens_to_ids("</tool_call>")] = SCALE * fence - apart
     save_file(tensors, out / "model.safetensors", metadata={"format": "pt"})
 
 

@@ -282,8 +282,8 @@ SYMPTOMS = (
     ),
     Symptom(
         "the entropy fell by {:.0%}",
-        "trainer.loss.entropy, trainer.returns.entropy_scale, a larger trainer.loss.clip_high, "
-        "a lower trainer.optimizer.lr",
+        "trainer.loss.entropy, trainer.returns.entropy_scale or hybrid_scale, a larger "
+        "trainer.loss.clip_high, a lower trainer.optimizer.lr",
         0.5,
         _fall("entropy"),
     ),
