@@ -425,6 +425,8 @@ class GroupAdmitted(Record):
     sampler_figures: Mapping[str, float] = field(default_factory=dict)
     sampler_sha256: str = ""
     arms: tuple[str, ...] = ()
+    terms: str = ""
+    terms_sha256: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

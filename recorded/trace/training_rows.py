@@ -98,6 +98,7 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
     record = (admitted or ended).record  # type: ignore[union-attr]
     if isinstance(record, r.GroupAdmitted) and record.group_size:
         detail += f"; asked for {record.group_size}, at least {record.min_group_size}"
+        detail += f" by {record.terms}" if record.terms else ""
         detail += f", drawn from {_drawn_from(record)}" if record.split else ""
         detail += f", tags {', '.join(record.tags)}" if record.tags else ""
         detail += f", at most {record.turn_limit} turns" if record.turn_limit else ""

@@ -305,6 +305,8 @@ def _group(
         sampler_figures=drawn.rule.figures,
         sampler_sha256=drawn.rule.source_sha256,
         arms=drawn.arms,
+        terms=drawn.terms,
+        terms_sha256=drawn.terms_sha256,
     )
 
 

@@ -45,6 +45,9 @@ class Drawn:
     samples: int | None = None
     turn_limit: int | None = None
     arms: tuple[str, ...] = ()
+    terms: str = ""
+    """Rule of samples and turns; empty: none."""
+    terms_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +262,13 @@ def _with_terms(
     changed = terms.result(checked_choice, candidate, choice, source)
     if changed is None:
         return drawn
-    return replace(drawn, samples=changed.samples, turn_limit=changed.turn_limit)
+    return replace(
+        drawn,
+        samples=changed.samples,
+        turn_limit=changed.turn_limit,
+        terms=terms.name,
+        terms_sha256=terms.sha256,
+    )
 
 
 def _full_choice(drawn: Drawn, place: int, sampling: TaskSampling) -> TaskChoice:

@@ -236,6 +236,7 @@ def test_a_function_is_called_with_its_settings_and_recorded_with_the_hash_of_it
         assert (each.rule.name, each.rule.figures["f"]) == (f"{SAMPLER}:last", 4.0)
         assert each.rule.source_sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
         assert (each.samples, each.turn_limit) == (2, 5)
+        assert (each.terms, each.terms_sha256) == (f"{SAMPLER}:fewer", each.rule.source_sha256)
 
 
 def predicting(predict: str, **settings: Any) -> SampledRun:
