@@ -16,6 +16,8 @@ class ScriptedEndpoint:
     api_key: str = "key"
     model: str = "policy"
     messages: list[dict[str, object]] = field(default_factory=list)
+    numbered: bool = False
+    """True if each answer has an id of its own."""
 
     @property
     def http_client(self) -> httpx2.AsyncClient:
@@ -27,5 +29,6 @@ class ScriptedEndpoint:
         if isinstance(answer, int):
             return httpx2.Response(answer, json={"error": {"message": "no"}})
         choice = {"index": 0, "finish_reason": "stop", "message": answer}
-        body = {"id": "r", "object": "chat.completion", "created": 0, "model": "policy"}
+        name = f"r{len(self.seen)}" if self.numbered else "r"
+        body = {"id": name, "object": "chat.completion", "created": 0, "model": "policy"}
         return httpx2.Response(200, json={**body, "choices": [choice]})
