@@ -1,6 +1,6 @@
 """Give the tokens of a call rows of their own in the output layer of a model that never wrote them.
 
-    python tool_rows.py MODEL OUT
+    python scripts/tool_rows.py MODEL OUT
 
 Tokens that no training used have the same row there: in Qwen2.5-Coder-0.5B 2,451 others have that
 of `<tool_call>`. So all of them always get the same logit, and no adapter of other layers can tell
