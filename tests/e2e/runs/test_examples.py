@@ -16,7 +16,13 @@ pytestmark = pytest.mark.slow
 
 LIMIT_S = 400
 STEPS = 2
-EXAMPLES = {"hello": STEPS, "multi_turn_game": STEPS, "two_policies": 2 * STEPS, "judge": STEPS}
+EXAMPLES = {
+    "hello": STEPS,
+    "multi_turn_game": STEPS,
+    "two_policies": 2 * STEPS,
+    "judge": STEPS,
+    "expert": STEPS,
+}
 """Steps of each, which are those of all its policies together."""
 
 
