@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from importlib import import_module
 from typing import Any
 
 import pytest
 
-from examples.expert.agent import action, form, recorded, run
 from tests.builders.scripted_endpoint import ScriptedEndpoint
 
+AGENT: Any = import_module("examples.expert.agent")  # has no annotations, as a user's
 KEYS = (3, 1, 4, 1, 5)
 TASK = {
     "question": "key 3",
@@ -30,7 +31,7 @@ def played(
 ) -> tuple[dict[str, Any], list[list[dict[str, Any]]]]:
     """Return what the agent returns, and the messages of each request."""
     endpoint = ScriptedEndpoint(list(answers), numbered=True)
-    result = asyncio.run(run(TASK, endpoint, patches))
+    result = asyncio.run(AGENT.run(TASK, endpoint, patches))
     return result, [request["messages"] for request in endpoint.seen]  # type: ignore[misc]
 
 
@@ -40,7 +41,7 @@ def test_errors_at_turns_2_and_4_of_5_with_a_patch_end_the_session_behind_turn_4
     assert list(result["turn_rewards"].values()) == pytest.approx([1.0, 0.55, 1.0, 0.55])
     assert result["reward"] == pytest.approx(2 / 5)
     patched, answered = prompts[2][-2:]
-    assert patched == recorded(TASK["expert"][1], 1)
+    assert patched == AGENT.recorded(TASK["expert"][1], 1)
     assert (answered["tool_call_id"], answered["content"]) == ("expert_1", "code 4")
 
 
@@ -76,4 +77,4 @@ def test_arguments_that_are_no_json_are_no_form() -> None:
         name = "lookup"
         arguments = '{"key":'
 
-    assert (form([Call]), action([Call], TASK["expert"][0])) == (0, 0.5)
+    assert (AGENT.form([Call]), AGENT.action([Call], TASK["expert"][0])) == (0, 0.5)
