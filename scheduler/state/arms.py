@@ -2,12 +2,12 @@
 
 A fold of `control`, updated in place: with as many arms as tasks, a copy for each record would cost
 too much. Groups of evaluations do not count. A group of several policies counts once, with the
-first of its results. Called by `scheduler/journal.py` and the simulator; samplers read it.
+first of its results. Called by `scheduler/journal.py`; samplers read it.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
 
 import xxhash
 
@@ -88,6 +88,7 @@ class GroupResult(NamedTuple):
 
 
 NO_ARM = Arm()
+_STATISTICS = tuple(field.name for field in fields(Arm))
 
 
 @dataclass(eq=False)
@@ -167,9 +168,10 @@ class Arms:
     def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
         for place, name in enumerate(arms):  # the task's arm is the first
             kept = POOL_MEMORY if place else self.counting.own_memory
-            counts = self.arm(name).counts(step, self.counting.memory)
+            arm = self.arm(name)
+            counts = arm.counts(step, self.counting.memory)
             before = PassCounts(counts.passed * kept, counts.failed * kept)
-            self.put(name, _after(self.arm(name), before, result, step), offset)
+            self.put(name, _after(arm, before, result, step), offset)
 
     def _keep(self, name: str, arm: Arm) -> None:
         if name not in self.by_name:
@@ -217,37 +219,13 @@ def _after(arm: Arm, counts: PassCounts, result: GroupResult, step: int) -> Arm:
 
 
 def _to_snapshot(name: str, arm: Arm, epoch: int, offset: int) -> r.ArmSnapshot:
-    return r.ArmSnapshot(
-        epoch=epoch,
-        arm=name,
-        control_offset=offset,
-        passed=arm.passed,
-        failed=arm.failed,
-        at_step=arm.at_step,
-        draws=arm.draws,
-        ready=arm.ready,
-        won=arm.won,
-        lost=arm.lost,
-        equal=arm.equal,
-        last_passed=arm.last_passed,
-        last_counted=arm.last_counted,
-        longest=arm.longest,
-        figures=arm.figures,
-    )
+    return r.ArmSnapshot(epoch=epoch, arm=name, control_offset=offset, **_statistics(arm))
 
 
 def _of_snapshot(snapshot: r.ArmSnapshot) -> Arm:
-    return Arm(
-        passed=snapshot.passed,
-        failed=snapshot.failed,
-        at_step=snapshot.at_step,
-        draws=snapshot.draws,
-        ready=snapshot.ready,
-        won=snapshot.won,
-        lost=snapshot.lost,
-        equal=snapshot.equal,
-        last_passed=snapshot.last_passed,
-        last_counted=snapshot.last_counted,
-        longest=snapshot.longest,
-        figures=snapshot.figures,
-    )
+    return Arm(**_statistics(snapshot))
+
+
+def _statistics(holder: Arm | r.ArmSnapshot) -> dict[str, Any]:
+    """Return the statistics of an arm by name, which its record has under the same names."""
+    return {name: getattr(holder, name) for name in _STATISTICS}

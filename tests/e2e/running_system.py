@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import httpx
+import openai
 
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.clock import now_ms
@@ -218,6 +219,14 @@ class RunningSystem:
 def _named_model() -> Path | None:
     named = os.environ.get(MODEL)
     return Path(named) if named else None
+
+
+def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
+    """Open a session; return its client."""
+    opened = made.admin("/sessions", session_id=session_id, policy=POLICY)
+    assert opened.status_code == 201, opened.text
+    body = opened.json()
+    return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
 @contextmanager

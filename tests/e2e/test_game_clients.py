@@ -14,7 +14,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.trainer.data.chains import chains
 from tests.e2e.parity import PARITY, plain_logprobs
-from tests.e2e.running_system import POLICY, RunningSystem, running_system
+from tests.e2e.running_system import POLICY, RunningSystem, client_of, running_system
 
 pytestmark = pytest.mark.kafka
 
@@ -39,13 +39,6 @@ def flow(
         made.give_role("w0", 0)
         made.await_ready()
         yield made, weights
-
-
-def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
-    opened = made.admin("/sessions", session_id=session_id, policy=POLICY)
-    assert opened.status_code == 201, opened.text
-    body = opened.json()
-    return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
 def test_a_loop_of_2048_with_orak_s_calls_is_one_trajectory(

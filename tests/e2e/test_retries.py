@@ -10,7 +10,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessageParam
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
-from tests.e2e.running_system import POLICY, RunningSystem, running_system
+from tests.e2e.running_system import POLICY, RunningSystem, client_of, running_system
 
 pytestmark = pytest.mark.kafka
 BEGINNING: list[ChatCompletionMessageParam] = [{"role": "user", "content": "key 7"}]
@@ -27,11 +27,6 @@ def flow(
         made.start("manager", "seamlessflow.consumers.trajectories")
         made.await_ready()
         yield made
-
-
-def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
-    body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
-    return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
 def serve(made: RunningSystem) -> None:

@@ -5,14 +5,13 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
-import openai
 import orjson
 import pytest
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from tests.e2e.parity import assert_parity
-from tests.e2e.running_system import POLICY, RunningSystem, running_system
+from tests.e2e.running_system import POLICY, RunningSystem, client_of, running_system
 
 pytestmark = pytest.mark.kafka
 
@@ -31,13 +30,6 @@ def flow(
         made.give_role("w1", 1)
         made.await_ready()
         yield made, weights
-
-
-def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
-    opened = made.admin("/sessions", session_id=session_id, policy=POLICY)
-    assert opened.status_code == 201, opened.text
-    body = opened.json()
-    return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
 def test_a_conversation_is_recorded_token_for_token(flow: tuple[RunningSystem, Path]) -> None:

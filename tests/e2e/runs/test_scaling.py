@@ -12,7 +12,13 @@ import pytest
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
-from tests.e2e.running_system import DEADLINE_S, POLICY, RunningSystem, running_system
+from tests.e2e.running_system import (
+    DEADLINE_S,
+    POLICY,
+    RunningSystem,
+    client_of,
+    running_system,
+)
 from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
@@ -68,11 +74,6 @@ def flow(broker: KafkaSettings, tmp_path: Path) -> Iterator[RunningSystem]:
         made.give_role("w0", 0)
         made.await_ready()
         yield made
-
-
-def client_of(made: RunningSystem, session_id: str) -> openai.OpenAI:
-    body = made.admin("/sessions", session_id=session_id, policy=POLICY).raise_for_status().json()
-    return openai.OpenAI(base_url=body["base_url"], api_key=body["api_key"], timeout=60)
 
 
 def join(made: RunningSystem) -> None:
