@@ -608,6 +608,16 @@ class ProgressStalled(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReplacedSession(Record):
+    """A session of a group that left the loss, and the stored session that took its place."""
+
+    session_id: str
+    by: str
+    pool: str
+    uses: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class TokenTensor(Record):
     """An array with one row a token, inline or by reference."""
 
@@ -875,6 +885,8 @@ class StepGroup(Record):
     foreign: tuple[str, ...] = ()
     reused: int = 0
     filtered: str = ""
+    pool: str = ""
+    replaced: tuple[ReplacedSession, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1403,6 +1415,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "PlanWarning": PlanWarning,
     "PolicyWeights": PolicyWeights,
     "ProgressStalled": ProgressStalled,
+    "ReplacedSession": ReplacedSession,
     "TokenTensor": TokenTensor,
     "ReplyDelta": ReplyDelta,
     "ReplyFinished": ReplyFinished,

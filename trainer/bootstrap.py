@@ -25,7 +25,7 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.records import ProgressStalled, TrainerHeartbeat
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
-from seamlessflow.trainer.data.batch import BatchLimits
+from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
 from seamlessflow.trainer.metrics.sample_texts import DecodeText
@@ -42,6 +42,7 @@ from seamlessflow.trainer.recovery.resume import (
     recorded_sections,
     resume_from,
 )
+from seamlessflow.trainer.replay.topics import pools_of
 from seamlessflow.trainer.roles.gang import GangWatch
 from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerStatus, Wake, Work
 from seamlessflow.trainer.settings import TrainerSettings
@@ -96,6 +97,9 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
         stalled = ProgressStalled(at_ms=at_ms, what="other methods", detail=detail, since_ms=at_ms)
         process.send(stalled)
     process.status.state = "ready"
+    mixing, pools = pools_of(settings, publication.tokenizer_hash, stopping)
+    pools.open()
+    mixing.restore(newest.pools)
     dataloader = Dataloader(
         first.resume,
         control_state,
@@ -105,6 +109,7 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
         now_ms(),
         left=left,
         follow=settings.trainer.follow,
+        mixing=mixing,
         policies=settings.run.policies,
     )
     runner = StepRunner(settings, gang, publication, process.producer, instruments.traces, now_ms)
@@ -115,6 +120,7 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
         sessions=_sessions_thread(process, newest.first_offsets, instruments.metrics, stopping),
         control_state=control_state,
         dataloader=dataloader,
+        pools=pools,
         gang=gang,
         steps=StepSequence(process, newest, first.resume, dataloader, runner, reports),
         reports=reports,

@@ -17,6 +17,7 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.replay.topics import PoolTopics
 from seamlessflow.trainer.roles.gang import GangBroken
 from seamlessflow.trainer.roles.parts import ProcessParts, Wake
 from seamlessflow.trainer.steps.dataloader import Dataloader
@@ -38,6 +39,7 @@ class Loop:
     """Reads `trajectories` into the inbox."""
     control_state: ControlState
     dataloader: Dataloader
+    pools: PoolTopics
     gang: GangBackend
     steps: StepSequence
     reports: Reports
@@ -48,6 +50,7 @@ class Loop:
         policy = self.process.settings.run.policy
         with (
             closing(self.reports),
+            closing(self.pools),
             closing(self.steps),
             self.process.running(self.sessions, end=self.gang.close),
         ):

@@ -28,28 +28,10 @@ from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings
+from seamlessflow.trainer.stored import ReplaySection, ReuseSection
 
 FilterName = Literal["zero_variance", "untrainable", "spread"]
 MaskName = Literal["high_entropy_turns"]
-ChoiceName = Literal["random", "newest"]
-
-
-class ReuseSection(Section):
-    """Groups of earlier steps that are trained again beside the new ones of a batch."""
-
-    groups: int = Field(
-        0, ge=0, description="Most such groups in each batch, beside run.groups_per_step; 0: none"
-    )
-    uses: int = Field(2, ge=2, description="Steps that may train a group, the first one included")
-    max_staleness: int = Field(
-        8,
-        ge=1,
-        description="Largest staleness of their tokens, in optimizer steps, in place of "
-        "trainer.max_staleness; older ones are masked, whatever trainer.on_stale says",
-    )
-    choice: ChoiceName = Field(
-        "random", description="Choice of groups: random, or those trained last (newest)"
-    )
 
 
 class OptimizerSection(Section):
@@ -114,8 +96,8 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     )
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
         {},
-        description="Settings of functions of your own that trainer.advantage, trainer.filters and "
-        "trainer.selection name: by module:function, its keyword arguments",
+        description="Settings of functions of your own that trainer.advantage, trainer.filters, "
+        "trainer.selection and trainer.replay name: by module:function, its keyword arguments",
     )
     masks: dict[OrUserFunction[MaskName], dict[str, JsonValue]] = Field(
         {},
@@ -133,6 +115,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         description="Largest staleness of a trained token, in optimizer steps; none: run.lag",
     )
     reuse: ReuseSection = Field(default_factory=ReuseSection)
+    replay: ReplaySection = Field(default_factory=ReplaySection)
     loss: LossSection = Field(default_factory=LossSection)
     optimizer: OptimizerSection = Field(default_factory=OptimizerSection)
     mini_batches: int = Field(
@@ -196,8 +179,10 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @model_validator(mode="after")
     def _names_functions(self) -> Self:
-        settings = "trainer.advantage, filters or selection.name"
-        refuse_unnamed(self.functions, self._named_methods, settings)
+        settings = "trainer.advantage, filters, selection.name or replay.name"
+        # A mixer chooses on the trainer's host alone, so it is none of the functions of a step.
+        names = (*self._named_methods, self.replay.name or "")
+        refuse_unnamed(self.functions, names, settings)
         return self
 
     @model_validator(mode="after")
@@ -211,12 +196,21 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
                     "which loss.surrogate policy_gradient without a correction does not see: set "
                     "loss.correction, another surrogate, or mini_batches 1 and epochs 1"
                 )
-            if self.reuse.groups:
+            if self.reuse.groups or self.replay.name:
                 raise ValueError(
-                    "reuse trains tokens of a policy that has moved away since, which "
+                    "reuse and replay train tokens of a policy that has moved away since, which "
                     "loss.surrogate policy_gradient without a correction does not see: set "
-                    "loss.correction, another surrogate, or reuse.groups 0"
+                    "loss.correction, another surrogate, or reuse.groups 0 and no replay.name"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _replays(self) -> Self:
+        if self.replay.name and self.reuse.groups:
+            raise ValueError(
+                "replay and reuse both choose what is trained again: leave reuse.groups 0, and "
+                "give replay the pool own"
+            )
         return self
 
     @model_validator(mode="after")

@@ -5,7 +5,7 @@ the same.
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -72,21 +72,28 @@ SETTINGS: Mapping[str, str] = {
     "filter": "trainer.filters, trainer.spread_over",
     "overlong": "trainer.overlong",
     "reuse": "trainer.reuse, trainer.seed",
+    "replay": "trainer.replay, trainer.seed",
     "rewards": "trainer.rewards",
     "selection": "trainer.selection, trainer.seed",
     "mask": "trainer.masks",
 }
 """Settings that choose the methods of a kind."""
 
+CHOOSING = frozenset({"replay"})
+"""Kinds that choose what a step trains. That is on the log, so a step that is executed again calls
+none of them."""
+
 NAMING = ("name", "surrogate", "correction")
 """Settings of a loss that its recorded name stands for, so that its hash leaves them out."""
 
 
-def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
+def step_methods(
+    settings: TrainerSettings, without: Collection[str] = ()
+) -> tuple[StepMethod, ...]:
     """Return the methods of every step under these settings, filters in the order of the setting.
 
-    Default values are left out of the hash, so a new setting does not change it. Raises
-    `FunctionUnusable`.
+    Those of the kinds `without` are left out. The hash has no default values, so a new setting does
+    not change it. Raises `FunctionUnusable`.
     """
     trainer = settings.trainer
     chosen: list[tuple[str, str, Mapping[str, Any]]] = [
@@ -97,6 +104,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
         *_overlong(trainer.overlong),
         *_rewards(trainer.reward_weights),
         *_selection(trainer),
+        *_replay(trainer),
         *(("mask", name, _own(trainer.masks, name)) for name in trainer.masks),
         *(
             ("filter", name, {"action": action, **_of_filter(trainer, name)})
@@ -124,6 +132,7 @@ def step_methods(settings: TrainerSettings) -> tuple[StepMethod, ...]:
             source_sha256="" if kind == "loss" else source_sha256(name),
         )
         for kind, name, values in chosen
+        if kind not in without
     )
 
 
@@ -229,6 +238,14 @@ def _selection(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str,
         drawn = name == "balanced" or is_user_function(name)
         seeded = {"seed": trainer.seed} if drawn else {}
         yield "selection", name, {**values, **seeded, **_own(trainer.functions, name)}
+
+
+def _replay(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the mixer, if there is one: which sessions it may choose, and how."""
+    if (name := trainer.replay.name) is not None:
+        pools = trainer.replay.model_dump(include={"pools"}, exclude_defaults=True)
+        values = {**trainer.replay.arguments, **pools, "seed": trainer.seed}
+        yield "replay", name, {**values, **_own(trainer.functions, name)}
 
 
 def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

@@ -83,6 +83,14 @@ def _selection(*values: str) -> SettingReader:
     return SettingReader("selection.name", name, values)
 
 
+def _replay(*values: str) -> SettingReader:
+    def name(trainer: TrainerSection) -> str:
+        chosen = trainer.replay.name or "none"
+        return "module:function" if is_user_function(chosen) else chosen
+
+    return SettingReader("replay.name", name, values)
+
+
 READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("loss", "clip_low"): (_surrogate("ppo_clip", "gspo"),),
     ("loss", "clip_high"): (_surrogate("ppo_clip", "gspo"),),
@@ -110,6 +118,10 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},
     ("overlong", "weight"): (_above_0("overlong.length", lambda trainer: trainer.overlong.length),),
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
+    ("replay", "take"): (_replay("rescue"),),
+    ("replay", "passes"): (_replay("rescue"),),
+    ("replay", "foreign"): (_replay("mix"),),
+    ("replay", "pools"): (_replay("rescue", "mix", "module:function"),),
     ("optimizer", "min_lr"): (_FALLING,),
     ("selection", "best"): (_selection("extremes", "module:function"),),
     ("selection", "worst"): (_selection("extremes", "module:function"),),

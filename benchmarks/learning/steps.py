@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
-from seamlessflow.trainer.data.batch import Batch, BatchLimits
+from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.settings import TrainerSettings

@@ -5,7 +5,7 @@ audit` and by tests that kill processes.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from seamlessflow.consumers.trajectories.settings import ManagerSection
@@ -17,6 +17,7 @@ from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
 from seamlessflow.recorded.audit.auditor import Auditor, AuditReport
 from seamlessflow.recorded.audit.recording import RecordingRounds, recorded_source
 from seamlessflow.recorded.audit.rounds import Rounds
+from seamlessflow.recorded.audit.stored import stored_sessions
 
 EVERY_S = 2.0
 _MARKS_S = 0.5
@@ -48,10 +49,15 @@ def audit(
     skipped = Skipped()
     with _rounds(settings, group, skipped, stopping) as rounds:
         auditor = _auditor(rounds, trained)
-        _round(rounds, auditor)
+
+        def read_stored() -> None:
+            prefixes, names = auditor.stored_wanted()
+            auditor.store(stored_sessions(settings, prefixes, names, skipped, stopping))
+
+        _round(rounds, auditor, read_stored)
         # A trajectory may be missing only because its partition had no mark yet: look again.
         time.sleep(_MARKS_S)
-        _round(rounds, auditor)
+        _round(rounds, auditor, read_stored)
         if ended:
             auditor.end()
         return _report(rounds, auditor, skipped)
@@ -101,12 +107,19 @@ def _auditor(
     return Auditor(rounds.partitions, trained, most_tokens, recorded)
 
 
-def _round(rounds: Rounds | RecordingRounds, auditor: Auditor) -> None:
+def _round(
+    rounds: Rounds | RecordingRounds,
+    auditor: Auditor,
+    read_stored: Callable[[], None] | None = None,
+) -> None:
+    """Read all topics. `read_stored` reads pools whole, so an audit that follows leaves it out."""
     progress = rounds.progress()
     for partition in rounds.measure():
         auditor.cut(partition)
     for received in rounds.read():
         auditor.apply(received)
+    if read_stored is not None:
+        read_stored()
     auditor.settle(progress)
 
 

@@ -3,7 +3,7 @@
 Pure but for files.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,7 @@ from seamlessflow.recorded.audit.checks.sessions import SessionsCheck
 from seamlessflow.recorded.audit.checks.tokens import TokensCheck
 from seamlessflow.recorded.audit.checks.turns import TurnsCheck
 from seamlessflow.recorded.audit.rounds import ManagersProgress
+from seamlessflow.recorded.audit.sampled_tokens import SampledSession
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import SESSIONS
@@ -152,6 +153,17 @@ class Auditor:
         if received.topic != SESSIONS.name or self._owners.apply(received):
             for check in self._checks:
                 check.apply(received)
+
+    def stored_wanted(self) -> tuple[dict[str, str], frozenset[str]]:
+        """Return the prefixes of pools, and the stored sessions of other logs to compare with."""
+        if self._tokens is None:
+            return {}, frozenset()
+        return self._tokens.prefixes, self._tokens.wanted()
+
+    def store(self, sessions: Iterable[tuple[str, SampledSession]]) -> None:
+        """Take stored sessions of other logs by name."""
+        if self._tokens is not None:
+            self._tokens.stored.update(sessions)
 
     def settle(self, progress: ManagersProgress) -> None:
         """Judge all that the records up to here say; `progress` is of before they were read."""

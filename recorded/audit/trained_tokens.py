@@ -74,6 +74,7 @@ def file_faults(step: StepCommitted, file: TrainedFile) -> Iterator[str]:
         counts[run.session] += len(run.ids)
     yield from _wrong_counts(step, file.header, counts)
     members = {name for group in step.groups for name in group.sessions}
+    members |= {each.by for group in step.groups for each in group.replaced}
     strangers = [name for name in counts if members and name not in members]
     for name in strangers[:MOST_SESSIONS]:
         yield f"its file has session {name}, which is in none of its groups"

@@ -20,7 +20,14 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.audit.sampled_tokens import SampledTokens, sampled_tokens
+from seamlessflow.recorded.audit.sampled_tokens import SampledFold, SampledTokens, tokens_of
+from seamlessflow.recorded.audit.stored import (
+    ELSEWHERE,
+    all_prefixes,
+    elsewhere,
+    stored_names,
+    stored_sessions,
+)
 from seamlessflow.recorded.audit.trained_tokens import (
     BROKEN,
     FileFault,
@@ -30,7 +37,7 @@ from seamlessflow.recorded.audit.trained_tokens import (
     trained_tokens,
 )
 from seamlessflow.schemas.arrays import Int64s
-from seamlessflow.schemas.records import StepCommitted
+from seamlessflow.schemas.records import LineageStarted, StepCommitted
 from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 
@@ -38,6 +45,7 @@ MOST_DEVIATIONS = 5
 """Most deviations of each kind that are listed."""
 
 _OFFSET_BITS = 32
+_COUNTED = (LineageStarted, StepCommitted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +102,17 @@ def verify(
         return read_topic(settings, topic, skipped, stopping=stopping)
 
     # `control` before `sessions`: in a live run, the tokens of its steps are then on the log.
-    control = (item.record for item in read(CONTROL))
+    control = [item.record for item in read(CONTROL) if isinstance(item.record, _COUNTED)]
     steps = surviving_steps([record for record in control if isinstance(record, StepCommitted)])
-    events = ((item.partition, item.record) for item in read(SESSIONS))
+    fold = SampledFold()
+    for item in read(SESSIONS):
+        fold.apply(item.partition, item.record)
+    names = frozenset[str]().union(*map(elsewhere, steps))
+    stored = stored_sessions(settings, all_prefixes(control), names, skipped, stopping)
+    fold.sessions.update(stored)
     faults: list[FileFault] = []
     files = (file for _, file in step_files(trained_dir, steps, faults))
-    verification = compare(steps, files, sampled_tokens(events))
+    verification = compare(steps, files, tokens_of(fold.sessions))
     wrong_files = tuple(map(str, faults))
     return replace(verification, wrong_marks=tuple(wrong_marks(steps)), wrong_files=wrong_files)
 
@@ -138,6 +151,8 @@ def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
     `steps`: those that survive, of each policy in their order.
     """
     before: Counter[tuple[str, str]] = Counter()
+    trained: Counter[tuple[str, str]] = Counter()
+    """Steps that trained each session."""
     for step in steps:
         for group in step.groups:
             count = before[step.policy, group.group_id]
@@ -146,25 +161,35 @@ def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
                     f"{step_name(step.step)} marks group {group.group_id} as trained by "
                     f"{group.reused} steps before it, and {count} did"
                 )
+            for each in group.replaced:
+                if each.uses != (count := trained[step.policy, each.by]):
+                    yield (
+                        f"{step_name(step.step)} marks session {each.by} as trained by {each.uses} "
+                        f"steps before it, and {count} did"
+                    )
         before.update((step.policy, group.group_id) for group in step.groups)
+        trained.update((step.policy, name) for name in step.trained_tokens)
 
 
 def planned(step: StepCommitted) -> frozenset[str]:
-    """Return the sessions that a step trains again by plan."""
-    return frozenset(name for group in step.groups if group.reused for name in group.sessions)
+    """Return the sessions that a step trains again by plan, also those that are stored."""
+    again = (name for group in step.groups if group.reused for name in group.sessions)
+    return stored_names(step).union(again)
 
 
 def compare(
     steps: Iterable[StepCommitted], files: Iterable[TrainedFile], sampled: SampledTokens
 ) -> Verification:
     """Compare the files of `steps` with `sampled`; files of other steps do not count."""
-    missing = {(step.step, step.version, step.lineage): planned(step) for step in steps}
+    missing = {(step.step, step.version, step.lineage): step for step in steps}
     comparison = _Comparison(sampled, dict(sampled.numbers))
     for header, runs, _ in files:
         name = (header.step, header.version, header.lineage)
         if name in missing:
             # A second file of the step does not count.
-            comparison.add_step(trained_tokens(header.step, runs), missing.pop(name))
+            step = missing.pop(name)
+            tokens = trained_tokens(header.step, runs)
+            comparison.add_step(tokens, planned(step), elsewhere(step))
     return comparison.result(tuple(sorted(step for step, _, _ in missing)))
 
 
@@ -183,17 +208,32 @@ class _Comparison:
     again: int = 0
     """Turns of steps that trained them by plan again."""
 
-    def add_step(self, trained: TrainedTokens, again: Collection[str]) -> None:
-        """Compare the tokens of one more step, which trains these sessions again by plan."""
+    def add_step(
+        self, trained: TrainedTokens, again: Collection[str], others: Collection[str]
+    ) -> None:
+        """Compare the tokens of one more step, which trains these sessions again by plan.
+
+        `others`: sessions of other logs, whose versions count for nothing here.
+        """
         names = ((run.session, run.turn) for run in trained.runs)
         turns = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
         turns_N = np.array(turns, np.int64)[trained.runs_N]
         places_N = self.sampled.places(turns_N, trained.offsets_N)
+        others_N = np.array([run.session in others for run in trained.runs], np.bool_)[
+            trained.runs_N
+        ]
+        versions_N = self.sampled.versions_T[places_N]
+        known_N = np.where(
+            others_N, trained.versions_N == ELSEWHERE, versions_N == trained.versions_N
+        )
+        # The sampler of a session of another log may have left no log-probs.
+        unscored_N = others_N & np.isnan(self.sampled.logprob_bits_T[places_N].view(np.float32))
+        equal_N = self.sampled.logprob_bits_T[places_N] == trained.logprob_bits_N
         wrong_N = (
-            (self.sampled.versions_T[places_N] != trained.versions_N)
-            | (self.sampled.versions_T[places_N] < 0)
+            ~known_N
+            | ((versions_N < 0) & ~others_N)
             | (self.sampled.ids_T[places_N] != trained.ids_N)
-            | (self.sampled.logprob_bits_T[places_N] != trained.logprob_bits_N)
+            | ~(equal_N | unscored_N)
         )
         self.mismatches += int(np.count_nonzero(wrong_N))
         keys_N = self._keys(trained, turns, again)[trained.runs_N]

@@ -1,6 +1,7 @@
 """Training of a recorded run again, from the steps on `control` and the recorded trajectories."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +29,10 @@ from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.recording import source_kafka
+from seamlessflow.trainer.replay.mixing import Mixing
+from seamlessflow.trainer.replay.topics import pools_of
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.step_methods import step_methods
+from seamlessflow.trainer.step_methods import CHOOSING, step_methods
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,18 @@ class RecordedTraining:
         source = source_kafka(self.settings[self.run.lineages[0].lineage])
         return read_topic(source, TRAJECTORIES, skipped, stopping=stopping)
 
+    @contextmanager
+    def pools(self, stopping: Stopping) -> Iterator[Mixing]:
+        """Yield the pools of stored sessions that its steps were trained with.
+
+        Raises the errors of `PoolTopics.open`.
+        """
+        last = self.settings[self.run.lineages[-1].lineage]
+        mixing, topics = pools_of(last, None, stopping)
+        with closing(topics):
+            topics.open()
+            yield mixing
+
     def check_place(self, step: int, micro_batch: int | None, stopping: Stopping) -> None:
         """Raise `SettingsRejected` unless it trained the step, with the micro-batch if it is given.
 
@@ -60,7 +75,8 @@ class RecordedTraining:
         if micro_batch is None:
             return
         received = self.trajectories(Skipped(), stopping)
-        count = micro_batches(self.settings, self.run, received, step)
+        with self.pools(stopping) as mixing:
+            count = micro_batches(self.settings, self.run, received, step, mixing)
         if micro_batch >= count:
             raise SettingsRejected(
                 "--micro-batch", f"{step_name(step)} has {count}, counted from 0"
@@ -127,7 +143,8 @@ def recorded_training(
         lineage.lineage: recorded_settings(lineage, kafka, replaced) for lineage in run.lineages
     }
     if not replaced:
-        check_methods(run, {name: step_methods(chosen) for name, chosen in settings.items()})
+        present = {name: step_methods(chosen, CHOOSING) for name, chosen in settings.items()}
+        check_methods(run, present)
     if any(chosen.trainer.backend == "clock" for chosen in settings.values()):
         raise RunNotRepeatable("it was a rehearsal (trainer.backend clock), which trained nothing")
     model = initial_model(settings[run.lineages[0].lineage].policy.model, out)
@@ -154,25 +171,30 @@ def initial_model(named: Path, out: Path | None) -> Path:
     )
 
 
+@contextmanager
 def training_again(
     recorded: RecordedTraining, skipped: Skipped, stopping: Stopping
-) -> TrainingAgain:
-    """Return the run with its initial weights in memory.
+) -> Iterator[TrainingAgain]:
+    """Yield the run with its initial weights in memory, and its pools open.
 
-    Raises `RunNotRepeatable` with what is missing, and `ModelUnusable`.
+    Raises `RunNotRepeatable` with what is missing, `ModelUnusable`, and the errors of
+    `RecordedTraining.pools`.
     """
     run = recorded.run
     settings = recorded.settings
     model = recorded.model
-    # Later lineages went on from a checkpoint, whatever initial model they named.
-    steps = Reexecution(settings, run, lambda chosen: TorchBackend(model, chosen.trainer))
-    weights_hash = steps.first_weights()
-    if run.first_hash and weights_hash != run.first_hash and not recorded.ablation:
-        raise RunNotRepeatable(
-            f"{model} has other tensors ({weights_hash}) than the run ({run.first_hash})"
+    with recorded.pools(stopping) as mixing:
+        # Later lineages went on from a checkpoint, whatever initial model they named.
+        steps = Reexecution(
+            settings, run, lambda chosen: TorchBackend(model, chosen.trainer), mixing
         )
-    received = recorded.trajectories(skipped, stopping)
-    return TrainingAgain(run, steps, received, recorded.ablation)
+        weights_hash = steps.first_weights()
+        if run.first_hash and weights_hash != run.first_hash and not recorded.ablation:
+            raise RunNotRepeatable(
+                f"{model} has other tensors ({weights_hash}) than the run ({run.first_hash})"
+            )
+        received = recorded.trajectories(skipped, stopping)
+        yield TrainingAgain(run, steps, received, recorded.ablation)
 
 
 def recorded_machine(lineage: LineageStarted) -> Machine:

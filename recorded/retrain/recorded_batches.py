@@ -11,8 +11,10 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.steps import shown_step
-from seamlessflow.trainer.data.batch import Batch, BatchLimits, SkippedStep
+from seamlessflow.trainer.data.batch import Batch, SkippedStep
+from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.recovery.resume import Origin, Resume
+from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
@@ -21,8 +23,13 @@ from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
 class RecordedBatches:
     """The batches of a run's steps, one after the other, each by the settings of its lineage."""
 
-    def __init__(self, settings: Mapping[str, TrainerSettings], run: RecordedRun) -> None:
-        """`settings`: those of each lineage."""
+    def __init__(
+        self,
+        settings: Mapping[str, TrainerSettings],
+        run: RecordedRun,
+        mixing: Mixing | None = None,
+    ) -> None:
+        """`settings`: those of each lineage. `mixing` has the pools of stored sessions."""
         self._of_lineage = settings
         first = settings[run.steps[0].lineage]
         again = {step.step: step.commit for step in run.steps}
@@ -39,7 +46,14 @@ class RecordedBatches:
         rules = batch_rules(first)
         policy = first.run.policy
         self._loader = Dataloader(
-            resume, self._control_state, policy, rules, limits, 0, policies=first.run.policies
+            resume,
+            self._control_state,
+            policy,
+            rules,
+            limits,
+            0,
+            mixing=mixing or Mixing(),
+            policies=first.run.policies,
         )
         self._wanted = run.sessions()
         """Sessions that are not read yet, with the lineage that trained each."""
@@ -86,12 +100,13 @@ def micro_batches(
     run: RecordedRun,
     received: Iterator[Received],
     number: int,
+    mixing: Mixing,
 ) -> int:
     """Return the micro-batches of a step's first update, 0 if it was skipped; execute nothing.
 
-    `received`: all records of `trajectories`. Raises `RunNotRepeatable`.
+    `received`: all records of `trajectories`. `mixing`: its pools. Raises `RunNotRepeatable`.
     """
-    batches = RecordedBatches(settings, run)
+    batches = RecordedBatches(settings, run, mixing)
     for earlier in run.steps[:number]:
         batches.next(earlier, received)
     recorded = run.steps[number]

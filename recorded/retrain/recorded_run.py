@@ -23,7 +23,7 @@ from seamlessflow.schemas.steps import step_name
 from seamlessflow.trainer.recovery.control_state import Commit, ControlState
 from seamlessflow.trainer.recovery.resume import surviving
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.step_methods import differences, without_settings
+from seamlessflow.trainer.step_methods import CHOOSING, differences, without_settings
 
 
 class RunNotRepeatable(SeamlessFlowError):
@@ -69,7 +69,9 @@ class RecordedRun:
             session: step.lineage
             for step in self.steps
             if step.commit is not None
-            for members in step.commit.groups.values()
+            for name, members in step.commit.groups.items()
+            # A stored group is in the step that trained it first, or of another log.
+            if name not in step.commit.pools
             for session in members
         }
 
@@ -125,10 +127,11 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
 def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]]) -> None:
     """Raise `RunNotRepeatable` if a method of a step has another version in this release.
 
-    `present`: the methods under the settings of each lineage.
+    `present`: the methods under the settings of each lineage, without those of `CHOOSING`.
     """
     for step in run.steps:
-        recorded = without_settings(step.commit.methods) if step.commit else []
+        methods = step.commit.methods if step.commit else ()
+        recorded = without_settings(each for each in methods if each.kind not in CHOOSING)
         if differing := differences(recorded, without_settings(present[step.lineage])):
             raise RunNotRepeatable(
                 f"{step_name(step.step)} was trained with other methods than this release has: "

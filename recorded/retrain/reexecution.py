@@ -15,6 +15,7 @@ from seamlessflow.recorded.retrain.recorded_batches import RecordedBatches
 from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep
 from seamlessflow.trainer.backends.backend import LocalBackend, StepInput
 from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.inputs import Update, of_step, step_updates
@@ -48,8 +49,12 @@ class Reexecution(Generic[B]):
         settings: Mapping[str, TrainerSettings],
         run: RecordedRun,
         open_backend: Callable[[TrainerSettings], B],
+        mixing: Mixing | None = None,
     ) -> None:
-        """`settings`: those of each lineage. `open_backend` returns one with the initial model."""
+        """`settings`: those of each lineage. `open_backend` returns one with the initial model.
+
+        `mixing` has the pools of stored sessions.
+        """
         self._of_lineage = settings
         self._run = run
         self._open = open_backend
@@ -57,7 +62,7 @@ class Reexecution(Generic[B]):
         self._settings = settings[self._lineage]
         self.backend = open_backend(self._settings)
         """The holder of the weights; a new one after each change of the trainer's settings."""
-        self._batches = RecordedBatches(settings, run)
+        self._batches = RecordedBatches(settings, run, mixing)
         self._trained = 0
 
     def first_weights(self) -> str:

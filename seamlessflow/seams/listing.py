@@ -20,6 +20,7 @@ from seamlessflow.seams.seams import (
     CORRECTION,
     FILTER,
     MASK,
+    MIXER,
     PREDICTION,
     SAMPLER,
     SEAMS,
@@ -37,6 +38,7 @@ from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.filters import FILTERS
 from seamlessflow.trainer.data.selection import SELECTIONS
 from seamlessflow.trainer.data.turn_masks import TURN_MASKS
+from seamlessflow.trainer.replay.mixers import MIXERS
 from seamlessflow.trainer.unread import READERS
 
 _SOURCE = re.compile(r"arXiv (\d{4}\.\d{4,5})")
@@ -46,6 +48,7 @@ _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
     FILTER: FILTERS,
     SELECTION: SELECTIONS,
     MASK: TURN_MASKS,
+    MIXER: MIXERS,
     SURROGATE: SURROGATES,
     CORRECTION: CORRECTIONS,
     AGGREGATION: AGGREGATIONS,

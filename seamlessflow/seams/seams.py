@@ -59,6 +59,11 @@ AGGREGATION = Seam(
     "the weight of a trained token of each chain",
     _OF_LOSS,
 )
+MIXER = Seam(
+    ("trainer", "replay", "name"),
+    ("step", "fresh", "pools", "random"),
+    "a Plan, the stored groups and sessions that a step trains",
+)
 STRATEGY = Seam(
     ("scheduler", "policy"),
     ("snapshot",),
@@ -89,6 +94,7 @@ SEAMS = (
     FILTER,
     SELECTION,
     MASK,
+    MIXER,
     SURROGATE,
     CORRECTION,
     AGGREGATION,
@@ -131,6 +137,7 @@ def method_functions(config: RunConfig) -> list[NamedFunction]:
             FILTER: trainer.filters,
             SELECTION: [trainer.selection.name],
             MASK: trainer.masks,
+            MIXER: [trainer.replay.name],
             SURROGATE: [trainer.loss.surrogate],
             CORRECTION: [trainer.loss.correction],
             AGGREGATION: [trainer.loss.aggregation],

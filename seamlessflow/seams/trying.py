@@ -22,6 +22,7 @@ from seamlessflow.trainer.data.trials import (
     try_mask,
     try_selection,
 )
+from seamlessflow.trainer.replay.trials import try_mixer
 
 _LONGEST_S = 1.0
 
@@ -40,6 +41,8 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_selection
         case ("trainer", "masks"):
             return try_mask
+        case ("trainer", "replay", "name"):
+            return try_mixer
         case ("pacing", "sampler", "name"):
             return try_sampler
         case ("pacing", "sampler", "predict"):

@@ -19,7 +19,8 @@ from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.schemas.registry import raw_schemas
 from seamlessflow.trainer.credit import EstimatorName
 from seamlessflow.trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
-from seamlessflow.trainer.settings import ChoiceName, FilterName, TrainerSettings
+from seamlessflow.trainer.settings import FilterName, TrainerSettings
+from seamlessflow.trainer.stored import ChoiceName, MixerName
 from tests.paths import ROOT
 from tests.source_files import PRODUCT, modules
 
@@ -227,6 +228,7 @@ def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseMod
             AggregationName,
             FilterName,
             ChoiceName,
+            MixerName,
         )
         for name in get_args(names)
     ],

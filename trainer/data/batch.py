@@ -5,19 +5,15 @@ Pure; called by the dataloader when a batch is due, and with the recorded groups
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from seamlessflow.infra.user_functions import OwnSettings
-from seamlessflow.schemas.records import StepGroup
+from seamlessflow.schemas.records import ReplacedSession, StepGroup
 from seamlessflow.schemas.topics import Headers
-from seamlessflow.trainer.credit import ONE_REWARD, FilterAction
-from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.chains import Chain, credited
-from seamlessflow.trainer.data.credit.overlong import OverlongRules, kept, ruled
-from seamlessflow.trainer.data.credit.returns import RewardWeights
+from seamlessflow.trainer.data.credit.overlong import kept, ruled
 from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.filters import GroupView, verdict
 from seamlessflow.trainer.data.grouping import Group
@@ -29,73 +25,15 @@ from seamlessflow.trainer.data.methods import (
     checked_advantages,
     method,
 )
-from seamlessflow.trainer.data.selection import SelectionRules, selected
+from seamlessflow.trainer.data.rules import BatchRules
+from seamlessflow.trainer.data.selection import selected
 from seamlessflow.trainer.data.sessions import ValidSession
-from seamlessflow.trainer.data.staleness import OnStale, Screened, StepClock, screen
+from seamlessflow.trainer.data.staleness import Screened, StepClock, screen
 
+REPLACED = "replaced"
+"""Reason of the tokens of sessions whose places stored ones take."""
 ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and chains that only count in means."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReuseRules:
-    """The settings of reuse, `trainer.reuse`."""
-
-    groups: int = 0
-    """Most groups of earlier steps in a batch."""
-    uses: int = 2
-    """Steps that may train a group, the first one included."""
-    max_staleness: int = 8
-    """Largest staleness of their tokens, in optimizer steps."""
-    choice: str = "random"
-    seed: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchRules:
-    """The settings by which groups become a batch."""
-
-    estimator: Callable[[Sequence[Episode]], Advantages]
-    filters: Mapping[str, FilterAction]
-    on_stale: OnStale
-    max_staleness: int
-    """Largest staleness of a trained token, in optimizer steps."""
-    recorded: bool = False
-    """True if the sessions are those of another run; see `StepClock`."""
-    train_foreign: bool = False
-    """True if tokens that another system sampled may be trained."""
-    advantage: str = ""
-    """Name of the estimator."""
-    overlong: OverlongRules = field(default_factory=OverlongRules)
-    reuse: ReuseRules = field(default_factory=ReuseRules)
-    rewards: RewardWeights = field(default_factory=lambda: ONE_REWARD)
-    """Weights of the named rewards that count."""
-    regularised: bool = False
-    """True if the loss has a term for each token, whatever its advantage."""
-    functions: OwnSettings = field(default_factory=dict)
-    """Settings of filters of the user's own."""
-    selection: SelectionRules = field(default_factory=SelectionRules)
-    returns: ReturnRules = field(default_factory=ReturnRules)
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """The settings that limit batches and waiting groups."""
-
-    groups: int
-    """Groups of a batch."""
-    lag: int
-    """Largest staleness of a group, in optimizer steps."""
-    refill: float
-    """Dropped groups that the scheduler replaces in a step, in batches."""
-    window: int
-    """Number of ready groups at which no more sessions are read."""
-    attempts: int | None = None
-    """Attempts that the scheduler makes at a sample; None: unknown."""
-    extra: int = 0
-    """Groups that may be under way beyond those of `lag + 1` batches."""
-    redundancy: int = 0
-    """Samples that a group begins beyond those that it asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +66,15 @@ class Prepared:
     """Reason and detail if the group must be dropped."""
 
     reused: int = 0
-    """Earlier steps that trained the group; 0: it is new."""
+    """Earlier steps that trained the group; 0: none did."""
 
     masked_after: Mapping[str, int] = field(default_factory=dict)
     """Tokens that masks took out of the loss after the batch was fixed, by mask."""
+
+    @property
+    def pool(self) -> str:
+        """Return the pool that the group is of; empty if it is not stored."""
+        return self.group.pool
 
     @property
     def credited(self) -> bool:
@@ -147,7 +90,7 @@ class Prepared:
 
         They are none for a session without a trained token.
         """
-        compared = [session for session in self.group.sessions if session.compared]
+        compared = [session for session in self.group.members if session.compared]
         chains: dict[str, list[Chain]] = {session.source.session_id: [] for session in compared}
         for chain in self.chains:
             chains[chain.session_id].append(chain)
@@ -156,12 +99,23 @@ class Prepared:
     def member(self, foreign: Collection[str]) -> StepGroup:
         """Return it as `StepCommitted` records it; `foreign`: sessions of another system."""
         names = tuple(session.source.session_id for session in self.group.sessions)
+        members = (session.source.session_id for session in self.group.members)
         return StepGroup(
             group_id=self.group.group_id,
             sessions=names,
-            foreign=tuple(name for name in names if name in foreign),
+            foreign=tuple(name for name in members if name in foreign),
             reused=self.reused,
             filtered=self.filtered,
+            pool=self.pool,
+            replaced=tuple(
+                ReplacedSession(
+                    session_id=session.replaces,
+                    by=session.source.session_id,
+                    pool=session.pool,
+                    uses=session.uses,
+                )
+                for session in self.group.stored
+            ),
         )
 
 
@@ -174,13 +128,19 @@ class Batch:
 
     @property
     def new_groups(self) -> tuple[Prepared, ...]:
-        """Its new groups, without those that earlier steps trained."""
-        return tuple(group for group in self.groups if not group.reused)
+        """Its new groups, without those that earlier steps trained, and without stored ones."""
+        return tuple(group for group in self.groups if not (group.reused or group.pool))
 
     @property
     def reused(self) -> tuple[Prepared, ...]:
         """Its groups that earlier steps trained."""
         return tuple(group for group in self.groups if group.reused)
+
+    @property
+    def stored(self) -> tuple[ValidSession, ...]:
+        """All its sessions from pools."""
+        members = (session for group in self.groups for session in group.group.members)
+        return tuple(session for session in members if session.pool)
 
     def chains(self) -> list[Chain]:
         """Return all chains that enter the loss."""
@@ -203,7 +163,7 @@ class Batch:
 
     def foreign_tokens(self) -> dict[str, int]:
         """Return the trained tokens of each session with tokens that another system sampled."""
-        sources = [session.source for group in self.groups for session in group.group.sessions]
+        sources = [session.source for group in self.groups for session in group.group.members]
         foreign = {source.session_id for source in sources if source.foreign}
         trained = self.trained_tokens() if foreign else {}
         return {session: count for session, count in trained.items() if session in foreign}
@@ -211,7 +171,7 @@ class Batch:
     def lengths(self) -> list[SessionLength]:
         """Return the lengths of the sessions with tokens in the loss."""
         trained = self.trained_tokens()
-        sources = (session.source for group in self.groups for session in group.group.sessions)
+        sources = (session.source for group in self.groups for session in group.group.members)
         return [source.length for source in sources if source.session_id in trained]
 
     def traces(self) -> list[Headers]:
@@ -285,13 +245,18 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     their tokens is trained.
     Raises `MethodFailed`.
     """
-    group = ruled(group, rules.overlong)
+    group = _exchanged(ruled(group, rules.overlong))
     if rules.selection.name:
-        group = selected(group, _episodes(group.sessions), rules.selection)
-    compared = [session for session in group.sessions if session.compared]
+        group = selected(group, _episodes(group.members), rules.selection)
+    compared = [session for session in group.members if session.compared]
     episodes = _episodes(compared)
     chains = kept(group, _credited(compared, episodes, rules))
-    screened = screen(chains, clock, rules.max_staleness)
+    limits = {
+        session.source.session_id: rules.pools[session.pool]
+        for session in group.members
+        if session.pool
+    }
+    screened = screen(chains, clock, rules.max_staleness, limits)
     over_age = screened.lost
     if rules.on_stale == "correct":
         screened = Screened(tuple(chains), 0, 0)
@@ -308,6 +273,7 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     trainable = sum(chain.trained() for chain in screened.chains)
     return Prepared(
         group,
+        reused=group.uses,
         chains=trained,
         counted=counted,
         trainable=trainable,
@@ -317,6 +283,28 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
         filtered=decision[0] if decision else "",
         dropped=dropped,
     )
+
+
+def _exchanged(group: Group) -> Group:
+    """Return the group without the tokens of sessions whose places stored ones take.
+
+    Their returns do not count for advantages.
+    """
+    out = {session.replaces for session in group.stored}
+    if not out:
+        return group
+    sessions = tuple(
+        replace(
+            session,
+            left_out=REPLACED,
+            compared=False,
+            masked={**session.masked, REPLACED: session.trained()},
+        )
+        if session.source.session_id in out
+        else session
+        for session in group.sessions
+    )
+    return replace(group, sessions=sessions)
 
 
 def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:

@@ -25,6 +25,8 @@ SAMPLED = (POLICY, FOREIGN)
 """Origins of nodes that may have trained tokens; foreign tokens are masked unless asked for."""
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
+ELSEWHERE = -2
+"""Version of a token of another log, whose versions mean nothing in this run."""
 
 
 class Column(StrEnum):
@@ -77,7 +79,8 @@ class Tokens:
     ids_T: Int32s
     trained_T: Bools
     logprobs_T: Float32s
-    """Log-prob that the engine reported when it sampled the token."""
+    """Log-prob that the engine reported when it sampled the token. NaN if its sampler is unknown;
+    then it gets its log-prob under the weights before the step."""
 
     temperatures_T: Float32s
     """Temperature of that log-prob."""

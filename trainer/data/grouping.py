@@ -40,6 +40,17 @@ class Group:
 
     group_id: str
     sessions: tuple[ValidSession, ...]
+    pool: str = ""
+    """Pool that it was taken from; empty: it is new."""
+    uses: int = 0
+    """Steps that trained a stored group before."""
+    stored: tuple[ValidSession, ...] = ()
+    """Stored sessions that take the places of some of its own."""
+
+    @property
+    def members(self) -> tuple[ValidSession, ...]:
+        """Return its sessions, and behind them the stored ones."""
+        return self.sessions + self.stored
 
     def returns(self) -> list[float]:
         """Return the return of each session: the weighted sum of its rewards."""

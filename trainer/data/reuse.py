@@ -12,8 +12,9 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from seamlessflow.trainer.data.batch import BatchRules, Prepared, ReuseRules, prepare
+from seamlessflow.trainer.data.batch import Prepared, prepare
 from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.rules import BatchRules, ReuseRules
 from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
 from seamlessflow.trainer.data.staleness import StepClock
 

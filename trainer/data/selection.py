@@ -106,7 +106,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
 
     Sessions that are left out for another reason are no candidates. Raises `MethodFailed`.
     """
-    places = [place for place, session in enumerate(group.sessions) if not session.left_out]
+    places = [place for place, session in enumerate(group.members) if not session.left_out]
     with method("selection", rules.name):
         source = random.Random(f"{rules.seed} {group.group_id}")  # nosec B311 # repeatable draws
         select = chosen(SELECTIONS, rules.name, rules.functions)
@@ -114,7 +114,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
             select([episodes[place] for place in places], rules, source), len(places)
         )
     out = {place for place, verdict in zip(places, verdicts, strict=True) if not verdict}
-    sessions = tuple(
+    members = tuple(
         replace(
             session,
             left_out=UNSELECTED,
@@ -123,9 +123,10 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
         )
         if place in out
         else session
-        for place, session in enumerate(group.sessions)
+        for place, session in enumerate(group.members)
     )
-    return replace(group, sessions=sessions)
+    count = len(group.sessions)
+    return replace(group, sessions=members[:count], stored=members[count:])
 
 
 def checked_selection(verdicts: Sequence[bool], count: int) -> list[bool]:

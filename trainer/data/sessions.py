@@ -75,6 +75,12 @@ class ValidSession:
     """Why all of it is masked: a limit ended it, or it is not selected; empty if it is not."""
     compared: bool = True
     """True if the advantages of its group are compared with its return."""
+    pool: str = ""
+    """Pool that it was taken from; empty: it is new."""
+    uses: int = 0
+    """Steps that trained it before."""
+    replaces: str = ""
+    """Session whose place in a new group it takes."""
 
     @property
     def shaped(self) -> float:

@@ -7,6 +7,7 @@ were done before get new numbers. Pure; called by the dataloader and `batch.py`.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
@@ -21,6 +22,9 @@ OnStale = Literal["mask", "correct", "drop", "wait"]
 ratio. `drop`: their whole group is dropped. `wait`: like `mask`, but a batch first waits for
 admitted groups that would be too stale one step later. It waits up to their deadlines.
 """
+
+
+NO_LIMITS: Mapping[str, int | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +69,25 @@ class Screened:
     rest of a batch favours short ones; this figure shows it."""
 
 
-def screen(chains: Iterable[Chain], clock: StepClock, limit: int) -> Screened:
-    """Return the chains without the tokens that are more than `limit` steps stale."""
+def screen(
+    chains: Iterable[Chain],
+    clock: StepClock,
+    limit: int,
+    limits: Mapping[str, int | None] = NO_LIMITS,
+) -> Screened:
+    """Return the chains without the tokens that are more than `limit` steps stale.
+
+    `limits`: sessions with limits of their own, None if their tokens have no age.
+    """
     kept = []
     lost = 0
     longest = 0
     for chain in chains:
-        stale_T = stale(chain, clock, limit)
-        count = int(np.count_nonzero(stale_T))
+        most = limits.get(chain.session_id, limit)
+        count = 0
+        if most is not None:
+            stale_T = stale(chain, clock, most)
+            count = int(np.count_nonzero(stale_T))
         left = without(chain, stale_T) if count else chain
         lost = lost + count
         longest = max(longest, chain.trained() if count else 0)

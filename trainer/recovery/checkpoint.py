@@ -10,7 +10,7 @@ after it are executed again.
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,8 @@ class Checkpoint:
     """Groups of earlier steps that may be trained again."""
     layout: Layout = "auto"
     """Layout of its steps."""
+    pools: Mapping[str, Any] = field(default_factory=dict)
+    """What the pools of stored sessions keep (`trainer/replay/pools.py`)."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
@@ -131,6 +133,7 @@ def _to_json(checkpoint: Checkpoint) -> dict[str, Any]:
         "log": checkpoint.log,
         "reusable": [asdict(group) for group in checkpoint.reusable],
         "layout": checkpoint.layout,
+        "pools": checkpoint.pools,
     }
 
 
@@ -149,6 +152,7 @@ def _read(directory: Path) -> Checkpoint:
         reusable=[_used_group(**group) for group in values["reusable"]],
         # Earlier releases had it by default and recorded no layout here.
         layout=values.get("layout", "padded"),
+        pools=values.get("pools", {}),
     )
 
 

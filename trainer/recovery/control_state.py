@@ -47,29 +47,59 @@ class Commit:
     methods: tuple[StepMethod, ...] = ()
     """Methods of the step, only to compare; empty also if a checkpoint covers its record."""
     reused: tuple[str, ...] = ()
-    """Groups among them that earlier steps trained, in the same order."""
+    """Groups among them that earlier steps trained, in the same order; without stored ones."""
+    pools: Mapping[str, str] = field(default_factory=dict)
+    """Pools of the stored groups among them, by group."""
+    replaced: tuple[tuple[str, str, str, str], ...] = ()
+    """Group, session that left, pool and stored session for each place that a stored one took."""
 
     @classmethod
     def from_record(cls, record: StepCommitted) -> "Commit":
         """Return the step of a record."""
         groups = {group.group_id: group.sessions for group in record.groups}
-        reused = tuple(group.group_id for group in record.groups if group.reused)
-        return cls(record.step, record.version, record.lineage, groups, record.methods, reused)
+        reused = tuple(group.group_id for group in record.groups if group.reused and not group.pool)
+        return cls(
+            record.step,
+            record.version,
+            record.lineage,
+            groups,
+            record.methods,
+            reused,
+            pools={group.group_id: group.pool for group in record.groups if group.pool},
+            replaced=tuple(
+                (group.group_id, each.session_id, each.pool, each.by)
+                for group in record.groups
+                for each in group.replaced
+            ),
+        )
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Commit":
         """Return the step that `to_json` gave these values for."""
-        step, version, lineage, groups, reused = values
+        step, version, lineage, groups, reused, *stored = values
         members = {name: tuple(sessions) for name, sessions in groups.items()}
-        return cls(step, version, lineage, members, reused=tuple(reused))
+        # Earlier releases had no pools.
+        pools, replaced = stored or ({}, [])
+        return cls(
+            step,
+            version,
+            lineage,
+            members,
+            reused=tuple(reused),
+            pools=pools,
+            replaced=tuple((group, session, pool, by) for group, session, pool, by in replaced),
+        )
 
     def to_json(self) -> list[Any]:
         """Return the step as plain values, without its methods."""
-        return [self.step, self.version, self.lineage, dict(self.groups), list(self.reused)]
+        groups = dict(self.groups)
+        stored = [dict(self.pools), self.replaced]
+        return [self.step, self.version, self.lineage, groups, list(self.reused), *stored]
 
     def new_groups(self) -> dict[str, SessionIds]:
-        """Return the groups that no earlier step trained."""
-        return {name: sessions for name, sessions in self.groups.items() if name not in self.reused}
+        """Return the groups that no earlier step trained, without stored ones."""
+        again = {*self.reused, *self.pools}
+        return {name: sessions for name, sessions in self.groups.items() if name not in again}
 
 
 @dataclass(slots=True)

@@ -6,7 +6,9 @@ from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.credit.phase import (
     entropy_scaled,
+    has_unscored,
     hybrid_scaled,
+    scored,
     with_advantages,
     with_columns,
     with_only,
@@ -32,12 +34,19 @@ def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch
 
 
 def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
-    """Return the batch with the columns of the devices. Raises the errors of the back end."""
+    """Return the batch with the columns of the devices. Raises the errors of the back end.
+
+    Tokens without a log-prob of their sampler have one then: that before the step.
+    """
     names = needed(settings)
+    unscored = has_unscored(batch)
+    if unscored:
+        names = tuple(sorted({*names, Column.PROXIMAL}))
     if not names:
         return batch
     packed = pack(batch.chains(), settings.micro_batch_tokens, settings.layout)
-    return with_columns(batch, packed, backend.annotate(packed, names))
+    batch = with_columns(batch, packed, backend.annotate(packed, names))
+    return scored(batch) if unscored else batch
 
 
 def estimated(settings: TrainerSection, batch: Batch) -> Batch:

@@ -7,7 +7,7 @@ as soon as enough groups are ready.
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import (
@@ -19,21 +19,23 @@ from seamlessflow.schemas.records import (
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.data.batch import (
     Batch,
-    BatchLimits,
-    BatchRules,
     Prepared,
     SkippedStep,
+    prepare,
     recorded_batch,
     select,
 )
 from seamlessflow.trainer.data.figures.ended import CutErrors, SessionsOfStep, UnusedRewards
-from seamlessflow.trainer.data.grouping import Grouping
+from seamlessflow.trainer.data.grouping import Group, Grouping
+from seamlessflow.trainer.data.methods import MethodFailed
 from seamlessflow.trainer.data.reuse import ReuseStore
+from seamlessflow.trainer.data.rules import BatchLimits, BatchRules
 from seamlessflow.trainer.data.sessions import FailedSession, read, without_foreign
 from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume
+from seamlessflow.trainer.replay.mixing import Mixing
 
 _log = logging.getLogger(__name__)
 
@@ -77,6 +79,8 @@ class Dataloader:
     """Detail of the last of these drops."""
     given_up: StepTokens = field(default_factory=StepTokens)
     """Tokens of the complete groups among them."""
+    mixing: Mixing = field(default_factory=Mixing)
+    """Pools of stored sessions, and what is chosen from them."""
     policies: Collection[str] = ()
     """All policies of the run; their sessions may have turns of this policy. Empty: this policy
     alone."""
@@ -196,7 +200,8 @@ class Dataloader:
             return None, []
         if self.ready < self._limits.groups and not self._exhausted():
             return None, []
-        selection = select(self._grouping.ready.values(), self._limits.groups, clock, self.rules)
+        mixed = self.mixing.planned(step, self._grouping.ready.values())
+        selection = select(mixed.groups, self._limits.groups, clock, self.rules)
         dropped = [self._give_up(group, now_ms) for group in selection.dropped]
         full = len(selection.chosen) == self._limits.groups
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
@@ -206,13 +211,15 @@ class Dataloader:
         reused = self.store.choose(step, clock, self.rules)
         if reused is None:
             return None, dropped
-        return Batch(step, (*selection.chosen, *reused)), dropped
+        added = self._added(mixed.added, clock)
+        return Batch(step, (*selection.chosen, *reused, *added)), dropped
 
     def consumed(self, batch: Batch) -> None:
         """End the groups of `batch`: its step is committed."""
         for group in batch.new_groups:
             self._grouping.settle(group.group.group_id)
         self.store.trained(batch.step, batch.groups, self.rules)
+        self.mixing.trained(batch.step, batch)
 
     def drop_metrics(self) -> dict[str, float]:
         """Return metrics of sessions since the last call: dropped groups, failures, limits."""
@@ -248,8 +255,25 @@ class Dataloader:
         reused = self.store.again(commit.reused, clock, self.rules)
         if missing or reused is None:
             return None
-        batch = recorded_batch(step, filter(None, groups.values()), clock, self.rules)
-        return replace(batch, groups=(*batch.groups, *reused))
+        mixed, lost = self.mixing.again(commit, list(filter(None, groups.values())))
+        if lost:
+            raise GroupsGone(step, lost)
+        batch = recorded_batch(step, mixed.groups, clock, self.rules)
+        added = recorded_batch(step, mixed.added, clock, self.rules)
+        return replace(batch, groups=(*batch.groups, *reused, *added.groups))
+
+    def _added(self, groups: Iterable[Group], clock: StepClock) -> list[Prepared]:
+        """Return stored groups for the batch, without those that bring no token into the loss."""
+        added = []
+        for group in groups:
+            try:
+                prepared = prepare(group, clock, self.rules)
+            except MethodFailed as error:
+                _log.warning("stored group %s is left out: %s", group.group_id, error)
+                continue
+            if prepared.credited:
+                added.append(prepared)
+        return added
 
     def _exhausted(self) -> bool:
         """Return whether pacing admits no group before the next step: too many were dropped."""

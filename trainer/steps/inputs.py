@@ -15,10 +15,11 @@ from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.data.advantages import ESTIMATORS, ReturnRules, estimator, no_advantages
 from seamlessflow.trainer.data.aggregations import chain_weights
-from seamlessflow.trainer.data.batch import Batch, BatchRules, ReuseRules
+from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
+from seamlessflow.trainer.data.rules import BatchRules, ReuseRules
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.units import units
 from seamlessflow.trainer.settings import OptimizerSection, TrainerSection, TrainerSettings
@@ -67,6 +68,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         functions=trainer.functions,
         selection=selection_rules(trainer),
         returns=return_rules(trainer),
+        pools={name: pool.max_staleness for name, pool in trainer.replay.pools.items()},
     )
 
 

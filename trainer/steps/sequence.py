@@ -258,6 +258,7 @@ class StepSequence:
             self._checkpoint.log,
             reusable=self._dataloader.store.recorded(),
             layout=process.settings.trainer.layout,
+            pools=self._dataloader.mixing.recorded(),
         )
 
         def copied(_: None) -> None:

@@ -20,6 +20,7 @@ import numpy as np
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.audit.checks.evidence import Kept
 from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, hash_of, place_of
+from seamlessflow.recorded.audit.stored import OWN
 from seamlessflow.recorded.audit.verify import surviving_steps
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.arrays import UInt64s
@@ -42,6 +43,8 @@ class _AuditedCommit:
     groups: UInt64s
     again: Mapping[AuditedGroup, int] = field(default_factory=dict)
     """Its groups that are trained again by plan, with their marks."""
+    elsewhere: frozenset[AuditedGroup] = frozenset()
+    """Its groups that are of another log."""
     replaced: bool = False
     """True once it was judged as one that did not survive."""
 
@@ -178,7 +181,13 @@ class GroupsCheck:
             for name, group in zip(names, record.groups, strict=True)
             if group.reused
         }
-        commit = _AuditedCommit(replace(record, groups=()), place_of(received), groups, marks)
+        others = frozenset(
+            name
+            for name, group in zip(names, record.groups, strict=True)
+            if group.pool not in ("", OWN)
+        )
+        bare = replace(record, groups=())
+        commit = _AuditedCommit(bare, place_of(received), groups, marks, others)
         self._commits.append(commit)
         self._unjudged.append((commit, names))
         for name in names:
@@ -189,7 +198,8 @@ class GroupsCheck:
 
     def _judge_begun(self, commit: _AuditedCommit, names: Iterable[AuditedGroup]) -> None:
         """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
-        for name in map(_shown, names):
+        begun = [_shown(name) for name in names if name not in commit.elsewhere]
+        for name in begun:
             if name in self._admitted or name in self._opened:
                 continue
             if self._whole and not self._kept.cut_anywhere(self._opened_on.name):

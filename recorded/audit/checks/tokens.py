@@ -20,9 +20,11 @@ from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, 
 from seamlessflow.recorded.audit.sampled_tokens import (
     FOREIGN,
     SampledFold,
+    SampledSession,
     recorded_session,
     tokens_of,
 )
+from seamlessflow.recorded.audit.stored import elsewhere, pool_prefixes, steps_of_own
 from seamlessflow.recorded.audit.trained_tokens import FileFault, TrainedFile, step_files
 from seamlessflow.recorded.audit.verify import compare, planned, surviving_steps
 from seamlessflow.schemas import records as r
@@ -80,6 +82,15 @@ class TokensCheck:
         """Sessions that were compared, with their steps and their trained tokens."""
         self._given_up = Seen()
         """Sessions whose tokens were dropped."""
+        self.prefixes: dict[str, str] = {}
+        """Prefix of each pool of another log."""
+        self.stored: dict[str, SampledSession] = {}
+        """Stored sessions of other logs, as far as they were read."""
+
+    def wanted(self) -> frozenset[str]:
+        """Return the stored sessions of other logs that steps to compare have trained."""
+        steps = (step for step in self._commits if _commit_of(step) not in self._compared)
+        return frozenset[str]().union(*map(elsewhere, steps))
 
     @property
     def open(self) -> int:
@@ -95,7 +106,8 @@ class TokensCheck:
         match record:
             case r.LineageStarted():
                 self._policies.add(record.policy)
-                self._again[record.policy] = _steps_again(record)
+                self._again[record.policy] = max(_steps_again(record), steps_of_own(record))
+                self.prefixes |= pool_prefixes(record)
             case r.GroupDropped():
                 self._end(record.policy, record.group_id)
             case r.StepCommitted():
@@ -151,7 +163,7 @@ class TokensCheck:
         asked = {run.session for file in files for run in file.runs}
         sessions = {
             name: self._sampled.sessions[name] for name in asked & self._sampled.sessions.keys()
-        }
+        } | {name: self.stored[name] for name in asked & self.stored.keys()}
         verification = compare(steps, files, tokens_of(sessions))
         self.findings.checked += verification.tokens_checked - verification.mismatches
         self.findings.count += verification.mismatches + verification.trained_twice
@@ -194,10 +206,15 @@ class TokensCheck:
         for run in file.runs:
             by_session.setdefault(run.session, []).append(run)
         by_plan = planned(step)
+        others = elsewhere(step)
         runs = (
             run
             for session_id, session_runs in by_session.items()
-            for run in self._comparable(step, session_id, session_runs, session_id in by_plan)
+            for run in (
+                self._of_pool(session_id, session_runs)
+                if session_id in others
+                else self._comparable(step, session_id, session_runs, session_id in by_plan)
+            )
         )
         return file._replace(runs=list(runs))
 
@@ -229,6 +246,13 @@ class TokensCheck:
             self._known.add(name)
         self._contents.add(content)
         return runs
+
+    def _of_pool(self, session_id: str, runs: list[TrainedRun]) -> list[TrainedRun]:
+        """Return the runs of a stored session of another log if that was read."""
+        if session_id in self.stored:
+            return runs
+        self.findings.not_checkable += sum(len(run.ids) for run in runs)
+        return []
 
     def _gone(self, session_id: str) -> bool:
         """Return True if the session's tokens were dropped, or removed before they were read."""

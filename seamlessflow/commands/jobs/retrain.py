@@ -74,16 +74,16 @@ def run_training_again(options: TrainOptions) -> None:
             )
             if options.step is not None:
                 recorded.check_place(options.step, options.micro_batch, lambda: stop.asked)
-            again = training_again(recorded, skipped, lambda: stop.asked)
-            if again.machine_differs:
-                console.print(f"another machine: {again.machine_differs}; tensors may differ")
-            for line in again.resumptions:
-                console.print(line)
-            steps = _executed(console, again, options, stop)
-            if options.step is not None:
-                _inspect(console, again, options, options.step, known_place)
-            else:
-                _write(console, again, steps, options, expected)
+            with training_again(recorded, skipped, lambda: stop.asked) as again:
+                if again.machine_differs:
+                    console.print(f"another machine: {again.machine_differs}; tensors may differ")
+                for line in again.resumptions:
+                    console.print(line)
+                steps = _executed(console, again, options, stop)
+                if options.step is not None:
+                    _inspect(console, again, options, options.step, known_place)
+                else:
+                    _write(console, again, steps, options, expected)
     except Interrupted:
         console.print("stopped as asked; nothing was kept")
         sys.exit(Interrupted.status)

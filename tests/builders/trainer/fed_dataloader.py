@@ -5,8 +5,9 @@ from dataclasses import replace
 from typing import Any
 
 from seamlessflow.schemas.records import Record
-from seamlessflow.trainer.data.batch import Batch, BatchLimits, BatchRules, SkippedStep
+from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.reuse import UsedGroup
+from seamlessflow.trainer.data.rules import BatchLimits, BatchRules
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
 from seamlessflow.trainer.steps.dataloader import Dataloader

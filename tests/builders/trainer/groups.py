@@ -3,8 +3,9 @@
 from dataclasses import replace
 
 from seamlessflow.trainer.data.advantages import ReturnRules, estimator
-from seamlessflow.trainer.data.batch import BatchRules, Prepared
+from seamlessflow.trainer.data.batch import Prepared
 from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.rules import BatchRules
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
 from tests.builders.trainer.chains import some_chains

@@ -21,7 +21,9 @@ from seamlessflow.trainer.loss import (
     SurrogateName,
 )
 from seamlessflow.trainer.policy import AdapterSection
-from seamlessflow.trainer.settings import ChoiceName, FilterName, ReuseSection, TrainerSection
+from seamlessflow.trainer.replay.mixers import MIXERS
+from seamlessflow.trainer.settings import FilterName, TrainerSection
+from seamlessflow.trainer.stored import ChoiceName, MixerName, ReuseSection
 
 
 def test_every_name_that_a_setting_accepts_is_registered() -> None:
@@ -33,6 +35,7 @@ def test_every_name_that_a_setting_accepts_is_registered() -> None:
     assert get_args(EstimatorName) == tuple(dict.fromkeys((*ESTIMATORS, *BATCH_ESTIMATORS)))
     assert get_args(FilterName) == tuple(FILTERS)
     assert get_args(ChoiceName) == tuple(CHOICES)
+    assert get_args(MixerName) == tuple(MIXERS)
 
 
 @pytest.mark.parametrize("name", ["grpo", "turn", "distill"])

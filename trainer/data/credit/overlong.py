@@ -46,7 +46,7 @@ def ruled(group: Group, rules: OverlongRules) -> Group:
 
 def kept(group: Group, chains: Sequence[Chain]) -> list[Chain]:
     """Return the chains of those sessions that are not left out."""
-    out = {session.source.session_id for session in group.sessions if session.left_out}
+    out = {session.source.session_id for session in group.members if session.left_out}
     return [chain for chain in chains if chain.session_id not in out]
 
 

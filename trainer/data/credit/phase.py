@@ -55,6 +55,28 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     return _replaced(batch, change)
 
 
+def has_unscored(batch: Batch) -> bool:
+    """Return whether a token to train has no log-prob of its sampler."""
+    return any(np.isnan(chain.tokens.logprobs_T).any() for chain in batch.chains())
+
+
+def scored(batch: Batch) -> Batch:
+    """Return the batch with log-probs before the step for tokens that have none.
+
+    So their ratio is 1 in the first update, and no correction changes them.
+    """
+
+    def change(chain: Chain) -> Chain:
+        tokens = chain.tokens
+        logprobs_T = tokens.logprobs_T.copy()
+        before_N = chain.columns[Column.PROXIMAL]
+        logprobs_N = logprobs_T[tokens.trained_T]
+        logprobs_T[tokens.trained_T] = np.where(np.isnan(logprobs_N), before_N, logprobs_N)
+        return replace(chain, tokens=replace(tokens, logprobs_T=logprobs_T))
+
+    return _replaced(batch, change)
+
+
 def with_only(batch: Batch, names: Collection[Column]) -> Batch:
     """Return the batch with no other columns than these."""
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.chains import ELSEWHERE
 from seamlessflow.trainer.data.credit.overlong import overlong_facts
 from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.figures.evaluation import pass_at_k, passed
@@ -50,6 +51,7 @@ def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -
         **_ages(batch, clock),
         **_foreign(batch),
         **_reused(batch),
+        **_stored(batch),
         **variety(groups),
         **reward_figures(
             [session for group in groups for session in group.group.sessions], weights
@@ -144,11 +146,33 @@ def _reused(batch: Batch) -> dict[str, float]:
     }
 
 
+def _stored(batch: Batch) -> dict[str, float]:
+    """Return figures of stored sessions; empty if the batch has none."""
+    if not batch.stored:
+        return {}
+    names = {session.source.session_id for session in batch.stored}
+    chains = [chain for chain in batch.chains() if chain.session_id in names]
+    unscored = sum(
+        int(np.isnan(chain.tokens.logprobs_T[chain.tokens.trained_T]).sum()) for chain in chains
+    )
+    trained = max(1, batch.trained())
+    return {
+        "stored_groups": sum(bool(group.pool) for group in batch.groups),
+        "stored_replaced": sum(len(group.group.stored) for group in batch.groups),
+        "stored_share": sum(chain.trained() for chain in chains) / trained,
+        "unscored_share": unscored / trained,
+    }
+
+
 def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:
     ages = [
-        clock.ages_T(chain.tokens.versions_T[chain.tokens.trained_T]) for chain in batch.chains()
+        clock.ages_T(versions_N[versions_N != ELSEWHERE])
+        for chain in batch.chains()
+        for versions_N in (chain.tokens.versions_T[chain.tokens.trained_T],)
     ]
-    joined = np.concatenate(ages) if ages else np.zeros(1)
+    joined = np.concatenate(ages) if ages else np.zeros(0)
+    if not len(joined):
+        joined = np.zeros(1)
     return {
         "staleness_mean": joined.mean(),
         "staleness_max": joined.max(),

@@ -12,6 +12,7 @@ from seamlessflow.recorded.retrain.reexecution import Reexecution
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.trainer.backends.backend import StepInput
+from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend
@@ -127,7 +128,7 @@ def test_the_micro_batches_of_a_step_are_counted_without_executing_the_steps_bef
 
     def counted(number: int, tokens: int) -> int:
         lineages = {"a": settings(micro_batch_tokens=tokens, layout="padded")}
-        return micro_batches(lineages, run, received(made), number)
+        return micro_batches(lineages, run, received(made), number, Mixing())
 
     assert [counted(number, 100) for number in range(3)] == [1, 0, 1]
     assert [counted(number, 2) for number in range(3)] == [2, 0, 2]

@@ -6,7 +6,12 @@ from typing import get_args
 import pytest
 
 from seamlessflow.schemas.records import Reward
-from seamlessflow.trainer.data.batch import Batch, Prepared, prepare, select
+from seamlessflow.trainer.data.batch import (
+    Batch,
+    Prepared,
+    prepare,
+    select,
+)
 from seamlessflow.trainer.data.credit.returns import weighted
 from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.data.grouping import Group

@@ -8,10 +8,11 @@ import pytest
 
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
-from seamlessflow.trainer.data.batch import BatchRules, prepare, select
+from seamlessflow.trainer.data.batch import prepare, select
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.filters import FILTERS, GroupView, verdict
 from seamlessflow.trainer.data.methods import METHOD_FAILED, MethodFailed, checked_verdict
+from seamlessflow.trainer.data.rules import BatchRules
 from tests.builders.trainer.groups import NOW, RULES, group
 
 

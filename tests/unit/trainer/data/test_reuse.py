@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from seamlessflow.trainer.data.batch import Batch, ReuseRules
+from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.reuse import UsedGroup, UsedSession, in_order
+from seamlessflow.trainer.data.rules import ReuseRules
 from seamlessflow.trainer.recovery.resume import GroupsGone, Origin
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES

@@ -1,0 +1,109 @@
+"""Stored sessions as a step trains them: read from their pool's record. Pure.
+
+Versions of another log mean nothing in this run, and ids may be those of this run. So its tokens
+are of the version `ELSEWHERE`, and its ids begin with the name of the pool.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from seamlessflow.schemas.records import Trajectory, VersionSpan
+from seamlessflow.schemas.tokens import FOREIGN
+from seamlessflow.trainer.data.chains import ELSEWHERE, Chain
+from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
+from seamlessflow.trainer.data.sessions import FailedSession, ValidSession, is_foreign, read
+from seamlessflow.trainer.replay.pools import StoredGroup, StoredSession
+from seamlessflow.trainer.stored import OWN
+
+EVAL = "eval"
+UNSCORED = "none"
+"""Value of an import's metadata `logprobs` if its file had no log-probs."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRules:
+    """The settings by which records become stored sessions."""
+
+    policy: str
+    weights: RewardWeights
+    tokenizer_hash: str | None
+    """Hash of the policy's tokenizer; sessions of another one mean something else to it. None: what
+    was chosen before is not judged again."""
+    policies: Collection[str] = ()
+    """All policies of the run."""
+
+
+def left_out(trajectory: Trajectory, rules: StoredRules) -> str:
+    """Return why a record of another log is no stored session; empty if it is."""
+    if trajectory.purpose == EVAL:
+        return "of an evaluation"
+    if trajectory.cause != "policy" or session_return(trajectory, rules.weights) is None:
+        return "without a return"
+    # Imported files often do not say with which tokenizer they were made.
+    unnamed = is_foreign(trajectory) and not trajectory.tokenizer_hash
+    if rules.tokenizer_hash not in (None, trajectory.tokenizer_hash) and not unnamed:
+        return "of another tokenizer"
+    return "" if any(trajectory.loss_mask) else "without a token to train"
+
+
+def stored_group(
+    pool: str, trajectory: Trajectory, rules: StoredRules, partition: int, offset: int
+) -> StoredGroup:
+    """Return the group of a record of another log, with this session alone."""
+    reward = session_return(trajectory, rules.weights) or 0.0
+    session = StoredSession(f"{pool}/{trajectory.session_id}", partition, offset, reward)
+    return StoredGroup(
+        pool, f"{pool}/{_group_of(trajectory)}", trajectory.task_id, None, (session,)
+    )
+
+
+def stored_session(
+    pool: str, trajectory: Trajectory, rules: StoredRules, partition: int, offset: int
+) -> ValidSession | FailedSession:
+    """Return the session of a record of a pool, with the chains that are trained."""
+    if pool == OWN:
+        made = read(
+            trajectory,
+            rules.policy,
+            partition,
+            offset,
+            policies=rules.policies,
+            weights=rules.weights,
+        )
+        return replace(made, pool=OWN) if isinstance(made, ValidSession) else made
+    unscored = is_unscored(trajectory)
+    named = replace(
+        trajectory,
+        session_id=f"{pool}/{trajectory.session_id}",
+        group_id=f"{pool}/{_group_of(trajectory)}",
+        # A file without versions has unknown ones, which would leave the loss as inexact.
+        spans=(VersionSpan(start=0, version_min=0, version_max=0),)
+        if is_foreign(trajectory)
+        else trajectory.spans,
+    )
+    made = read(named, trajectory.policy, partition, offset, weights=rules.weights)
+    if isinstance(made, FailedSession):
+        return made
+    chains = tuple(_elsewhere(chain, unscored) for chain in made.chains)
+    return replace(made, chains=chains, version_min=None, pool=pool)
+
+
+def is_unscored(trajectory: Trajectory) -> bool:
+    """Return whether it is an import whose tokens have no log-probs of their sampler."""
+    foreign = any(node.origin == FOREIGN for node in trajectory.nodes)
+    return foreign and trajectory.metadata.get("logprobs") == UNSCORED
+
+
+def _elsewhere(chain: Chain, unscored: bool) -> Chain:
+    tokens = chain.tokens
+    versions_T = np.where(tokens.versions_T >= 0, ELSEWHERE, tokens.versions_T).astype(np.int32)
+    logprobs_T = tokens.logprobs_T
+    if unscored:
+        logprobs_T = np.where(tokens.trained_T, np.nan, logprobs_T).astype(np.float32)
+    return replace(chain, tokens=replace(tokens, versions_T=versions_T, logprobs_T=logprobs_T))
+
+
+def _group_of(trajectory: Trajectory) -> str:
+    return trajectory.group_id or trajectory.session_id

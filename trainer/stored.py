@@ -1,0 +1,101 @@
+"""Settings of what is trained again, or comes from elsewhere: `trainer.reuse`, `trainer.replay`."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from seamlessflow.infra.settings import Section
+from seamlessflow.infra.user_functions import OrUserFunction, is_user_function
+
+OWN = "own"
+"""Name of the pool of the run's own groups; all other pools are of other topics."""
+ChoiceName = Literal["random", "newest"]
+MixerName = Literal["rescue", "mix"]
+_ARGUMENTS: Mapping[str, tuple[str, ...]] = {"rescue": ("take", "passes"), "mix": ("foreign",)}
+"""Settings of each mixer of the release."""
+_POOL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+
+
+class ReuseSection(Section):
+    """Groups of earlier steps that are trained again beside the new ones of a batch."""
+
+    groups: int = Field(
+        0, ge=0, description="Most such groups in each batch, beside run.groups_per_step; 0: none"
+    )
+    uses: int = Field(2, ge=2, description="Steps that may train a group, the first one included")
+    max_staleness: int = Field(
+        8,
+        ge=1,
+        description="Largest staleness of their tokens, in optimizer steps, in place of "
+        "trainer.max_staleness; older ones are masked, whatever trainer.on_stale says",
+    )
+    choice: ChoiceName = Field(
+        "random", description="Choice of groups: random, or those trained last (newest)"
+    )
+
+
+class PoolSection(Section):
+    """A pool of stored sessions."""
+
+    prefix: str | None = Field(
+        None,
+        description="Prefix of the topics with its sessions, such as that of an earlier run or of "
+        "an import; none: the run's own, for the pool `own` alone",
+    )
+    uses: int = Field(4, ge=1, description="Steps that may train a stored session")
+    max_staleness: int | None = Field(
+        None,
+        ge=1,
+        description="The pool `own`: largest staleness of a stored token, in optimizer steps, in "
+        "place of trainer.max_staleness; none: any",
+    )
+    keep: int = Field(
+        10_000, ge=1, description="Groups that are remembered, the newest ones; a name and places"
+    )
+
+
+class ReplaySection(Section):
+    """Stored sessions that are trained beside new ones, and the rule that chooses them."""
+
+    name: OrUserFunction[MixerName] | None = Field(
+        None,
+        description="Rule that chooses stored sessions for a step, also module:function of your "
+        "own; rescue: one success for a group that failed whole; mix: further groups",
+    )
+    pools: dict[str, PoolSection] = Field(
+        {}, description="Pools of stored sessions by name; `own` has the run's own groups"
+    )
+    take: Literal["newest", "random"] = Field(
+        "newest", description="rescue: which of several stored successes"
+    )
+    passes: float = Field(1.0, description="rescue: least return of a success")
+    foreign: int = Field(
+        4, ge=1, description="mix: stored groups in a batch, beside run.groups_per_step new ones"
+    )
+
+    @model_validator(mode="after")
+    def _has_pools(self) -> Self:
+        for name, pool in self.pools.items():
+            if _POOL_NAME.fullmatch(name) is None:
+                text = "small letters, digits, - and _, at most 40, a letter first"
+                raise ValueError(f"pools: {name!r} must be {text}")
+            if (name == OWN) != (pool.prefix is None):
+                raise ValueError(
+                    f"pools.{name}: the pool {OWN} has no prefix, and every other pool needs one"
+                )
+            if name != OWN and pool.max_staleness is not None:
+                raise ValueError(
+                    f"pools.{name}.max_staleness: versions of another log have no age in this run"
+                )
+        if self.name is not None and not self.pools:
+            raise ValueError("pools: name at least one, such as own: {}")
+        return self
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings of the chosen mixer of the release, as keyword arguments."""
+        if self.name is None or is_user_function(self.name):
+            return {}
+        return {setting: getattr(self, setting) for setting in _ARGUMENTS[self.name]}
