@@ -16,7 +16,7 @@ from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
-from seamlessflow.trainer.data.sessions import is_foreign, without_foreign
+from seamlessflow.trainer.data.sessions import is_foreign, is_unscored, without_foreign
 from seamlessflow.trainer.settings import TrainerSettings
 
 
@@ -49,6 +49,8 @@ class Survey:
     sessions: int = 0
     """Sessions of the policy."""
     trainable: int = 0
+    unscored: int = 0
+    """Sessions to train whose tokens have no log-probs of their sampler."""
 
     def apply(self, item: Received) -> None:
         """Count a record."""
@@ -68,6 +70,7 @@ class Survey:
         kept = record if self.train_foreign else without_foreign(record)
         self.trainable += len(kept.loss_mask) - kept.loss_mask.count(0)
         self.foreign += kept.masked_tokens.get("foreign", 0)
+        self.unscored += is_unscored(kept) and any(kept.loss_mask)
 
     def fault(self) -> str:
         """Return the reason why the recording cannot be trained; empty if there is none."""
@@ -82,6 +85,11 @@ class Survey:
                 f"{self.hashes.total()} of {self.sessions} sessions have the tokenizer_hash "
                 f"{hashes}, policy.model has {self.tokenizer_hash}: their tokens mean something "
                 "else to it"
+            )
+        if self.unscored:
+            return (
+                f"{self.unscored} sessions have no log-probs of their sampler (import --unscored): "
+                "name the prefix in trainer.replay.pools"
             )
         if not self.trainable and self.foreign:
             return (

@@ -37,6 +37,9 @@ class ForeignRules:
     """Policy of rows that name none."""
     version: int | None = None
     """Policy version of tokens for which a file has none."""
+    unscored: bool = False
+    """True if trained rows need neither log-probs nor versions: pools of `trainer.replay` take
+    them."""
 
 
 def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) -> Trajectory:
@@ -48,7 +51,7 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
     versions_T = row.versions_T
     if rules.version is not None:
         versions_T = np.where(row.sampled_T & (versions_T < 0), rules.version, versions_T)
-    if rules.train and row.sampled_T.any():
+    if rules.train and not rules.unscored and row.sampled_T.any():
         _check_trainable(origin, row, bool((versions_T[row.sampled_T] < 0).any()))
     versions = versions_T[row.sampled_T & (versions_T >= 0)]
     logprobs_T = np.zeros(len(row.ids_T)) if row.logprobs_T is None else row.logprobs_T
@@ -90,7 +93,8 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
 
 def _check_trainable(origin: RowOrigin, row: ForeignRow, unknown_version: bool) -> None:
     if row.logprobs_T is None:
-        raise ForeignRowRejected(origin.path, origin.row, "it has no log-probs to be trained with")
+        reason = "it has no log-probs to be trained with; --unscored takes it for trainer.replay"
+        raise ForeignRowRejected(origin.path, origin.row, reason)
     if unknown_version and row.several_versions:
         first, last = row.several_versions
         reason = (

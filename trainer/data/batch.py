@@ -200,15 +200,19 @@ class Selection:
     dropped: list[Prepared] = field(default_factory=list)
 
 
-def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
-    """Return up to `count` groups, beginning with the one whose oldest token is stalest.
+def in_order(ready: Iterable[Group], clock: StepClock, rules: BatchRules) -> list[Group]:
+    """Return groups in the order in which steps take them: the one with the stalest token first.
 
-    Equally old groups are taken in the order they became ready, those of a recording by name. A
-    group for which a method fails is dropped.
+    Equally old groups keep the order in which they became ready, those of a recording go by name.
     """
-    selection = Selection()
     ordered = sorted(ready, key=lambda candidate: candidate.group_id) if rules.recorded else ready
-    for group in sorted(ordered, key=lambda candidate: -_age(candidate, clock)):
+    return sorted(ordered, key=lambda candidate: -_age(candidate, clock))
+
+
+def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
+    """Return up to `count` groups, in their order. One for which a method fails is dropped."""
+    selection = Selection()
+    for group in in_order(ready, clock, rules):
         try:
             prepared = prepare(group, clock, rules)
         except MethodFailed as error:

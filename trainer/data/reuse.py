@@ -130,6 +130,8 @@ class ReuseStore:
         """Count a step that is committed, and forget the groups that no later one may train."""
         for group in groups:
             name = group.group.group_id
+            if group.pool:
+                continue  # a mixer chose it, and counts it
             if group.reused:
                 self._used[name] = replace(self._used[name], uses=group.reused + 1)
             elif group.credited and (rules.reuse.groups or name in self._needed):

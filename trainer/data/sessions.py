@@ -23,6 +23,9 @@ from seamlessflow.trainer.data.credit.returns import (
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
+_NO_LOGPROBS = "none"
+"""Value of an import's metadata `logprobs` if its file had none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSource:
@@ -159,6 +162,11 @@ def read(
 def is_foreign(trajectory: Trajectory) -> bool:
     """Return True if another system sampled some of its tokens."""
     return any(node.origin == FOREIGN for node in trajectory.nodes)
+
+
+def is_unscored(trajectory: Trajectory) -> bool:
+    """Return True if it was imported from a file without log-probs."""
+    return is_foreign(trajectory) and trajectory.metadata.get("logprobs") == _NO_LOGPROBS
 
 
 def without_foreign(trajectory: Trajectory) -> Trajectory:

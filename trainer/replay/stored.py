@@ -10,16 +10,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seamlessflow.schemas.records import Trajectory, VersionSpan
-from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.trainer.data.chains import ELSEWHERE, Chain
 from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
-from seamlessflow.trainer.data.sessions import FailedSession, ValidSession, is_foreign, read
+from seamlessflow.trainer.data.sessions import (
+    FailedSession,
+    ValidSession,
+    is_foreign,
+    is_unscored,
+    read,
+)
 from seamlessflow.trainer.replay.pools import StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 
 EVAL = "eval"
-UNSCORED = "none"
-"""Value of an import's metadata `logprobs` if its file had no log-probs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +91,6 @@ def stored_session(
         return made
     chains = tuple(_elsewhere(chain, unscored) for chain in made.chains)
     return replace(made, chains=chains, version_min=None, pool=pool)
-
-
-def is_unscored(trajectory: Trajectory) -> bool:
-    """Return whether it is an import whose tokens have no log-probs of their sampler."""
-    foreign = any(node.origin == FOREIGN for node in trajectory.nodes)
-    return foreign and trajectory.metadata.get("logprobs") == UNSCORED
 
 
 def _elsewhere(chain: Chain, unscored: bool) -> Chain:

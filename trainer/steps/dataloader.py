@@ -21,6 +21,7 @@ from seamlessflow.trainer.data.batch import (
     Batch,
     Prepared,
     SkippedStep,
+    in_order,
     prepare,
     recorded_batch,
     select,
@@ -35,7 +36,7 @@ from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume
-from seamlessflow.trainer.replay.mixing import Mixing
+from seamlessflow.trainer.replay.mixing import Mixed, Mixing
 
 _log = logging.getLogger(__name__)
 
@@ -200,9 +201,11 @@ class Dataloader:
             return None, []
         if self.ready < self._limits.groups and not self._exhausted():
             return None, []
-        mixed = self.mixing.planned(step, self._grouping.ready.values())
+        mixed = self._mixed(step, clock)
         selection = select(mixed.groups, self._limits.groups, clock, self.rules)
         dropped = [self._give_up(group, now_ms) for group in selection.dropped]
+        if dropped and self.mixing.rules.name and self.ready:
+            return None, dropped  # the plan was for these; the next call makes one for others
         full = len(selection.chosen) == self._limits.groups
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
             return None, dropped
@@ -213,6 +216,15 @@ class Dataloader:
             return None, dropped
         added = self._added(mixed.added, clock)
         return Batch(step, (*selection.chosen, *reused, *added)), dropped
+
+    def _mixed(self, step: int, clock: StepClock) -> Mixed:
+        """Return the ready groups, with stored sessions if a mixer chooses some for the step."""
+        ready = self._grouping.ready.values()
+        if not self.mixing.rules.name:
+            return Mixed(tuple(ready))
+        # A stored session must not be spent on a group of a later step.
+        first = in_order(ready, clock, self.rules)[: self._limits.groups]
+        return self.mixing.planned(step, first)
 
     def consumed(self, batch: Batch) -> None:
         """End the groups of `batch`: its step is committed."""

@@ -21,6 +21,14 @@ Policy = Annotated[str, typer.Option(help="Policy of rows that name none.")]
 Version = Annotated[
     int | None, typer.Option(min=0, help="Policy version of tokens for which a file has none.")
 ]
+Unscored = Annotated[
+    bool,
+    typer.Option(
+        "--unscored",
+        help="With --train, take rows without log-probs or versions also; only pools of "
+        "trainer.replay train them.",
+    ),
+]
 
 
 def import_files(
@@ -30,6 +38,7 @@ def import_files(
     train: Train = False,
     policy: Policy = "foreign",
     version: Version = None,
+    unscored: Unscored = False,
 ) -> None:
     """Bring in sequences of tokens as trajectories of origin foreign: a row, a trajectory.
 
@@ -51,7 +60,7 @@ def import_files(
         readers[True] = parquet_rows
     named = [(path, readers[path.suffix == ".parquet"]) for path in files]
     with kafka_to_inspect(out) as kafka:
-        job = importing.ImportJob(named, to, ForeignRules(train, policy, version))
+        job = importing.ImportJob(named, to, ForeignRules(train, policy, version, unscored))
         outcome = importing.import_files(kafka, job)
     what = "trained" if train else "not trained"
     typer.echo(

@@ -10,6 +10,7 @@ from seamlessflow.trainer.data.reuse import UsedGroup
 from seamlessflow.trainer.data.rules import BatchLimits, BatchRules
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
+from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from tests.builders.records.control import committed
 from tests.builders.trainer.groups import RULES
@@ -28,13 +29,21 @@ class FedDataloader:
         origin: Origin | None = None,
         policies: tuple[str, ...] = (),
         reusable: Sequence[UsedGroup] = (),
+        mixing: Mixing | None = None,
     ) -> None:
         self.control_state = ControlState("tiny")
         for offset, record in enumerate(recorded):
             self.control_state.apply(record, offset)
         todo = resume_from(self.control_state, origin or Origin(), "b", reusable)
         self.loader = Dataloader(
-            todo, self.control_state, "tiny", rules, LIMITS, 0, policies=policies
+            todo,
+            self.control_state,
+            "tiny",
+            rules,
+            LIMITS,
+            0,
+            mixing=mixing or Mixing(),
+            policies=policies,
         )
         self.returned: list[Record] = []
         self.commits: list[Record] = []

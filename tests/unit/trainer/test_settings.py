@@ -80,7 +80,7 @@ def test_several_updates_need_a_loss_that_sees_the_weights_move(several: dict[st
     with pytest.raises(ValueError, match=r"policy_gradient without a correction.*loss\.correction"):
         TrainerSection.model_validate({"loss": bare, **several})
     assert TrainerSection(loss=bare).updates == 1
-    with pytest.raises(ValueError, match=r"reuse trains tokens of a policy.*reuse\.groups 0"):
+    with pytest.raises(ValueError, match=r"reuse and replay train tokens.*reuse\.groups 0"):
         TrainerSection(loss=bare, reuse=ReuseSection(groups=1))
     corrected = LossSection(surrogate="policy_gradient", correction="icepop")
     assert TrainerSection.model_validate({"loss": corrected, **several}).updates == 2

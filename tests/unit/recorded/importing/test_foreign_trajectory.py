@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.importing.foreign_row import ForeignRowRejected, foreign_row
 from seamlessflow.recorded.importing.foreign_trajectory import (
     ForeignRules,
@@ -14,6 +15,8 @@ from seamlessflow.recorded.importing.foreign_trajectory import (
 from seamlessflow.schemas.codec import decode, encode
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.data.chains import chains
+from seamlessflow.trainer.data.sessions import is_unscored
+from seamlessflow.trainer.recording import Survey
 
 PRIME_RL: dict[str, Any] = {
     "prompt_ids": [1, 2],
@@ -128,6 +131,16 @@ def test_what_is_trained_needs_log_probs_and_versions() -> None:
         made(PRIME_RL, ForeignRules(train=True))
     assert made({**PRIME_RL, "completion_logprobs": None}).metadata["logprobs"] == "none"
     assert made({**PRIME_RL, "version_min": 2, "version_max": 2}, ForeignRules(train=True))
+
+
+def test_rows_without_both_are_trained_if_they_are_for_a_pool() -> None:
+    row = {**PRIME_RL, "completion_logprobs": None}
+    trajectory = made(row, ForeignRules(train=True, unscored=True))
+    assert any(trajectory.loss_mask)
+    assert is_unscored(trajectory)
+    survey = Survey("foreign", "", train_foreign=True)
+    survey.apply(Received("trajectories", 0, 0, 0, None, (), trajectory))
+    assert "name the prefix in trainer.replay.pools" in survey.fault()
 
 
 @pytest.mark.parametrize("named", [{"status": "aborted"}, {"cause": "infrastructure"}])
