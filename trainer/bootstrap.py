@@ -42,7 +42,7 @@ from seamlessflow.trainer.recovery.resume import (
     recorded_sections,
     resume_from,
 )
-from seamlessflow.trainer.replay.topics import pools_of
+from seamlessflow.trainer.replay.topics import opened_pools
 from seamlessflow.trainer.roles.gang import GangWatch
 from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerStatus, Wake, Work
 from seamlessflow.trainer.settings import TrainerSettings
@@ -92,14 +92,9 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
     process, first = _joined(process, publication, gang, newest, resume, stopping)
     settings = process.settings
     if detail := changes(resume, step_methods(settings)):
-        _log.warning("%s", detail)
-        at_ms = now_ms()
-        stalled = ProgressStalled(at_ms=at_ms, what="other methods", detail=detail, since_ms=at_ms)
-        process.send(stalled)
+        _warn_of_changes(process, detail)
     process.status.state = "ready"
-    mixing, pools = pools_of(settings, publication.tokenizer_hash, stopping)
-    pools.open()
-    mixing.restore(newest.pools)
+    mixing, pools = opened_pools(settings, publication.tokenizer_hash, newest.pools, stopping)
     dataloader = Dataloader(
         first.resume,
         control_state,
@@ -125,6 +120,12 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
         steps=StepSequence(process, newest, first.resume, dataloader, runner, reports),
         reports=reports,
     )
+
+
+def _warn_of_changes(process: ProcessParts, detail: str) -> None:
+    _log.warning("%s", detail)
+    at_ms = now_ms()
+    process.send(ProgressStalled(at_ms=at_ms, what="other methods", detail=detail, since_ms=at_ms))
 
 
 def _joined(

@@ -34,10 +34,10 @@ def pool_prefixes(started: r.LineageStarted) -> dict[str, str]:
 
 def steps_of_own(started: r.LineageStarted) -> int:
     """Return how many steps later the run's own groups may be trained again; 0 for never."""
-    own = _replay(started).get("pools", {}).get(OWN)
-    if own is None or not _replay(started).get("name"):
+    pool = _replay(started).get("pools", {}).get(OWN)
+    if pool is None or not _replay(started).get("name"):
         return 0
-    return int(own.get("max_staleness") or ANY_AGE)
+    return int(pool.get("max_staleness") or ANY_AGE)
 
 
 def stored_names(step: r.StepCommitted) -> frozenset[str]:
@@ -75,7 +75,7 @@ def stored_sessions(
         for item in read_topic(settings, TRAJECTORIES, skipped, stopping=stopping):
             record = item.record
             if isinstance(record, r.Trajectory) and f"{pool}/{record.session_id}" in wanted:
-                yield f"{pool}/{record.session_id}", _session(record)
+                yield f"{pool}/{record.session_id}", sampled_session(record)
 
 
 def all_prefixes(control: Iterable[r.Record]) -> dict[str, str]:
@@ -87,7 +87,7 @@ def all_prefixes(control: Iterable[r.Record]) -> dict[str, str]:
     return prefixes
 
 
-def _session(record: r.Trajectory) -> SampledSession:
+def sampled_session(record: r.Trajectory) -> SampledSession:
     """Return the completions of a session; without log-probs of its sampler they are NaN."""
     session = recorded_session(record)
     foreign = any(node.origin == FOREIGN for node in record.nodes)

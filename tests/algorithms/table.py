@@ -19,6 +19,8 @@ TEACHER = "TEACHER"
 """Stands for the directory of a model with other weights and the same tokenizer."""
 INITIAL = "INITIAL"
 """Stands for the directory of the initial model."""
+FEW = "FEW"
+"""Stands for a file with as many tasks as a step has groups, so that each comes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,8 @@ class WholeRun:
 
     def values(self, out: Path, data: Path, teacher: Path) -> Values:
         """Return its configuration, on the model and tasks in `data`."""
-        places = {TEACHER: str(teacher), INITIAL: str(data / "model")}
+        few = str(data / "tasks" / "few.jsonl")
+        places = {TEACHER: str(teacher), INITIAL: str(data / "model"), FEW: few}
         changes: dict[str, Any] = {
             "run": {
                 "steps": STEPS,
@@ -48,7 +51,7 @@ class WholeRun:
                 **self.run,
             },
             "trainer": {"checkpoint_every": CHECKPOINT_EVERY, **_placed(self.trainer, places)},
-            **self.more,
+            **_placed(self.more, places),
         }
         if self.ranks > 1:
             changes["workers"] = [
@@ -346,6 +349,29 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "own_prediction": WholeRun(
         {}, more=_sampler("trace", predict=f"{_OWN}.prediction:own_results_first")
+    ),
+    "rescue": WholeRun(
+        {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
+        more={"pacing": {"tasks": FEW}},
+        metrics=("stored_replaced", "stored_share", "masked/replaced"),
+    ),
+    "mix": WholeRun(
+        {
+            "replay": {
+                "name": "mix",
+                "foreign": 2,
+                "pools": {"own": {"uses": 2, "max_staleness": 3, "keep": 9}},
+            }
+        },
+        metrics=("stored_groups", "stored_share"),
+    ),
+    "own_mixer": WholeRun(
+        {
+            "replay": {"name": f"{_OWN}.mixer:sometimes", "pools": {"own": {"uses": 3}}},
+            "functions": {f"{_OWN}.mixer:sometimes": {"share": 0.75}},
+        },
+        more={"pacing": {"tasks": FEW}},
+        metrics=("stored_share",),
     ),
     "own_loss": WholeRun(
         {

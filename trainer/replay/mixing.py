@@ -155,10 +155,10 @@ class Mixing:
             for session in prepared.group.members:
                 if session.pool and session.source.session_id in trained:
                     self.pools[session.pool].count(session.source.session_id)
-        if (own := self.pools.get(OWN)) is not None:
+        if (past := self.pools.get(OWN)) is not None:
             for prepared in batch.new_groups:
-                self._keep(own, step, prepared)
-            own.grow_old(step + 1)
+                self._keep(past, step, prepared)
+            past.grow_old(step + 1)
 
     def _plan(self, step: int, groups: Sequence[Group]) -> Plan:
         """Return the mixer's plan; none if it failed. Raises `MixerFailed`."""
@@ -244,7 +244,7 @@ class Mixing:
         session = next(each for each in group.sessions if each.session_id == name)
         return replace(session, uses=self.pools[pool].used.get(name, 0))
 
-    def _keep(self, own: Pool, step: int, prepared: Prepared) -> None:
+    def _keep(self, past: Pool, step: int, prepared: Prepared) -> None:
         """Store a new group that was trained, with its own sessions."""
         group = prepared.group
         trained = {chain.session_id for chain in prepared.chains}
@@ -257,11 +257,11 @@ class Mixing:
             )
             for session in group.sessions
         )
-        own.put(StoredGroup(OWN, group.group_id, task_of(group), step, sessions))
-        own.count_group(group.group_id)
+        past.put(StoredGroup(OWN, group.group_id, task_of(group), step, sessions))
+        past.count_group(group.group_id)
         for session in sessions:
             if session.session_id in trained:
-                own.count(session.session_id)
+                past.count(session.session_id)
 
 
 def task_of(group: Group) -> str:

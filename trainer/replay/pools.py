@@ -162,7 +162,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class PoolView:
-    """What a mixer sees of a pool at a step: groups with sessions that the step may train."""
+    """A pool as a mixer sees it at a step: groups with sessions that the step may train."""
 
     _pool: Pool
     _step: int

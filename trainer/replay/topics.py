@@ -8,6 +8,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from seamlessflow.infra.deadline import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -37,7 +38,7 @@ _SHOWN = 10_000
 """Records of a pool between two lines of progress."""
 _NEAR = 32
 """Most records between two places that are read in one run."""
-Wanted = Sequence[tuple[str, StoredSession]]
+OfPools = Sequence[tuple[str, StoredSession]]
 """Stored sessions with the names of their pools."""
 
 
@@ -93,7 +94,7 @@ class PoolTopics:
                 for item in received:
                     self._take(name, item)
 
-    def sessions(self, wanted: Wanted) -> dict[str, ValidSession]:
+    def sessions(self, wanted: OfPools) -> dict[str, ValidSession]:
         """Return these sessions by id, without those whose record is gone or does not count.
 
         Raises what `read_partitions` raises.
@@ -178,9 +179,9 @@ def pools_of(
     """Return the mixer of a policy and its pools, and the reader of their topics, not open yet."""
     trainer = settings.trainer
     sections = trainer.replay.pools if trainer.replay.name else {}
-    own = source_kafka(settings)
+    trained = source_kafka(settings)
     kafka = {
-        name: own
+        name: trained
         if pool.prefix is None
         else settings.kafka.model_copy(update={"topic_prefix": pool.prefix})
         for name, pool in sections.items()
@@ -197,6 +198,19 @@ def pools_of(
         trainer.replay.name or "", trainer.replay.arguments, trainer.functions, trainer.seed
     )
     return Mixing(rules, pools, topics if pools else None), topics
+
+
+def opened_pools(
+    settings: TrainerSettings, tokenizer_hash: str, kept: Mapping[str, Any], stopping: Stopping
+) -> tuple[Mixing, PoolTopics]:
+    """Return both as a trainer begins with them; `kept`: what its checkpoint has of the pools.
+
+    Raises the errors of `PoolTopics.open`.
+    """
+    mixing, topics = pools_of(settings, tokenizer_hash, stopping)
+    topics.open()
+    mixing.restore(kept)
+    return mixing, topics
 
 
 def runs(places: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:

@@ -23,6 +23,7 @@ SAMPLER = ("pacing", "sampler", "name")
 PREDICTION = ("pacing", "sampler", "predict")
 TERMS = ("pacing", "terms", "name")
 STRATEGY = ("scheduler", "policy")
+MIXER = ("trainer", "replay", "name")
 EXAMPLES = {
     ADVANTAGE: "examples.methods.advantage:above_quantile",
     FILTER: "examples.methods.filter:too_easy",
@@ -35,6 +36,7 @@ EXAMPLES = {
     PREDICTION: "examples.methods.prediction:own_results_first",
     TERMS: "examples.methods.terms:more_for_unsolved",
     STRATEGY: "examples.methods.strategy:keeps_some",
+    MIXER: "examples.methods.mixer:sometimes",
 }
 
 
@@ -68,6 +70,7 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (3, ADVANTAGE, "[[float('nan')] * len(a) for a in args[0]]", "nan for session 0, not a fi"),
         (4, ADVANTAGE, "1 / 0", "own_4.py, line 6: ZeroDivisionError: division by zero"),
         (5, ADVANTAGE, "[[random.random()] * len(a) for a in args[0]]", "is not pure"),
+        (23, MIXER, "[]", "it returned [], not a Plan"),
         (6, FILTER, "0.5", "it returned 0.5, not True or False"),
         (7, SURROGATE, "1.0", "it returned float, not Losses"),
         (8, SURROGATE, "args[0].nothing", "AttributeError: 'LossTokens' object has no attribute"),

@@ -1,4 +1,4 @@
-"""What the mixers of the release choose, from small pools."""
+"""Choices of the mixers of the release, from small pools."""
 
 import random
 from collections import Counter
@@ -75,9 +75,9 @@ def test_the_oldest_failure_leaves_that_of_the_oldest_version_then_the_first_sam
 
 
 def test_the_newest_success_is_that_of_the_runs_newest_step_before_those_of_other_logs() -> None:
-    own = pool("own", ("t", 2, (1,)), ("t", 5, (1, 1)), ("t", 3, (1,)))
+    past = pool("own", ("t", 2, (1,)), ("t", 5, (1, 1)), ("t", 3, (1,)))
     other = pool("old", ("t", None, (1,)))
-    (each,) = rescued([fresh("t", 0, 0)], other, own)
+    (each,) = rescued([fresh("t", 0, 0)], other, past)
     assert each.by.session_id == "own1.1"
 
 
