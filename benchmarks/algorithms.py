@@ -49,7 +49,7 @@ def main(argv: Sequence[str]) -> None:
         for method in methods:
             curves.append(curve(method, seed, steps, out, _progress))
     figures = table(curves, methods[0])
-    by_tokens = asked.comparison == BY_TOKENS
+    by_tokens = asked.comparison in BY_TOKENS
     shown = _by_tokens(token_table(curves, methods[0])) if by_tokens else _printed(figures)
     print(shown, file=sys.stderr)
     picture = out / f"{asked.comparison}.png"

@@ -13,6 +13,7 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 from benchmarks.learning.draws import Draws
+from benchmarks.learning.experts import expert_mixing
 from benchmarks.learning.methods import GROUP_SIZE, GROUPS, POLICY, Method
 from benchmarks.learning.sampler import Sampler
 from benchmarks.learning.sessions import Played, Player, Seat, recorded
@@ -63,7 +64,10 @@ class Training:
         self._sampler = Sampler(data / "model", renderer.stop_token_ids, rows, MAX_CONTEXT)
         self._player = Player(self._sampler, renderer, self._seed)
         self._hash = renderer.hash
-        self._steps = Steps(settings, self.backend)
+        mixing = None
+        if settings.trainer.replay.name:
+            mixing = expert_mixing(settings, self._player, self._tasks, renderer.hash)
+        self._steps = Steps(settings, self.backend, mixing)
         self._waiting: deque[list[Trajectory]] = deque()
         self._groups: deque[list[str]] = deque()
         self._draws: Draws | None = None

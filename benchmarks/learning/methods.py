@@ -50,6 +50,12 @@ def _drawn(**sampler: Any) -> Method:
     return Method({}, 1, {"sampler": sampler}, all_or_nothing=True)
 
 
+def _whole(**trainer: Any) -> Method:
+    """Return a method that is rewarded for a whole trail alone, with results a step late."""
+    return Method(trainer, 1, all_or_nothing=True)
+
+
+_EXPERTS = {"name": "rescue", "pools": {"experts": {"prefix": "experts."}}}
 _OLD = 4
 """Imposed age of a batch, at which losses differ: at age 0 all ratios are 1."""
 
@@ -86,6 +92,7 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "trace": _drawn(name="trace", by="level"),
         "greso": _drawn(name="greso", by="level"),
     },
+    "stored": {"without": _whole(), "rescue": _whole(replay=_EXPERTS)},
     "kl": {
         "reinforce_pp": _advantage("reinforce_pp"),
         "kl_penalty_0.001": _advantage("reinforce_pp", kl_penalty=0.001),
@@ -94,8 +101,8 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "kl_k3_0.01": _advantage("reinforce_pp", loss={"kl": 0.01, "kl_estimator": "k3"}),
     },
 }
-BY_TOKENS = "samplers"
-"""Comparison whose methods sample other numbers of tokens in a step."""
+BY_TOKENS = ("samplers", "stored")
+"""Comparisons by sampled tokens: of some, methods sample other numbers of them in a step."""
 METHODS: Mapping[str, Method] = {
     name: method for methods in COMPARISONS.values() for name, method in methods.items()
 }

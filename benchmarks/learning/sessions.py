@@ -5,7 +5,7 @@ tokens are those that the whole system would have.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
@@ -14,7 +14,7 @@ import numpy as np
 import xxhash
 
 from benchmarks.learning.sampler import Completion, Prompt, Sampler
-from benchmarks.trail.game import Message, TrailTask, Walk, question
+from benchmarks.trail.game import Message, TrailTask, Walk, called_key, question
 from seamlessflow.demo.task import LOOKUP
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.schemas.identity import session_id
@@ -76,6 +76,23 @@ class Player:
             for session, completion in zip(going, completions, strict=True):
                 self._answered(session, completion)
         return sessions
+
+    def answers(self, seats: Sequence[Seat]) -> dict[int, Completion]:
+        """Return a completion that calls each key, from sessions that the policy plays."""
+        completions: dict[int, Completion] = {}
+        for session in self.play(seats):
+            for turn in session.turns:
+                said = json.loads(self._said(bytes(turn.completion.ids), b""))
+                if (key := called_key(said)) is not None:
+                    completions.setdefault(key, turn.completion)
+        return completions
+
+    def solve(self, seat: Seat, answers: Mapping[int, Completion]) -> Played:
+        """Return a session in which every call is right."""
+        session = self._begun(seat)
+        while not session.walk.over:
+            self._answered(session, answers[session.walk.right])
+        return session
 
     def _begun(self, seat: Seat) -> Played:
         prompt = self._begin(json.dumps(question(seat.task)))

@@ -11,6 +11,7 @@ from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
+from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.dataloader import Dataloader
@@ -20,7 +21,10 @@ from seamlessflow.trainer.steps.inputs import Update, batch_rules, of_step, step
 class Steps:
     """The steps of one policy. A version is the number of its steps."""
 
-    def __init__(self, settings: TrainerSettings, backend: TorchBackend) -> None:
+    def __init__(
+        self, settings: TrainerSettings, backend: TorchBackend, mixing: Mixing | None = None
+    ) -> None:
+        """Begin before the first step. `mixing`: stored sessions for them."""
         self._settings = settings
         self._backend = backend
         policy = settings.run.policy
@@ -28,7 +32,15 @@ class Steps:
         self._state = ControlState(policy)
         limits = BatchLimits(groups, settings.run.lag, refill=0, window=groups)
         resume = resume_from(self._state, Origin(), "loop")
-        self._loader = Dataloader(resume, self._state, policy, batch_rules(settings), limits, 0)
+        self._loader = Dataloader(
+            resume,
+            self._state,
+            policy,
+            batch_rules(settings),
+            limits,
+            0,
+            mixing=mixing or Mixing(),
+        )
         self._offset = 0
         self.step = 0
 

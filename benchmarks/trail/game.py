@@ -90,6 +90,11 @@ class Walk:
         self._right = self.task["key"]
 
     @property
+    def right(self) -> int:
+        """Return the key that the next call has to have."""
+        return self._right
+
+    @property
     def reward(self) -> float:
         """Return the share of the task's turns that were right."""
         return sum(self.rewards) / self.task["turns"]

@@ -28,11 +28,13 @@ from seamlessflow.trainer.replay.mixers import (
 )
 from seamlessflow.trainer.replay.pools import (
     Pool,
+    PoolRules,
     StoredGroup,
     StoredSession,
     pools_json,
     restore,
 )
+from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.stored import OWN
 
 MOST_FAILURES = 100
@@ -262,6 +264,17 @@ class Mixing:
         for session in sessions:
             if session.session_id in trained:
                 past.count(session.session_id)
+
+
+def mixing_of(trainer: TrainerSection) -> Mixing:
+    """Return the mixer of these settings with its pools, still empty and without a reader."""
+    replay = trainer.replay
+    pools = {
+        name: Pool(name, PoolRules(pool.uses, pool.max_staleness, pool.keep))
+        for name, pool in (replay.pools.items() if replay.name else ())
+    }
+    rules = MixerRules(replay.name or "", replay.arguments, trainer.functions, trainer.seed)
+    return Mixing(rules, pools)
 
 
 def task_of(group: Group) -> str:

@@ -22,8 +22,8 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.data.sessions import FailedSession, ValidSession
 from seamlessflow.trainer.recording import source_kafka
-from seamlessflow.trainer.replay.mixing import MixerRules, Mixing
-from seamlessflow.trainer.replay.pools import Pool, PoolRules, StoredSession
+from seamlessflow.trainer.replay.mixing import Mixing, mixing_of
+from seamlessflow.trainer.replay.pools import Pool, StoredSession
 from seamlessflow.trainer.replay.stored import (
     StoredRules,
     left_out,
@@ -186,18 +186,13 @@ def pools_of(
         else settings.kafka.model_copy(update={"topic_prefix": pool.prefix})
         for name, pool in sections.items()
     }
-    pools = {
-        name: Pool(name, PoolRules(pool.uses, pool.max_staleness, pool.keep))
-        for name, pool in sections.items()
-    }
+    mixing = mixing_of(trainer)
     stored_rules = StoredRules(
         settings.run.policy, trainer.reward_weights, tokenizer_hash, settings.run.policies
     )
-    topics = PoolTopics(kafka, pools, stored_rules, stopping)
-    rules = MixerRules(
-        trainer.replay.name or "", trainer.replay.arguments, trainer.functions, trainer.seed
-    )
-    return Mixing(rules, pools, topics if pools else None), topics
+    topics = PoolTopics(kafka, mixing.pools, stored_rules, stopping)
+    mixing.stored = topics
+    return mixing, topics
 
 
 def opened_pools(
