@@ -53,7 +53,7 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
     commits = [
         (commit, item)
         for commit, item in of_kind(control, r.StepCommitted)
-        if any(session_id in group.sessions for group in commit.groups)
+        if group_with(commit, session_id) is not None
     ]
     if commits:
         # After a restart the trainer executes a step again, in another lineage.
@@ -61,7 +61,7 @@ def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> li
         return [
             entry
             for commit, item in commits
-            for entry in _committed(control, commit, item, again, _reused(commit, session_id))
+            for entry in _committed(control, commit, item, again, _by_plan(commit, session_id))
         ]
     batches = [
         (batch, item)
@@ -123,13 +123,33 @@ def _batch(batch: r.BatchReady, item: Received) -> Row:
     return row(f"batch of {step_name(batch.step)}", item, detail=detail)
 
 
-def _reused(commit: r.StepCommitted, session_id: str) -> int:
-    """Return how many steps trained the session before by plan."""
-    return next((group.reused for group in commit.groups if session_id in group.sessions), 0)
+def group_with(commit: r.StepCommitted, session_id: str) -> r.StepGroup | None:
+    """Return the group with a session, or in which it took another's place; None if none has it."""
+    of_group = (group for group in commit.groups if session_id in group.sessions)
+    replacing = (
+        group for group in commit.groups if any(each.by == session_id for each in group.replaced)
+    )
+    return next(replacing, None) or next(of_group, None)
+
+
+def _by_plan(commit: r.StepCommitted, session_id: str) -> str:
+    """Return how a stored session came into a step, and how many steps trained it before."""
+    group = group_with(commit, session_id)
+    if group is None:
+        return ""
+    for each in group.replaced:
+        if each.by == session_id:
+            place = f", in the place of session {each.session_id} of group {group.group_id}"
+            return f"{place}{_steps_before(each.uses)}"
+    return _steps_before(group.reused)
+
+
+def _steps_before(count: int) -> str:
+    return f", trained by {count} steps before, by plan" if count else ""
 
 
 def _committed(
-    control: Sequence[Received], commit: r.StepCommitted, at: Received, again: bool, reused: int
+    control: Sequence[Received], commit: r.StepCommitted, at: Received, again: bool, by_plan: str
 ) -> list[Row]:
     before = [item for item in control if item.offset < at.offset]
     behind = [item for item in control if item.offset > at.offset]
@@ -153,7 +173,6 @@ def _committed(
     )
     rows = [_batch(*batches[-1])] if batches else []
     lineage = f", lineage {commit.lineage}" if again else ""
-    by_plan = f", trained by {reused} steps before, by plan" if reused else ""
     rows.append(
         row(
             step_name(commit.step),

@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, first, of_kind
 from seamlessflow.recorded.trace.session_rows import session_rows
-from seamlessflow.recorded.trace.training_rows import about_group, step_rows, task_rows
+from seamlessflow.recorded.trace.training_rows import (
+    about_group,
+    group_with,
+    step_rows,
+    task_rows,
+)
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.steps import shown_step, step_name, trained_sessions
 from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
@@ -75,9 +80,12 @@ def _why_not(commit: r.StepCommitted, records: Sequence[Received], session_id: s
     """Return why a step trained no token of a session of its batch; empty if it trained some."""
     if any(not any(event.loss_mask) for event, _ in of_kind(records, r.Trajectory)):
         return "none of its tokens may be trained"
-    group = next(candidate for candidate in commit.groups if session_id in candidate.sessions)
-    if session_id in trained_sessions(commit, group):
+    group = group_with(commit, session_id)
+    if group is None or session_id in {*trained_sessions(commit, group), *commit.trained_tokens}:
         return ""
+    for each in group.replaced:
+        if each.session_id == session_id:
+            return f"session {each.by} of the pool {each.pool} took its place"
     if group.filtered:
         return f"the filter {group.filtered} kept its group out of the loss"
     return "none of its tokens was in the loss: stale or masked"

@@ -248,8 +248,9 @@ class _StepFold:
     def step(self, commit: r.StepCommitted, sessions: Mapping[str, SessionFacts]) -> StepFacts:
         """Return a committed step with the rewards of its sessions."""
         completed = self.completed.get((commit.version, commit.lineage))
-        # A group that a step trains again has its reward in the step that trained it first.
-        trained = [group.sessions for group in commit.groups if not group.reused]
+        # A group that a step trains again has its reward in the step that trained it first, and
+        # one of another log has it there.
+        trained = [group.sessions for group in commit.groups if not (group.reused or group.pool)]
         dropped = self.dropped_of[commit.step]
         equal = [group for group in (*trained, *dropped) if _equal(group, sessions)]
 

@@ -239,6 +239,24 @@ def test_a_session_that_a_later_step_trains_again_by_plan_names_both_steps() -> 
     assert by_plan == ["makes version 7, lineage a, trained by 1 steps before, by plan"]
 
 
+def test_a_stored_session_names_whose_place_it_took_and_the_other_who_took_it() -> None:
+    group = history.COMMITTED[1].groups[0]
+
+    def outcome(session: str, by: str) -> tuple[str, list[str]]:
+        each = r.ReplacedSession(session_id=session, by=by, pool="own", uses=1)
+        groups = (replace(group, replaced=(each,)),)
+        tokens = {"trained_tokens": {by: 3}}
+        trace = made([*history.trained(), (CONTROL.name, control.committed(6, groups, **tokens))])
+        return trace.outcome, [row.detail for row in trace.whole if row.name == "step 7"]
+
+    assert outcome(ID, "h.0.0")[0].endswith("but session h.0.0 of the pool own took its place")
+    told, (detail,) = outcome("g.9.0", ID)
+    assert told.startswith("trained in step 7")
+    assert detail.endswith(
+        "in the place of session g.9.0 of group g, trained by 1 steps before, by plan"
+    )
+
+
 def test_topics_that_have_no_record_any_more_are_named() -> None:
     gone = {TASKS.name, REQUESTS.name, PROMPTS.name, REPLIES.name}
     trace = made([item for item in history.trained() if item[0] not in gone])
