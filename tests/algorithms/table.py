@@ -313,6 +313,39 @@ RUNS: Mapping[str, WholeRun] = {
         metrics=("masked/unselected",),
         symptoms=("were dropped",),
     ),
+    "pairs_squared": WholeRun(
+        {
+            "loss": {"surrogate": "pairs_squared"},
+            "pairs": {
+                "name": "extremes",
+                "eta": 0.05,
+                "reference_share": 0.5,
+                "opponents": {"every": 1, "most": 3, "weights": [3, 2, 1]},
+            },
+            "layout": "tree",
+        },
+        metrics=("masked/unpaired",),
+        ranks=2,
+    ),
+    "pairs_logistic": WholeRun(
+        {
+            "loss": {"surrogate": "pairs_logistic"},
+            "pairs": {"name": "all", "beta": 0.5},
+            # A third of the right calls is a pass, or hardly a session would be one.
+            "rewards": {"reward": 3.0},
+            "filters": {"zero_variance": "count", "untrainable": "count"},
+            "layout": "packed",
+        },
+    ),
+    "own_pairs": WholeRun(
+        {
+            "loss": {"surrogate": "pairs_logistic"},
+            "pairs": {"name": f"{_OWN}.pairs:shorter_passes"},
+            "functions": {f"{_OWN}.pairs:shorter_passes": {"at_least": 0.3}},
+            "filters": {"untrainable": "count"},
+            "reference": TEACHER,
+        },
+    ),
     "own_advantage": WholeRun(
         {
             "advantage": f"{_OWN}.advantage:above_quantile",
