@@ -16,6 +16,7 @@ import numpy as np
 
 from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.credit import PairsSection
+from seamlessflow.trainer.data.advantages import EQUAL
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.chains import OPPONENTS, Chain, Column, credited
 from seamlessflow.trainer.data.pairs import SessionPair
@@ -141,7 +142,7 @@ def pair_facts(batch: Batch) -> dict[str, float]:
         return {}
     return {
         "pairs": float(len(margins)),
-        "pair_accuracy": sum(margin > 0 for margin in margins) / len(margins),
+        "pair_accuracy": sum(margin > EQUAL for margin in margins) / len(margins),
         "pair_margin": sum(margins) / len(margins),
     }
 

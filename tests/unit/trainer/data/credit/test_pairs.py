@@ -222,6 +222,24 @@ def test_the_metrics_of_pairs_are_their_number_their_accuracy_and_their_mean_mar
     )
 
 
+def test_a_margin_of_rounding_alone_is_no_preference() -> None:
+    made = batch()
+    alike = replace(
+        made,
+        groups=tuple(
+            replace(prepared, chains=tuple(map(with_equal_models, prepared.chains)))
+            for prepared in made.groups
+        ),
+    )
+    settings = PairsSection.model_validate({"opponents": {"most": 3, "weights": [3, 2, 1]}})
+    facts = pair_facts(with_pair_losses(alike, "pairs_squared", settings))
+    assert facts == pytest.approx({"pairs": 3, "pair_accuracy": 0, "pair_margin": 0}, abs=1e-12)
+
+
+def with_equal_models(chain: Chain) -> Chain:
+    return replace(chain, columns=dict.fromkeys(MODELS, chain.columns[Column.PROXIMAL]))
+
+
 @pytest.mark.parametrize("name", PAIR_LOSSES)
 def test_a_batch_without_a_pair_or_without_a_chain_has_no_gradient(name: str) -> None:
     unpaired = with_pair_losses(batch(pairs=()), name, PairsSection())
