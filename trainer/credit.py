@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, FiniteFloat, field_validator, model_validator
 
@@ -141,6 +141,7 @@ class CriticSection(Section):
 
 Limit = Literal["context", "max_tokens", "turns", "time"]
 SelectionName = Literal["extremes", "max_variance", "balanced"]
+PairsName = Literal["extremes", "all"]
 
 
 class OverlongSection(Section):
@@ -191,6 +192,49 @@ class SelectionSection(Section):
         return self
 
 
+class OpponentsSection(Section):
+    """Earlier weights of the policy, with which a loss of pairs compares the present ones."""
+
+    every: int = Field(
+        20, ge=1, description="The oldest of them become the policy each time after so many steps"
+    )
+    most: int = Field(2, ge=1, le=4, description="Opponents, each a model of the policy's size")
+    weights: tuple[Annotated[FiniteFloat, Field(ge=0)], ...] = Field(
+        (),
+        description="Weight of each, the newest first, divided by their sum; none: all count alike",
+    )
+
+    @model_validator(mode="after")
+    def _weighs_all(self) -> Self:
+        if self.weights and (len(self.weights) != self.most or not any(self.weights)):
+            raise ValueError(f"weights needs {self.most} numbers (most), and one above 0")
+        return self
+
+
+class PairsSection(Section):
+    """Pairs of sessions in a group, of which the policy is to prefer one to the other."""
+
+    name: OrUserFunction[PairsName] = Field(
+        "extremes",
+        description="extremes: the best session against the worst; all: each pass against each "
+        "failure (see trainer/data/pairs.py), or module:function of your own",
+    )
+    beta: float = Field(
+        0.1, gt=0, description="pairs_logistic: how soon a margin from the reference is enough"
+    )
+    eta: float = Field(
+        0.0075, gt=0, description="pairs_squared: a pair's margin is to be 1 / (2 eta)"
+    )
+    reference_share: float = Field(
+        1 / 3,
+        ge=0,
+        le=1,
+        description="pairs_squared: weight of trainer.reference in the margin; opponents have the "
+        "rest",
+    )
+    opponents: OpponentsSection = Field(default_factory=OpponentsSection)
+
+
 class CreditSettings(Section):
     """The part of the trainer's settings that advantages follow from."""
 
@@ -203,6 +247,7 @@ class CreditSettings(Section):
     critic: CriticSection = Field(default_factory=CriticSection)
     overlong: OverlongSection = Field(default_factory=OverlongSection)
     selection: SelectionSection = Field(default_factory=SelectionSection)
+    pairs: PairsSection = Field(default_factory=PairsSection)
     spread_over: float = Field(
         0.3,
         ge=0,
@@ -215,7 +260,8 @@ class CreditSettings(Section):
     )
     reference: Path | None = Field(
         None,
-        description="Model that kl_penalty and loss.kl compare with; none: policy.model",
+        description="Model that kl_penalty, loss.kl and losses of pairs compare with; none: "
+        "policy.model",
     )
     reference_every: int | None = Field(
         None,

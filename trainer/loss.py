@@ -21,7 +21,17 @@ Level = Literal["token", "turn", "session"]
 Unit = Literal["token", "turn", "session", "group"]
 """Trained tokens that a loss looks at together, so they must be in one micro-batch."""
 LossName = Literal["ppo_clip", "tis", "icepop"]
-SurrogateName = Literal["ppo_clip", "gspo", "cispo", "sapo", "dppo", "policy_gradient", "cloning"]
+SurrogateName = Literal[
+    "ppo_clip",
+    "gspo",
+    "cispo",
+    "sapo",
+    "dppo",
+    "policy_gradient",
+    "cloning",
+    "pairs_squared",
+    "pairs_logistic",
+]
 CorrectionName = Literal["none", "tis", "icepop"]
 Divergence = Literal["tv", "kl"]
 AggregationName = Literal["token_mean", "sequence_mean", "constant"]
@@ -31,6 +41,8 @@ PRESETS: Mapping[str, tuple[SurrogateName, CorrectionName]] = {
     "icepop": ("policy_gradient", "icepop"),
 }
 """Surrogate and correction that each `LossName` stands for."""
+OF_PAIRS: tuple[SurrogateName, ...] = ("pairs_squared", "pairs_logistic")
+"""Surrogates that compare pairs of sessions (`trainer.pairs`)."""
 DUAL_CLIP = 3.0
 """`dual_clip` if it is not set, as in verl and slime's examples."""
 _OF_SURROGATE: Mapping[str, SurrogateName] = {
@@ -238,8 +250,8 @@ class LossSection(Section):
     @field_validator("correction")
     @classmethod
     def _correctable(cls, value: str | None, info: ValidationInfo) -> str | None:
-        if value not in (None, "none") and _surrogate(info.data) == "cloning":
-            raise ValueError(f"{value} has no meaning with surrogate cloning, which has no ratio")
+        if value not in (None, "none"):
+            _refuse_without_ratio(value, info.data)
         return value
 
     @field_validator(*_OF_SURROGATE)
@@ -269,8 +281,8 @@ class LossSection(Section):
     @field_validator("masks")
     @classmethod
     def _maskable(cls, masks: MasksSection, info: ValidationInfo) -> MasksSection:
-        if any(masks.levels()) and _surrogate(info.data) == "cloning":
-            raise ValueError("a mask has no meaning with surrogate cloning, which has no ratio")
+        if any(masks.levels()):
+            _refuse_without_ratio("a mask", info.data)
         return masks
 
     @field_validator("kl_weighted")
@@ -287,6 +299,16 @@ class LossSection(Section):
     def _of_correction(cls, value: str, info: ValidationInfo) -> str:
         if value != "token" and (correction := _correction(info.data)) != "tis":
             raise ValueError(f"{value} needs correction tis, not {correction}")
+        return value
+
+    @field_validator("aggregation")
+    @classmethod
+    def _adds_tokens(cls, value: str, info: ValidationInfo) -> str:
+        surrogate = _surrogate(info.data)
+        if value != "token_mean" and surrogate in OF_PAIRS:
+            raise ValueError(
+                f"surrogate {surrogate} is a mean over pairs of sessions: leave it out"
+            )
         return value
 
     @field_validator("constant_length")
@@ -335,6 +357,11 @@ class LossSection(Section):
         return both[0] if both[1] == "none" else "+".join(both)
 
     @property
+    def of_pairs(self) -> bool:
+        """Return whether the loss compares pairs of sessions."""
+        return self.chosen_surrogate in OF_PAIRS
+
+    @property
     def dual_bound(self) -> float | None:
         """Return the ratio of `dual_clip`, or None if there is no bound."""
         return (DUAL_CLIP if self.dual_clip is None else self.dual_clip) or None
@@ -360,6 +387,11 @@ class LossSection(Section):
 def _surrogate(data: Mapping[str, Any]) -> str:
     surrogate: str | None = data.get("surrogate")
     return surrogate or PRESETS.get(data.get("name") or "", PRESETS["ppo_clip"])[0]
+
+
+def _refuse_without_ratio(what: str | None, data: Mapping[str, Any]) -> None:
+    if (surrogate := _surrogate(data)) in ("cloning", *OF_PAIRS):
+        raise ValueError(f"{what} has no meaning with surrogate {surrogate}, which has no ratio")
 
 
 def _correction(data: Mapping[str, Any]) -> str:

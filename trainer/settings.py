@@ -97,7 +97,8 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
         {},
         description="Settings of functions of your own that trainer.advantage, trainer.filters, "
-        "trainer.selection and trainer.replay name: by module:function, its keyword arguments",
+        "trainer.selection, trainer.pairs and trainer.replay name: by module:function, its keyword "
+        "arguments",
     )
     masks: dict[OrUserFunction[MaskName], dict[str, JsonValue]] = Field(
         {},
@@ -179,7 +180,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @model_validator(mode="after")
     def _names_functions(self) -> Self:
-        settings = "trainer.advantage, filters, selection.name or replay.name"
+        settings = "trainer.advantage, filters, selection.name, pairs.name or replay.name"
         # A mixer chooses on the trainer's host alone, so it is none of the functions of a step.
         names = (*self._named_methods, self.replay.name or "")
         refuse_unnamed(self.functions, names, settings)
@@ -243,6 +244,39 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
                 )
         return self
 
+    @model_validator(mode="after")
+    def _pairs(self) -> Self:
+        if not self.loss.of_pairs:
+            return self
+        if self.updates > 1:
+            raise ValueError(
+                f"loss.surrogate {self.loss.chosen_surrogate} compares sessions under the weights "
+                "before the step, which several updates leave: set mini_batches 1 and epochs 1"
+            )
+        unused = {
+            f"advantage {self.advantage}": self.advantage != "grpo",
+            "returns.entropy_scale": self.returns.entropy_scale > 0,
+            "returns.hybrid_scale": self.returns.hybrid_scale > 0,
+        }
+        for name, is_set in unused.items():
+            if is_set:
+                raise ValueError(
+                    f"{name} makes advantages, and loss.surrogate {self.loss.chosen_surrogate} "
+                    "trains pairs of sessions: set another surrogate, or leave it out"
+                )
+        if self.opponents and self.adapter.used:
+            raise ValueError(
+                "pairs.opponents are whole models, and an adapter is only a part of one: set "
+                "pairs.reference_share 1, or leave the adapter out"
+            )
+        return self
+
+    @property
+    def opponents(self) -> int:
+        """Return the number of earlier policies that the loss compares with."""
+        compared = self.loss.chosen_surrogate == "pairs_squared" and self.pairs.reference_share < 1
+        return self.pairs.opponents.most if compared else 0
+
     @property
     def user_functions(self) -> list[str]:
         """Return the names of functions of the user's own that shape a step."""
@@ -251,7 +285,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @property
     def _named_methods(self) -> tuple[str, ...]:
-        return (self.advantage, *self.filters, self.selection.name or "")
+        return (self.advantage, *self.filters, self.selection.name or "", self.pairs.name)
 
     @property
     def compares_sessions(self) -> bool:
@@ -271,7 +305,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     @property
     def reference_used(self) -> bool:
         """Return whether log-probs of the reference are needed."""
-        return self.kl_penalty > 0 or self.loss.kl > 0
+        return self.kl_penalty > 0 or self.loss.kl > 0 or self.loss.of_pairs
 
 
 class TrainerSettings(ProcessSettings):

@@ -76,6 +76,8 @@ SETTINGS: Mapping[str, str] = {
     "rewards": "trainer.rewards",
     "selection": "trainer.selection, trainer.seed",
     "mask": "trainer.masks",
+    "pairs": "trainer.pairs",
+    "opponents": "trainer.pairs.opponents",
 }
 """Settings that choose the methods of a kind."""
 
@@ -104,6 +106,7 @@ def step_methods(
         *_overlong(trainer.overlong),
         *_rewards(trainer.reward_weights),
         *_selection(trainer),
+        *_pairs(trainer),
         *_replay(trainer),
         *(("mask", name, _own(trainer.masks, name)) for name in trainer.masks),
         *(
@@ -238,6 +241,15 @@ def _selection(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str,
         drawn = name == "balanced" or is_user_function(name)
         seeded = {"seed": trainer.seed} if drawn else {}
         yield "selection", name, {**values, **seeded, **_own(trainer.functions, name)}
+
+
+def _pairs(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
+    """Yield the rule of pairs and their opponents, if the loss compares some."""
+    if trainer.loss.of_pairs:
+        values = trainer.pairs.model_dump(exclude={"name", "opponents"}, exclude_defaults=True)
+        yield "pairs", trainer.pairs.name, {**values, **_own(trainer.functions, trainer.pairs.name)}
+    if trainer.opponents:
+        yield "opponents", "earlier_policies", trainer.pairs.opponents.model_dump()
 
 
 def _replay(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:

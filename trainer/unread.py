@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
+from seamlessflow.trainer.loss import OF_PAIRS
 from seamlessflow.trainer.settings import TrainerSection
 
 
@@ -45,7 +46,10 @@ def _correction(*values: str) -> SettingReader:
 
 
 def _advantage(*values: str) -> SettingReader:
-    return SettingReader("advantage", lambda trainer: trainer.advantage, values)
+    def name(trainer: TrainerSection) -> str:
+        return trainer.loss.chosen_surrogate if trainer.loss.of_pairs else trainer.advantage
+
+    return SettingReader("advantage", name, values)
 
 
 def _above_0(setting: str, number: Callable[[TrainerSection], float | None]) -> SettingReader:
@@ -69,6 +73,15 @@ _SPREAD = SettingReader(
 )
 _FALLING = SettingReader(
     "optimizer.schedule", lambda trainer: trainer.optimizer.schedule, ("linear", "cosine")
+)
+_OPPONENTS = SettingReader(
+    "loss.surrogate",
+    lambda trainer: (
+        "pairs_squared with pairs.reference_share 1"
+        if trainer.loss.chosen_surrogate == "pairs_squared" and not trainer.opponents
+        else trainer.loss.chosen_surrogate
+    ),
+    ("pairs_squared",),
 )
 _CONSTANT = SettingReader(
     "loss.aggregation", lambda trainer: trainer.loss.aggregation, ("constant",)
@@ -123,6 +136,11 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("replay", "foreign"): (_replay("mix"),),
     ("replay", "pools"): (_replay("rescue", "mix", "module:function"),),
     ("optimizer", "min_lr"): (_FALLING,),
+    ("pairs", "name"): (_surrogate(*OF_PAIRS),),
+    ("pairs", "beta"): (_surrogate("pairs_logistic"),),
+    ("pairs", "eta"): (_surrogate("pairs_squared"),),
+    ("pairs", "reference_share"): (_surrogate("pairs_squared"),),
+    **{("pairs", "opponents", name): (_OPPONENTS,) for name in ("every", "most", "weights")},
     ("selection", "best"): (_selection("extremes", "module:function"),),
     ("selection", "worst"): (_selection("extremes", "module:function"),),
     ("selection", "keep"): (_selection("max_variance", "balanced", "module:function"),),

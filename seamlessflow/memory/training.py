@@ -207,6 +207,7 @@ def _update(rank: RankShape, trainer: TrainerSection, parameters: float) -> Memo
 def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
     size = SIZES[trainer.compute] / _divisor(trainer)
     models = {"reference": rank.reference, "teacher": rank.teacher}
+    models |= {f"opponent {number + 1}": rank.model for number in range(trainer.opponents)}
     return [
         MemoryPart(f"{name} ({trainer.compute})", size * model.parameters)
         for name, model in models.items()

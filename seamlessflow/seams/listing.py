@@ -21,6 +21,7 @@ from seamlessflow.seams.seams import (
     FILTER,
     MASK,
     MIXER,
+    PAIRS,
     PREDICTION,
     SAMPLER,
     SEAMS,
@@ -36,6 +37,7 @@ from seamlessflow.trainer.data.advantages import ESTIMATORS
 from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from seamlessflow.trainer.data.filters import FILTERS
+from seamlessflow.trainer.data.pairs import PAIR_RULES
 from seamlessflow.trainer.data.selection import SELECTIONS
 from seamlessflow.trainer.data.turn_masks import TURN_MASKS
 from seamlessflow.trainer.replay.mixers import MIXERS
@@ -47,6 +49,7 @@ _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
     ADVANTAGE: {**ESTIMATORS, **_WHOLE_BATCH},
     FILTER: FILTERS,
     SELECTION: SELECTIONS,
+    PAIRS: PAIR_RULES,
     MASK: TURN_MASKS,
     MIXER: MIXERS,
     SURROGATE: SURROGATES,

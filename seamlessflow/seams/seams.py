@@ -35,6 +35,11 @@ SELECTION = Seam(
     ("episodes", "rules", "random"),
     "for each session of a group whether it is trained",
 )
+PAIRS = Seam(
+    ("trainer", "pairs", "name"),
+    ("episodes",),
+    "a list of pairs of places in the group, the session to prefer first",
+)
 MASK = Seam(
     ("trainer", "masks"),
     ("episodes",),
@@ -93,6 +98,7 @@ SEAMS = (
     ADVANTAGE,
     FILTER,
     SELECTION,
+    PAIRS,
     MASK,
     MIXER,
     SURROGATE,
@@ -136,6 +142,7 @@ def method_functions(config: RunConfig) -> list[NamedFunction]:
             ADVANTAGE: [trainer.advantage],
             FILTER: trainer.filters,
             SELECTION: [trainer.selection.name],
+            PAIRS: [trainer.pairs.name],
             MASK: trainer.masks,
             MIXER: [trainer.replay.name],
             SURROGATE: [trainer.loss.surrogate],

@@ -20,6 +20,7 @@ from seamlessflow.trainer.data.trials import (
     try_aggregation,
     try_filter,
     try_mask,
+    try_pairs,
     try_selection,
 )
 from seamlessflow.trainer.replay.trials import try_mixer
@@ -39,6 +40,8 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_filter
         case ("trainer", "selection", "name"):
             return try_selection
+        case ("trainer", "pairs", "name"):
+            return try_pairs
         case ("trainer", "masks"):
             return try_mask
         case ("trainer", "replay", "name"):

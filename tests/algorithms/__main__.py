@@ -28,7 +28,8 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from tests.algorithms.checks import audit_faults, file_faults, log_faults, replay_faults
 from tests.algorithms.promises import promised, untested
-from tests.algorithms.table import GROUPS, RUNS, STEPS, WholeRun
+from tests.algorithms.run_settings import GROUPS, STEPS, WholeRun
+from tests.algorithms.table import RUNS
 from tests.algorithms.trail_run import write_run
 from tests.algorithms.whole_run import Commands, RunFailed
 

@@ -14,7 +14,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.audit.audit import audit
 from seamlessflow.schemas.records import WeightsPublished
 from seamlessflow.schemas.topics import CONTROL
-from tests.algorithms.table import WholeRun
+from tests.algorithms.run_settings import WholeRun
 
 _UNUSUAL = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) |^Traceback")
 _USUAL = re.compile(

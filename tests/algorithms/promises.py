@@ -94,6 +94,8 @@ def promised(trainer: TrainerSection) -> Iterator[str]:
         yield from ("value_loss", "value_mean", "explained_variance")
     if trainer.reference_used and trainer.loss.kl:
         yield "reference_kl"
+    if trainer.loss.of_pairs:
+        yield from ("pairs", "pair_accuracy", "pair_margin")
     if trainer.updates > 1:
         yield "updates"
     if trainer.layout == "tree":

@@ -6,71 +6,9 @@ others.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from tests.algorithms.trail_run import Values, trail_run
-
-STEPS = 4
-GROUPS, GROUP_SIZE = 4, 4
-CHECKPOINT_EVERY = 2
-TEACHER = "TEACHER"
-"""Stands for the directory of a model with other weights and the same tokenizer."""
-INITIAL = "INITIAL"
-"""Stands for the directory of the initial model."""
-FEW = "FEW"
-"""Stands for a file with as many tasks as a step has groups, so that each comes again."""
-
-
-@dataclass(frozen=True, slots=True)
-class WholeRun:
-    """A short training: settings that differ from those that all share."""
-
-    trainer: Mapping[str, Any]
-    run: Mapping[str, Any] = field(default_factory=dict)
-    more: Mapping[str, Any] = field(default_factory=dict)
-    """Other sections."""
-    metrics: tuple[str, ...] = ()
-    """Metrics that some step must have, besides those of `promises.py`."""
-    symptoms: tuple[str, ...] = ()
-    """Texts in symptoms that belong to the settings; any other is a fault."""
-    noisy: tuple[str, ...] = ()
-    """Processes whose settings make them warn."""
-    ranks: int = 1
-
-    def values(self, out: Path, data: Path, teacher: Path) -> Values:
-        """Return its configuration, on the model and tasks in `data`."""
-        few = str(data / "tasks" / "few.jsonl")
-        places = {TEACHER: str(teacher), INITIAL: str(data / "model"), FEW: few}
-        changes: dict[str, Any] = {
-            "run": {
-                "steps": STEPS,
-                "groups_per_step": GROUPS,
-                "group_size": GROUP_SIZE,
-                **self.run,
-            },
-            "trainer": {"checkpoint_every": CHECKPOINT_EVERY, **_placed(self.trainer, places)},
-            **_placed(self.more, places),
-        }
-        if self.ranks > 1:
-            changes["workers"] = [
-                {"id": f"w{rank}", "tags": ["rollout", "train"]} for rank in range(self.ranks)
-            ]
-            gang = {"ranks": self.ranks}
-            changes["trainer"] |= {"backend": "fsdp2", **gang}
-        return trail_run(out, data, changes)
-
-
-def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
-    return {
-        name: _placed(value, places)
-        if isinstance(value, Mapping)
-        else places.get(value, value)
-        if isinstance(value, str)
-        else value
-        for name, value in values.items()
-    }
+from tests.algorithms.run_settings import FEW, INITIAL, TEACHER, WholeRun
 
 
 def _sampler(
@@ -312,6 +250,39 @@ RUNS: Mapping[str, WholeRun] = {
         },
         metrics=("masked/unselected",),
         symptoms=("were dropped",),
+    ),
+    "pairs_squared": WholeRun(
+        {
+            "loss": {"surrogate": "pairs_squared"},
+            "pairs": {
+                "name": "extremes",
+                "eta": 0.05,
+                "reference_share": 0.5,
+                "opponents": {"every": 1, "most": 3, "weights": [3, 2, 1]},
+            },
+            "layout": "tree",
+        },
+        metrics=("masked/unpaired",),
+        ranks=2,
+    ),
+    "pairs_logistic": WholeRun(
+        {
+            "loss": {"surrogate": "pairs_logistic"},
+            "pairs": {"name": "all", "beta": 0.5},
+            # A third of the right calls is a pass, or hardly a session would be one.
+            "rewards": {"reward": 3.0},
+            "filters": {"zero_variance": "count", "untrainable": "count"},
+            "layout": "packed",
+        },
+    ),
+    "own_pairs": WholeRun(
+        {
+            "loss": {"surrogate": "pairs_logistic"},
+            "pairs": {"name": f"{_OWN}.pairs:shorter_passes"},
+            "functions": {f"{_OWN}.pairs:shorter_passes": {"at_least": 0.3}},
+            "filters": {"untrainable": "count"},
+            "reference": TEACHER,
+        },
     ),
     "own_advantage": WholeRun(
         {

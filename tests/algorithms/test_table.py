@@ -35,8 +35,8 @@ def test_every_sampler_and_all_terms_are_in_a_run() -> None:
         ("rloo", "trainer.loss.ratio_level turn"),
         ("session_and_turn", "trainer.on_stale wait"),
         ("cloning", "trainer.filters.zero_variance drop"),
-        ("gae", "trainer.reference"),
-        ("turn_gae", "trainer.backend fsdp2"),
+        ("gae", "trainer.returns.trace"),
+        ("turn_gae", "trainer.critic.model"),
     ],
 )
 def test_a_run_that_is_missing_is_told_by_what_no_other_has(left_out: str, missing: str) -> None:

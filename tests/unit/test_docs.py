@@ -17,7 +17,7 @@ from seamlessflow.producers.gateway.settings import GatewaySettings
 from seamlessflow.producers.rollout.settings import RolloutSettings
 from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.schemas.registry import raw_schemas
-from seamlessflow.trainer.credit import EstimatorName
+from seamlessflow.trainer.credit import EstimatorName, PairsName
 from seamlessflow.trainer.loss import AggregationName, CorrectionName, LossName, SurrogateName
 from seamlessflow.trainer.settings import FilterName, TrainerSettings
 from seamlessflow.trainer.stored import ChoiceName, MixerName
@@ -229,6 +229,7 @@ def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseMod
             FilterName,
             ChoiceName,
             MixerName,
+            PairsName,
         )
         for name in get_args(names)
     ],

@@ -30,6 +30,8 @@ CRITIC = "critic-"
 """Prefix of the files of a critic."""
 REFERENCE = "reference-"
 """Prefix of the files of a reference that is renewed."""
+OPPONENT = "opponent-"
+"""Prefix of the files of earlier policies."""
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
@@ -119,7 +121,8 @@ class SavedState:
             directory / f"{prefix}{file}" for file in (WEIGHTS, OPTIMIZER)
         )
         if wrong := sorted(self._keys(self._weights) ^ names):
-            setting = {CRITIC: "critic.kind and .model", REFERENCE: "reference"}.get(prefix, "")
+            settings = {CRITIC: "critic.kind and .model", REFERENCE: "reference"}
+            setting = settings.get(prefix, "pairs.opponents")
             remedy = f"set trainer.{setting} as they were, or begin in another directory"
             another = f"{self._what} is another one, {remedy}"
             whose = another if prefix else "is of another model"

@@ -159,7 +159,7 @@ class TorchBackend:
 
     def remember(self, version: int) -> None:
         self._older.remember(version, self._parameters)
-        self._side.step_over(self._parameters)
+        self._side.step_over(version, self._parameters)
 
     def remembered(self) -> Sequence[int]:
         return self._older.versions()

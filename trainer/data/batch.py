@@ -25,6 +25,7 @@ from seamlessflow.trainer.data.methods import (
     checked_advantages,
     method,
 )
+from seamlessflow.trainer.data.pairs import SessionPair, paired
 from seamlessflow.trainer.data.rules import BatchRules
 from seamlessflow.trainer.data.selection import selected
 from seamlessflow.trainer.data.sessions import ValidSession
@@ -67,6 +68,9 @@ class Prepared:
 
     reused: int = 0
     """Earlier steps that trained the group; 0: none did."""
+
+    pairs: tuple[SessionPair, ...] = ()
+    """Its pairs of trained sessions, if the loss compares pairs."""
 
     masked_after: Mapping[str, int] = field(default_factory=dict)
     """Tokens that masks took out of the loss after the batch was fixed, by mask."""
@@ -249,12 +253,13 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
     their tokens is trained.
     Raises `MethodFailed`.
     """
-    group = _exchanged(ruled(group, rules.overlong))
-    if rules.selection.name:
-        group = selected(group, _episodes(group.members), rules.selection)
+    group, pairs = _chosen(_exchanged(ruled(group, rules.overlong)), rules)
     compared = [session for session in group.members if session.compared]
     episodes = _episodes(compared)
     chains = kept(group, _credited(compared, episodes, rules))
+    if pairs:
+        # They count for filters, until the step knows how much.
+        chains = [credited(chain, 1.0) for chain in chains]
     limits = {
         session.source.session_id: rules.pools[session.pool]
         for session in group.members
@@ -286,6 +291,7 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
         longest_stale=screened.longest_lost,
         filtered=decision[0] if decision else "",
         dropped=dropped,
+        pairs=() if decision or dropped else pairs,
     )
 
 
@@ -298,17 +304,21 @@ def _exchanged(group: Group) -> Group:
     if not out:
         return group
     sessions = tuple(
-        replace(
-            session,
-            left_out=REPLACED,
-            compared=False,
-            masked={**session.masked, REPLACED: session.trained()},
-        )
+        replace(session.without(REPLACED), compared=False)
         if session.source.session_id in out
         else session
         for session in group.sessions
     )
     return replace(group, sessions=sessions)
+
+
+def _chosen(group: Group, rules: BatchRules) -> tuple[Group, tuple[SessionPair, ...]]:
+    """Return the group with the sessions that are not trained marked left out, and its pairs."""
+    if rules.selection.name:
+        group = selected(group, _episodes(group.members), rules.selection)
+    if rules.pairs.name:
+        return paired(group, _episodes(group.members), rules.pairs)
+    return group, ()
 
 
 def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:

@@ -47,6 +47,13 @@ class Column(StrEnum):
     PROXIMAL = "proximal"
     """Log-prob under the weights before the step, at the token's sampling temperature. For a step
     of several updates, and for advantages that compare the policy with another."""
+    OPPONENT_1 = "opponent_1"
+    """Log-prob under the newest of `trainer.pairs.opponents`, at the same temperature."""
+    OPPONENT_2 = "opponent_2"
+    OPPONENT_3 = "opponent_3"
+    OPPONENT_4 = "opponent_4"
+    PAIR_LOSS = "pair_loss"
+    """Part of the token in the loss of its session's pairs; the trainer computes it."""
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"
@@ -55,6 +62,8 @@ class Column(StrEnum):
 
 OF_POLICY = (Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE)
 """Columns of the policy itself, which one pass of it computes, in the order of its scores."""
+OPPONENTS = (Column.OPPONENT_1, Column.OPPONENT_2, Column.OPPONENT_3, Column.OPPONENT_4)
+"""Columns of earlier policies, the newest first."""
 LIKELIEST = 5
 """Number of tokens whose probability `Column.TOP_SHARE` sums."""
 Columns = Mapping[Column, NDArray[np.float32]]

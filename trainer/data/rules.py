@@ -9,6 +9,7 @@ from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.staleness import OnStale
 
@@ -51,6 +52,7 @@ class BatchRules:
     functions: OwnSettings = field(default_factory=dict)
     """Settings of filters of the user's own."""
     selection: SelectionRules = field(default_factory=SelectionRules)
+    pairs: PairRules = field(default_factory=PairRules)
     returns: ReturnRules = field(default_factory=ReturnRules)
     pools: Mapping[str, int | None] = field(default_factory=dict)
     """Largest staleness of tokens from each pool, in optimizer steps; None: any."""

@@ -115,12 +115,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
         )
     out = {place for place, verdict in zip(places, verdicts, strict=True) if not verdict}
     members = tuple(
-        replace(
-            session,
-            left_out=UNSELECTED,
-            compared=rules.baseline == "all",
-            masked={**session.masked, UNSELECTED: session.trained()},
-        )
+        replace(session.without(UNSELECTED), compared=rules.baseline == "all")
         if place in out
         else session
         for place, session in enumerate(group.members)

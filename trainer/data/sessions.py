@@ -75,7 +75,7 @@ class ValidSession:
     punishment: float = 0.0
     """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
     left_out: str = ""
-    """Why all of it is masked: a limit ended it, or it is not selected; empty if it is not."""
+    """Why all of it is masked: a limit ended it, it is not selected, or in no pair; or empty."""
     compared: bool = True
     """True if the advantages of its group are compared with its return."""
     pool: str = ""
@@ -94,6 +94,11 @@ class ValidSession:
     def values(self) -> Mapping[str, float]:
         """Return the value of each of its session rewards by name."""
         return {name: reward.value for name, reward in self.rewards.items()}
+
+    def without(self, reason: str) -> "ValidSession":
+        """Return it left out for this reason, with its tokens counted as masked."""
+        masked = {**self.masked, reason: self.trained()}
+        return replace(self, left_out=reason, masked=masked)
 
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""

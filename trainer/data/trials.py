@@ -17,6 +17,7 @@ from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.filters import GroupView
 from seamlessflow.trainer.data.methods import checked_advantages, checked_verdict
+from seamlessflow.trainer.data.pairs import checked_pairs
 from seamlessflow.trainer.data.selection import SelectionRules, checked_selection
 from seamlessflow.trainer.data.turn_masks import checked_kept
 from seamlessflow.trainer.loss import LossSection
@@ -51,6 +52,12 @@ def try_selection(function: Callable[..., Any]) -> list[bool]:
     source = random.Random(0)  # nosec B311 # repeatable draws
     verdicts = function(episodes, SelectionRules(), source)
     return checked_selection(verdicts, len(episodes))
+
+
+def try_pairs(function: Callable[..., Any]) -> list[tuple[int, int]]:
+    """Call a function of the seam `trainer.pairs.name`."""
+    episodes = group_of_three()
+    return checked_pairs(function(episodes), len(episodes))
 
 
 def try_mask(function: Callable[..., Any]) -> list[list[bool]]:

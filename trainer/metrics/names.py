@@ -77,6 +77,11 @@ METRICS: Mapping[str, str] = {
     "value_mean": "Mean value there, before the step",
     "explained_variance": "Share of the variance of the returns there that the values explained "
     "before the step; at most 1",
+    "pairs": "Pairs of sessions that the loss compared (trainer.pairs)",
+    "pair_accuracy": "Share of them whose margin was above 0 before the step: the policy preferred "
+    "the better session, more than those it is compared with do",
+    "pair_margin": "Mean margin of the pairs before the step, in nats: a token with pairs_squared, "
+    "a session with pairs_logistic",
     "learning_rate": "Learning rate of the step",
     "clip_fraction": "Share of trained tokens whose gradient a bound of the loss cut or took away",
     "entropy": "Mean entropy of the policy at trained tokens, in nats",

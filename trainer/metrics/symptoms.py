@@ -102,9 +102,12 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[StepMetrics]], float | N
 
 
 def _untrained(steps: Sequence[StepMetrics]) -> float | None:
-    """Return the share of sampled tokens that are masked, those of a selection not counted."""
+    """Return the share of sampled tokens that are masked, those of a choice of sessions aside."""
     lost = sum(
-        step.get("tokens_masked", 0.0) - step.get("masked/unselected", 0.0) for step in steps
+        step.get("tokens_masked", 0.0)
+        - step.get("masked/unselected", 0.0)
+        - step.get("masked/unpaired", 0.0)
+        for step in steps
     )
     sampled = lost + sum(step.get("tokens_trained", 0.0) for step in steps)
     return lost / sampled if sampled else None

@@ -48,6 +48,7 @@ CAUSES: Mapping[str, str] = {
     "trainer.on_stale = correct",
     "overlong": "a limit of trainer.overlong.masked ended the sessions: raise it, or train them",
     "unselected": "trainer.selection trains other sessions of their groups",
+    "unpaired": "trainer.pairs compares other sessions of their groups",
     "high_entropy_turns": "trainer.masks takes them out of the loss",
     "prompt_mismatch": "the engine saw another prompt than was recorded: check the engine",
     "other_policy": "sampled by another policy than run.policy",

@@ -2,8 +2,9 @@
 
 from seamlessflow.trainer.backends.backend import Backend
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.data.chains import Column
+from seamlessflow.trainer.data.chains import OPPONENTS, Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
+from seamlessflow.trainer.data.credit.pairs import with_pair_losses
 from seamlessflow.trainer.data.credit.phase import (
     entropy_scaled,
     has_unscored,
@@ -19,7 +20,7 @@ from seamlessflow.trainer.data.turn_masks import masked_batch
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.inputs import return_rules
 
-_ESTIMATED = {Column.TARGET, Column.TARGET_WEIGHT}
+_ESTIMATED = {Column.TARGET, Column.TARGET_WEIGHT, Column.PAIR_LOSS}
 """Columns that follow from others, which the trainer computes."""
 
 
@@ -68,6 +69,8 @@ def estimated(settings: TrainerSection, batch: Batch) -> Batch:
         batch = entropy_scaled(batch, scale)
     if scale := settings.returns.hybrid_scale:
         batch = hybrid_scaled(batch, scale, rules)
+    if settings.loss.of_pairs:
+        batch = with_pair_losses(batch, settings.loss.chosen_surrogate, settings.pairs)
     return with_only(batch, _of_loss(settings))
 
 
@@ -82,6 +85,8 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
         columns |= {Column.ENTROPY}
     if settings.returns.hybrid_scale:
         columns |= {Column.ENTROPY, Column.TOP_SHARE}
+    if settings.loss.of_pairs:
+        columns |= {Column.PROXIMAL, Column.REFERENCE, *OPPONENTS[: settings.opponents]}
     return tuple(sorted(columns))
 
 
@@ -90,6 +95,8 @@ def _of_loss(settings: TrainerSection) -> set[Column]:
     columns = {Column.VALUE, *_ESTIMATED} if settings.critic_used else set[Column]()
     if settings.loss.kl:
         columns |= {Column.REFERENCE}
+    if settings.loss.of_pairs:
+        columns |= {Column.PAIR_LOSS}
     # At one update a step the trained weights are those before it.
     if settings.updates > 1 and settings.loss.chosen_correction != "none":
         columns |= {Column.PROXIMAL}

@@ -19,6 +19,7 @@ from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
+from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.rules import BatchRules, ReuseRules
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.units import units
@@ -53,6 +54,8 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         # Estimated once the batch is fixed, so that equal returns tell nothing before.
         by_name = no_advantages
         filters.pop("zero_variance", None)
+    if trainer.loss.of_pairs:
+        by_name = no_advantages
     return BatchRules(
         by_name,
         filters,
@@ -67,6 +70,9 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         regularised=trainer.loss.regularised,
         functions=trainer.functions,
         selection=selection_rules(trainer),
+        pairs=PairRules(
+            name=trainer.pairs.name if trainer.loss.of_pairs else "", functions=trainer.functions
+        ),
         returns=return_rules(trainer),
         pools={name: pool.max_staleness for name, pool in trainer.replay.pools.items()},
     )

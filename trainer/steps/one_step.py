@@ -20,6 +20,7 @@ from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, Headers, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
 from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.data.credit.pairs import pair_facts
 from seamlessflow.trainer.data.credit.phase import batch_facts
 from seamlessflow.trainer.data.methods import MethodFailed
 from seamlessflow.trainer.data.packing import tokens_saved
@@ -217,7 +218,7 @@ class StepRunner:
         )
         with phases.phase("commit_s"):
             trained_sha256 = write_trained(self._settings.trained_dir, header, once)
-        metrics |= batch_facts(batch) | tokens_saved(packed)
+        metrics |= batch_facts(batch) | pair_facts(batch) | tokens_saved(packed)
         return replace(order, batch=batch), metrics, trained_sha256
 
     def _updated(self, step: int, update: Update) -> Mapping[str, float]:

@@ -13,8 +13,9 @@ from seamlessflow.trainer.backends.losses.loss import old_policy
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
 from seamlessflow.trainer.backends.losses.tokens import LossTokens
 from seamlessflow.trainer.data.aggregations import AGGREGATIONS
-from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.loss import OF_PAIRS, LossSection
 
+WITHOUT_RATIO = ("cloning", *OF_PAIRS)
 BOUNDS = {"clip_low": 0.25, "clip_high": 0.3, "cap": 1.5}
 VARIANTS: dict[str, Sequence[dict[str, object]]] = {
     "ppo_clip": ({}, {"dual_clip": 2.0}),
@@ -52,7 +53,8 @@ def combinations() -> list[LossSection]:
             try:
                 sections.append(LossSection.model_validate(values))
             except ValidationError:
-                assert names[0] == "cloning" and names[1] != "none", values
+                alone = names[0] in OF_PAIRS and names[2] != "token_mean"
+                assert alone or (names[0] in WITHOUT_RATIO and names[1] != "none"), values
     return sections
 
 
@@ -66,7 +68,7 @@ def with_regularisers(settings: LossSection) -> list[tuple[LossSection, bool]]:
     corrected = settings.chosen_correction != "none"
     divergences = ((0, "k3", False), (0.3, "k2", False), (0.2, "k3", False), (0.2, "k3", True))
     for place, (entropy, (kl, estimator, weighted)) in enumerate(product((0.0, 0.05), divergences)):
-        masks = {} if settings.surrogate == "cloning" else MASKED[place % len(MASKED)]
+        masks = {} if settings.surrogate in WITHOUT_RATIO else MASKED[place % len(MASKED)]
         changes = {"entropy": entropy, "kl": kl, "kl_estimator": estimator, "masks": masks}
         changes["kl_weighted"] = weighted
         section = LossSection.model_validate(settings.model_dump(exclude_unset=True) | changes)

@@ -143,6 +143,11 @@ def cloning(step: Frozen, place: int, logprob: Number) -> Term:
     return -logprob, False
 
 
+def pairs(step: Frozen, place: int, logprob: Number) -> Term:
+    """Return the loss without its value, which is known before the step."""
+    return -step.tokens[place].advantage * (logprob - step.frozen[place]), False
+
+
 SURROGATES: Mapping[str, Callable[[Frozen, int, Number], Term]] = {
     "ppo_clip": ppo_clip,
     "gspo": gspo,
@@ -151,6 +156,8 @@ SURROGATES: Mapping[str, Callable[[Frozen, int, Number], Term]] = {
     "dppo": dppo,
     "policy_gradient": policy_gradient,
     "cloning": cloning,
+    "pairs_squared": pairs,
+    "pairs_logistic": pairs,
 }
 
 

@@ -58,6 +58,21 @@ def test_a_name_stands_for_a_surrogate_and_a_correction(
             "masks",
             "cloning, which has no ratio",
         ),
+        (
+            {"surrogate": "pairs_squared", "correction": "icepop"},
+            "correction",
+            "pairs_squared, which has no ratio",
+        ),
+        (
+            {"surrogate": "pairs_logistic", "masks": {"outlier": {"low": 0.1}}},
+            "masks",
+            "pairs_logistic, which has no ratio",
+        ),
+        (
+            {"surrogate": "pairs_logistic", "aggregation": "sequence_mean"},
+            "aggregation",
+            "pairs_logistic is a mean over pairs of sessions: leave it out",
+        ),
         ({"kl_weighted": True}, "kl_weighted", "kl is 0: set kl"),
         ({"kl": 0.1, "kl_estimator": "k2", "kl_weighted": True}, "kl_weighted", "needs .* k3"),
         ({"aggregation": "constant"}, "constant_length", "aggregation constant needs it"),

@@ -6,13 +6,16 @@ import pytest
 
 from seamlessflow.trainer.backends.losses.corrections import CORRECTIONS
 from seamlessflow.trainer.backends.losses.surrogates import SURROGATES
-from seamlessflow.trainer.credit import EstimatorName
+from seamlessflow.trainer.credit import EstimatorName, PairsName
 from seamlessflow.trainer.data.advantages import ESTIMATORS
 from seamlessflow.trainer.data.aggregations import AGGREGATIONS
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
+from seamlessflow.trainer.data.credit.pairs import PAIR_LOSSES
 from seamlessflow.trainer.data.filters import FILTERS
+from seamlessflow.trainer.data.pairs import PAIR_RULES
 from seamlessflow.trainer.data.reuse import CHOICES
 from seamlessflow.trainer.loss import (
+    OF_PAIRS,
     PRESETS,
     AggregationName,
     CorrectionName,
@@ -35,6 +38,8 @@ def test_every_name_that_a_setting_accepts_is_registered() -> None:
     assert get_args(EstimatorName) == tuple(dict.fromkeys((*ESTIMATORS, *BATCH_ESTIMATORS)))
     assert get_args(FilterName) == tuple(FILTERS)
     assert get_args(ChoiceName) == tuple(CHOICES)
+    assert get_args(PairsName) == tuple(PAIR_RULES)
+    assert tuple(PAIR_LOSSES) == OF_PAIRS
     assert get_args(MixerName) == tuple(MIXERS)
 
 
@@ -103,6 +108,56 @@ def test_imitation_is_refused_beside_what_makes_advantages_alone(
         TrainerSection.model_validate(cloning | settings)
     critic = {"advantage": "gae", "kl_penalty": 0.1}
     assert TrainerSection.model_validate(cloning | critic).critic_used
+
+
+@pytest.mark.parametrize("surrogate", OF_PAIRS)
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"epochs": 2}, "which several updates leave: set mini_batches 1 and epochs 1"),
+        ({"mini_batches": 2}, "which several updates leave"),
+        ({"advantage": "rloo"}, "advantage rloo makes advantages, and"),
+        ({"returns": {"entropy_scale": 0.5}}, "returns.entropy_scale makes advantages"),
+        ({"returns": {"hybrid_scale": 0.1}}, "returns.hybrid_scale makes advantages"),
+        (
+            {"pairs": {"opponents": {"most": 3, "weights": [1, 2]}}},
+            r"weights needs 3 numbers \(most\), and one above 0",
+        ),
+        ({"pairs": {"opponents": {"weights": [0, 0]}}}, "weights needs 2 numbers"),
+        ({"pairs": {"opponents": {"most": 5}}}, "less than or equal to 4"),
+    ],
+)
+def test_what_means_nothing_beside_pairs_is_refused(
+    surrogate: str, settings: dict[str, object], reason: str
+) -> None:
+    with pytest.raises(ValueError, match=reason):
+        TrainerSection.model_validate({"loss": {"surrogate": surrogate}, **settings})
+
+
+def test_opponents_are_refused_with_an_adapter_and_one_reference_is_not() -> None:
+    squared = {"loss": {"surrogate": "pairs_squared"}, "adapter": {"rank": 2}}
+    with pytest.raises(ValueError, match=r"opponents are whole models.*reference_share 1"):
+        TrainerSection.model_validate(squared)
+    alone = TrainerSection.model_validate({**squared, "pairs": {"reference_share": 1}})
+    assert (alone.opponents, alone.reference_used) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "opponents"),
+    [
+        ({}, 0),
+        ({"loss": {"surrogate": "pairs_logistic"}}, 0),
+        ({"loss": {"surrogate": "pairs_squared"}}, 2),
+        (
+            {"loss": {"surrogate": "pairs_squared"}, "pairs": {"opponents": {"most": 4}}},
+            4,
+        ),
+    ],
+)
+def test_a_loss_has_opponents_only_if_it_compares_with_some(
+    settings: dict[str, object], opponents: int
+) -> None:
+    assert TrainerSection.model_validate(settings).opponents == opponents
 
 
 @pytest.mark.parametrize("forgotten", [{"alpha": 16}, {"targets": ("q_proj",)}])

@@ -148,6 +148,26 @@ def test_a_version_of_a_setting_is_one_of_the_methods_that_use_it(advantage: str
     assert raised(loss={"kl": 0.1}) == [0, 1]
 
 
+def test_pairs_and_their_opponents_are_methods_with_their_settings() -> None:
+    squared = {"surrogate": "pairs_squared"}
+    begun = differences(methods(), methods(loss=squared))
+    assert begun == [
+        "loss was ppo_clip version 2, is pairs_squared (trainer.loss)",
+        "pairs was none, is extremes (trainer.pairs)",
+        "opponents was none, is earlier_policies (trainer.pairs.opponents)",
+    ]
+    for changed, kind in [
+        ({"name": "all"}, "pairs was extremes, is all"),
+        ({"eta": 0.1}, "pairs has other values"),
+        ({"reference_share": 0.5}, "pairs has other values"),
+        ({"opponents": {"every": 5}}, "opponents has other values"),
+        ({"opponents": {"weights": (2.0, 1.0)}}, "opponents has other values"),
+    ]:
+        (difference,) = differences(methods(loss=squared), methods(loss=squared, pairs=changed))
+        assert difference.startswith(kind)
+    assert methods(pairs={"name": "all", "eta": 0.1}) == methods(), "which no loss compares"
+
+
 def test_a_step_of_a_release_that_recorded_no_methods_differs_in_none() -> None:
     assert differences((), methods()) == []
 

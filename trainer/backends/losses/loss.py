@@ -38,6 +38,7 @@ def loss_tokens(
         reference_N=column(Column.REFERENCE) if settings.kl else None,
         turns_N=batch.turns_N,
         sessions_N=batch.sessions_N,
+        pair_losses_N=column(Column.PAIR_LOSS),
     )
 
 

@@ -106,6 +106,31 @@ def cloning(tokens: LossTokens, weights_N: Tensor, _: LossSection) -> Losses:
     return Losses(-weights_N * tokens.logprobs_N, _none(weights_N))
 
 
+def pairs_squared(tokens: LossTokens, _: Tensor, __: LossSection) -> Losses:
+    """Return the token's part of (h - 1 / (2 eta))^2, h a pair's margin by mean log-probs a token.
+
+    Multiplayer Nash preference optimization, arXiv 2509.23102 (`trainer/data/credit/pairs.py`).
+    """
+    return _of_pairs(tokens)
+
+
+def pairs_logistic(tokens: LossTokens, _: Tensor, __: LossSection) -> Losses:
+    """Return the token's part of -log sigmoid(beta h), h a pair's margin by log-probs of sessions.
+
+    Direct preference optimization, arXiv 2305.18290 (`trainer/data/credit/pairs.py`).
+    """
+    return _of_pairs(tokens)
+
+
+def _of_pairs(tokens: LossTokens) -> Losses:
+    """Return L - A (log p - sg(log p)), L the token's part of the losses, -A their derivative."""
+    own_N = tokens.logprobs_N - tokens.logprobs_N.detach()
+    losses_N = -tokens.advantages_N * own_N
+    if tokens.pair_losses_N is not None:
+        losses_N = losses_N + tokens.pair_losses_N
+    return Losses(losses_N, _none(losses_N))
+
+
 def _clipped(
     ratios_N: Tensor, advantages_N: Tensor, settings: LossSection
 ) -> tuple[Tensor, Tensor]:
@@ -129,4 +154,6 @@ SURROGATES: Mapping[str, Surrogate] = {
     "dppo": dppo,
     "policy_gradient": policy_gradient,
     "cloning": cloning,
+    "pairs_squared": pairs_squared,
+    "pairs_logistic": pairs_logistic,
 }

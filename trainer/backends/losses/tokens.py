@@ -42,6 +42,8 @@ class LossTokens:
 
     turns_N: NDArray[np.int32]
     sessions_N: NDArray[np.int32]
+    pair_losses_N: Tensor | None = None
+    """Parts of the tokens in the losses of pairs; None if the loss compares none."""
 
     @property
     def log_ratios_N(self) -> Tensor:

@@ -1,10 +1,11 @@
-"""Models that no gradient trains: their log-probs of tokens, for a reference or a teacher.
+"""Models that no gradient trains: their log-probs of tokens, for reference, teacher, opponents.
 
 They are on the host except while they compute. A reference may become the policy every
 `trainer.reference_every` steps. A policy that learns for long leaves any fixed reference, until the
 divergence holds it back. Renewal of the reference is a part of ProRL, arXiv 2505.24864. ProRL also
-begins the optimizer anew; here the optimizer goes on. Weights and the count of steps are in the
-checkpoint. Called by the back ends.
+begins the optimizer anew; here the optimizer goes on. Opponents are copies of earlier weights
+(MNPO, arXiv 2509.23102). Weights and the count of steps are in the checkpoint. So no lease keeps
+published weights for a reference or opponents. Called by the back ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,13 +23,21 @@ from transformers import PreTrainedModel
 from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.forward import Forward
 from seamlessflow.trainer.backends.model import forget_copies, load_model
-from seamlessflow.trainer.backends.optimizer_state import REFERENCE, WEIGHTS, Keeping, adamw
+from seamlessflow.trainer.backends.optimizer_state import (
+    OPPONENT,
+    REFERENCE,
+    WEIGHTS,
+    Keeping,
+    adamw,
+)
 from seamlessflow.trainer.backends.sharded.parts import FileParts, part_of
+from seamlessflow.trainer.data.chains import NOWHERE, OPPONENTS, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import OptimizerSection
 
 STEPS = f"{REFERENCE}steps.safetensors"
+VERSIONS = f"{OPPONENT}versions.safetensors"
 Placed = Callable[[PreTrainedModel], PreTrainedModel]
 """Returns a model as the back end keeps models: sharded, if it shards them."""
 
@@ -122,3 +131,75 @@ class RenewedReference:
             self._steps = int(load_file(directory / STEPS)["steps"].item())
         except (OSError, KeyError, SafetensorError) as error:
             raise ModelUnusable(str(directory), f"{STEPS} cannot be read: {error}") from error
+
+
+class Opponents:
+    """Earlier policies, each with its version; they begin as the initial policy."""
+
+    def __init__(self, models: Sequence[FrozenModel], every: int, keeping: Keeping) -> None:
+        """`models`: a model for each of them, with the initial policy's weights.
+
+        Every `every` trained steps the oldest becomes the policy.
+        """
+        self._models = models
+        self._every = every
+        self._keeping = keeping
+        self._steps = 0
+        self._versions = [NOWHERE] * len(models)
+        # They are never trained: a checkpoint keeps models with their optimizer, without state.
+        self._untrained = [
+            adamw(model.weights().values(), OptimizerSection(), 0.0) for model in models
+        ]
+
+    def models(self) -> Mapping[Column, FrozenModel]:
+        """Return the opponents by the columns that they compute."""
+        order = self._newest_first()
+        return {name: self._models[place] for name, place in zip(OPPONENTS, order, strict=False)}
+
+    def step_over(self, version: int, policy: Mapping[str, Tensor]) -> None:
+        """Count a step; let the oldest opponent become the policy of `version` if it is time."""
+        self._steps += 1
+        if self._steps % self._every == 0:
+            oldest = self._newest_first()[-1]
+            self._models[oldest].become(policy)
+            self._versions[oldest] = version
+
+    def state(self) -> FileParts:
+        """Return a copy of this rank's part of weights, versions and count, on the host."""
+        files: FileParts = {
+            VERSIONS: {
+                "steps": part_of(torch.tensor([self._steps])),
+                "versions": part_of(torch.tensor(self._versions)),
+            }
+        }
+        for place, (model, untrained) in enumerate(zip(self._models, self._untrained, strict=True)):
+            files = {**files, **self._keeping.copied(model.module, untrained, _prefix(place))}
+        return files
+
+    def load(self, directory: Path) -> None:
+        """Go on from a checkpoint, if it has opponents. Raise `ModelUnusable`."""
+        if not (directory / VERSIONS).exists():
+            return
+        try:
+            saved = load_file(directory / VERSIONS)
+            versions = saved["versions"].tolist()
+            steps = int(saved["steps"].item())
+        except (OSError, KeyError, SafetensorError) as error:
+            raise ModelUnusable(str(directory), f"{VERSIONS} cannot be read: {error}") from error
+        if len(versions) != len(self._models):
+            reason = f"it has {len(versions)} opponents: set trainer.pairs.opponents.most so"
+            raise ModelUnusable(str(directory), reason)
+        for place, (model, untrained) in enumerate(zip(self._models, self._untrained, strict=True)):
+            self._keeping.load(directory, model.module, untrained, _prefix(place))
+        self._versions = versions
+        self._steps = steps
+
+    def _newest_first(self) -> list[int]:
+        """Return the places of the opponents, that of the newest version first."""
+        places = range(len(self._models))
+        return sorted(places, key=lambda place: self._versions[place], reverse=True)
+
+
+def _prefix(place: int) -> str:
+    """Return the prefix of the files of an opponent."""
+    return f"{OPPONENT}{place + 1}-"

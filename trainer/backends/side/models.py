@@ -1,4 +1,4 @@
-"""The models beside the policy that a step needs: reference, teacher, critic of either kind.
+"""The models beside the policy that a step needs: reference, teacher, critic, earlier policies.
 
 Each rank has all of them, as it has the policy: whole, or its shards. Called by the back ends.
 """
@@ -23,7 +23,12 @@ from seamlessflow.trainer.backends.forward import (
 from seamlessflow.trainer.backends.optimizer_state import Keeping
 from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.critic import Autocast, Critic, ValueHead
-from seamlessflow.trainer.backends.side.frozen import FrozenModel, Placed, RenewedReference
+from seamlessflow.trainer.backends.side.frozen import (
+    FrozenModel,
+    Opponents,
+    Placed,
+    RenewedReference,
+)
 from seamlessflow.trainer.data.chains import LIKELIEST, OF_POLICY, AnnotatedColumns, Column
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
@@ -70,6 +75,7 @@ class SideModels:
             _check_tokens(policy, settings.teacher)
             teacher = FrozenModel(settings.teacher, settings.compute, checked, empty)
             self._frozen[Column.TEACHER] = teacher
+        self._opponents = _opponents(policy, settings, checked, keeping)
         self._forward = forward
         self.critic: Critic | None = None
         self.head: ValueHead | None = None
@@ -92,13 +98,15 @@ class SideModels:
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast
         )
+        earlier = {} if self._opponents is None else self._opponents.models()
+        frozen = {**self._frozen, **earlier}
         for name in columns:
             if name in of_policy:
                 continue
             if name is Column.VALUE and self.critic is not None:
                 annotated[name] = self.critic.values(batches, autocast)
             else:
-                annotated[name] = self._frozen[name].logprobs(batches, device, autocast)
+                annotated[name] = frozen[name].logprobs(batches, device, autocast)
         return annotated
 
     def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
@@ -106,10 +114,12 @@ class SideModels:
         if (trained := self.head or self.critic) is not None:
             trained.move(move)
 
-    def step_over(self, weights: Mapping[str, Tensor]) -> None:
-        """Note the end of a step, which made these weights of the policy."""
+    def step_over(self, version: int, weights: Mapping[str, Tensor]) -> None:
+        """Note the end of a step, which made these weights of the policy, of `version`."""
         if self._renewed is not None:
             self._renewed.step_over(weights)
+        if self._opponents is not None:
+            self._opponents.step_over(version, weights)
 
     def state(self) -> FileParts:
         """Return a copy of this rank's part of all changing models, on the host."""
@@ -122,10 +132,12 @@ class SideModels:
         for model in self._changing():
             model.load(directory)
 
-    def _changing(self) -> Iterator[Critic | ValueHead | RenewedReference]:
+    def _changing(self) -> Iterator[Critic | ValueHead | RenewedReference | Opponents]:
         """Yield the models that a checkpoint has besides the policy."""
         yield from (
-            model for model in (self.head or self.critic, self._renewed) if model is not None
+            model
+            for model in (self.head or self.critic, self._renewed, self._opponents)
+            if model is not None
         )
 
     @torch.no_grad()
@@ -152,6 +164,17 @@ class SideModels:
         if self.head is not None:
             results[Column.VALUE] = self.head.values(hidden_NH)
         return {name: results[name] for name in columns}
+
+
+def _opponents(
+    policy: Path, settings: TrainerSection, placed: Placed, keeping: Keeping
+) -> Opponents | None:
+    """Return the earlier policies that the settings ask for, or None if they ask for none."""
+    models = [
+        FrozenModel(policy, settings.compute, placed, settings.by_parts, renewed=True)
+        for _ in range(settings.opponents)
+    ]
+    return Opponents(models, settings.pairs.opponents.every, keeping) if models else None
 
 
 def _check_tokens(policy: Path, directory: Path) -> None:

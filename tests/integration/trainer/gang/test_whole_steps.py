@@ -42,6 +42,8 @@ FILES = (
     *("model", "adapter_model", "weights", "optimizer"),
     *("critic-weights", "critic-optimizer"),
     *("reference-weights", "reference-optimizer", "reference-steps"),
+    "opponent-versions",
+    *(f"opponent-{place}-{kind}" for place in range(1, 5) for kind in ("weights", "optimizer")),
 )
 
 
@@ -149,6 +151,7 @@ def test_a_step_on_two_ranks_is_that_on_one(
     metrics = on_ranks(GANGS[gang], case, model, further, tmp_path / "two")
     assert_equal(metrics, wanted, tmp_path / "two", tmp_path / "one")
     beside = 2 * alone.critic_used + 3 * bool(alone.reference_every)
+    beside += 2 * alone.opponents + bool(alone.opponents)
     assert len(files(tmp_path / "one")) == 3 + beside
 
 
@@ -249,7 +252,7 @@ def test_the_cases_have_every_name_unit_layout_and_column() -> None:
     assert {trainer.layout for trainer in sections} == set(get_args(Layout))
     assert any(trainer.loss.entropy for trainer in sections)
     computed = {column for trainer in sections for column in needed(trainer)}
-    assert computed == set(Column) - {Column.TARGET, Column.TARGET_WEIGHT}
+    assert computed == set(Column) - {Column.TARGET, Column.TARGET_WEIGHT, Column.PAIR_LOSS}
 
 
 def estimators() -> set[Any]:

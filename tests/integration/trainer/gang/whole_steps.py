@@ -92,6 +92,13 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "reference_every": 1,
         "mini_batches": 2,
     },
+    "pairs against earlier policies": {
+        "layout": "tree",
+        "micro_batch_tokens": 16,
+        "loss": {"surrogate": "pairs_squared", "kl": 0.2},
+        "pairs": {"opponents": {"every": 1, "most": 4}},
+    },
+    "pairs": {"layout": "packed", "loss": {"surrogate": "pairs_logistic"}},
     "imitation": {"loss": {"surrogate": "cloning"}},
 }
 """Settings of the trainer by the name of a case."""

@@ -131,6 +131,10 @@ def test_all_workers_load_at_once_with_any_lag() -> None:
     assert mode_faults("together", 0) == mode_faults("together", 1) == []
 
 
+_SQUARED: dict[str, Any] = {"loss": {"surrogate": "pairs_squared"}}
+_LOGISTIC: dict[str, Any] = {"loss": {"surrogate": "pairs_logistic"}}
+
+
 def faults(trainer: dict[str, Any], **policies: dict[str, Any]) -> list[str]:
     further = {name: {"trainer": section} for name, section in policies.items()}
     config = parse({"trainer": trainer, "policies": further})
@@ -167,6 +171,20 @@ def faults(trainer: dict[str, Any], **policies: dict[str, Any]) -> list[str]:
         ({"overlong": {"weight": 0.5}}, "overlong.weight", "overlong.length above 0"),
         ({"reuse": {"uses": 3}}, "reuse.uses", "reuse.groups above 0, not 0"),
         ({"optimizer": {"min_lr": 1e-7}}, "optimizer.min_lr", "linear or cosine, not constant"),
+        ({"pairs": {"name": "all"}}, "pairs.name", "pairs_squared or pairs_logistic, not ppo_clip"),
+        ({**_LOGISTIC, "pairs": {"eta": 0.1}}, "pairs.eta", "pairs_squared, not pairs_logistic"),
+        ({**_SQUARED, "pairs": {"beta": 0.1}}, "pairs.beta", "pairs_logistic, not pairs_squared"),
+        (
+            {**_LOGISTIC, "pairs": {"opponents": {"every": 5}}},
+            "pairs.opponents.every",
+            "loss.surrogate pairs_squared, not pairs_logistic",
+        ),
+        (
+            {**_SQUARED, "pairs": {"reference_share": 1, "opponents": {"most": 1}}},
+            "pairs.opponents.most",
+            "pairs_squared, not pairs_squared with pairs.reference_share 1",
+        ),
+        ({**_SQUARED, "returns": {"epsilon": 0.1}}, "returns.epsilon", "not pairs_squared"),
     ],
 )
 def test_a_setting_that_nothing_reads_is_refused_with_what_would_read_it(
@@ -192,6 +210,8 @@ def test_a_setting_that_nothing_reads_is_refused_with_what_would_read_it(
         {"advantage": "maxrl", "returns": {"deviation": "sample", "hybrid_scale": 0.1}},
         {"advantage": "gae", "returns": {"trace": 0.9}, "critic": {"lr": 1e-3}},
         {"optimizer": {"schedule": "cosine", "min_lr": 1e-7}},
+        {**_LOGISTIC, "pairs": {"name": "all", "beta": 0.5}},
+        {**_SQUARED, "pairs": {"eta": 0.1, "reference_share": 0.5, "opponents": {"every": 5}}},
     ],
 )
 def test_what_is_read_may_be_set(trainer: dict[str, Any]) -> None:

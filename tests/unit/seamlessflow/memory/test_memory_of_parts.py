@@ -105,6 +105,17 @@ def test_a_reference_is_divided_as_the_model_is(shape: ModelShape) -> None:
     assert sized(memory)["reference (bfloat16)"] == 2 * shape.parameters / 2
 
 
+def test_each_opponent_of_a_loss_of_pairs_is_one_more_model(shape: ModelShape) -> None:
+    squared: dict[str, Any] = {
+        "loss": {"surrogate": "pairs_squared"},
+        "pairs": {"opponents": {"most": 3}},
+    }
+    alone, three = sized(rank(shape)), sized(rank(shape, **squared))
+    added = {f"opponent {number} (float32)": 4 * shape.parameters for number in (1, 2, 3)}
+    assert {name: size for name, size in three.items() if "opponent" in name} == added
+    assert not any("opponent" in name for name in alone)
+
+
 def test_of_an_adapter_the_base_is_kept_once_in_half_precision(shape: ModelShape) -> None:
     adapter = {"rank": 8, "targets": ["q_proj", "v_proj"]}
     memory = rank(shape, dtype="bfloat16", adapter=adapter)

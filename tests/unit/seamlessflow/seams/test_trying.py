@@ -15,6 +15,7 @@ from tests.paths import ROOT
 ADVANTAGE = ("trainer", "advantage")
 FILTER = ("trainer", "filters")
 SELECTION = ("trainer", "selection", "name")
+PAIRS = ("trainer", "pairs", "name")
 MASK = ("trainer", "masks")
 SURROGATE = ("trainer", "loss", "surrogate")
 CORRECTION = ("trainer", "loss", "correction")
@@ -28,6 +29,7 @@ EXAMPLES = {
     ADVANTAGE: "examples.methods.advantage:above_quantile",
     FILTER: "examples.methods.filter:too_easy",
     SELECTION: "examples.methods.selection:contrasts",
+    PAIRS: "examples.methods.pairs:shorter_passes",
     MASK: "examples.methods.mask:later_turns",
     SURROGATE: "examples.methods.surrogate:tapered",
     CORRECTION: "examples.methods.correction:flattened",

@@ -80,8 +80,9 @@ def test_a_symptom_is_told_with_its_figure_and_its_levers(
     assert lever in symptom
 
 
-def test_tokens_of_sessions_that_a_selection_leaves_out_are_no_symptom() -> None:
-    chosen = {"tokens_masked": 2700.0, "masked/unselected": 2690.0}
+@pytest.mark.parametrize("reason", ["unselected", "unpaired"])
+def test_tokens_of_sessions_that_are_not_chosen_are_no_symptom(reason: str) -> None:
+    chosen = {"tokens_masked": 2700.0, f"masked/{reason}": 2690.0}
     assert symptoms([WELL | chosen] * 3) == []
     (symptom,) = symptoms([WELL | chosen | {"tokens_masked": 3590.0}] * 3)
     assert "50% of the sampled tokens are not trained" in symptom

@@ -248,7 +248,8 @@ def test_at_one_update_these_combinations_and_no_others_have_one_gradient() -> N
             **section.model_dump(exclude_unset=True, exclude={*BOUNDS, "entropy"})
         )
         for section in combinations()
-        if section.aggregation == "token_mean"
+        # Advantages of pairs are of pairs alone.
+        if section.aggregation == "token_mean" and not section.of_pairs
     }
     with_correction = [
         ("tis", "token", "", "cispo-none-token_mean-token"),

@@ -1,0 +1,68 @@
+"""Settings of a run of the table, on the game Trail. Called by `table.py`."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.algorithms.trail_run import Values, trail_run
+
+STEPS = 4
+GROUPS, GROUP_SIZE = 4, 4
+CHECKPOINT_EVERY = 2
+TEACHER = "TEACHER"
+"""Stands for the directory of a model with other weights and the same tokenizer."""
+INITIAL = "INITIAL"
+"""Stands for the directory of the initial model."""
+FEW = "FEW"
+"""Stands for a file with as many tasks as a step has groups, so that each comes again."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeRun:
+    """A short training: settings that differ from those that all share."""
+
+    trainer: Mapping[str, Any]
+    run: Mapping[str, Any] = field(default_factory=dict)
+    more: Mapping[str, Any] = field(default_factory=dict)
+    """Other sections."""
+    metrics: tuple[str, ...] = ()
+    """Metrics that some step must have, besides those of `promises.py`."""
+    symptoms: tuple[str, ...] = ()
+    """Texts in symptoms that belong to the settings; any other is a fault."""
+    noisy: tuple[str, ...] = ()
+    """Processes whose settings make them warn."""
+    ranks: int = 1
+
+    def values(self, out: Path, data: Path, teacher: Path) -> Values:
+        """Return its configuration, on the model and tasks in `data`."""
+        few = str(data / "tasks" / "few.jsonl")
+        places = {TEACHER: str(teacher), INITIAL: str(data / "model"), FEW: few}
+        changes: dict[str, Any] = {
+            "run": {
+                "steps": STEPS,
+                "groups_per_step": GROUPS,
+                "group_size": GROUP_SIZE,
+                **self.run,
+            },
+            "trainer": {"checkpoint_every": CHECKPOINT_EVERY, **_placed(self.trainer, places)},
+            **_placed(self.more, places),
+        }
+        if self.ranks > 1:
+            changes["workers"] = [
+                {"id": f"w{rank}", "tags": ["rollout", "train"]} for rank in range(self.ranks)
+            ]
+            gang = {"ranks": self.ranks}
+            changes["trainer"] |= {"backend": "fsdp2", **gang}
+        return trail_run(out, data, changes)
+
+
+def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name: _placed(value, places)
+        if isinstance(value, Mapping)
+        else places.get(value, value)
+        if isinstance(value, str)
+        else value
+        for name, value in values.items()
+    }
