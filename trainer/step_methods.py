@@ -76,6 +76,7 @@ SETTINGS: Mapping[str, str] = {
     "rewards": "trainer.rewards",
     "selection": "trainer.selection, trainer.seed",
     "mask": "trainer.masks",
+    "chains": "trainer.chains",
 }
 """Settings that choose the methods of a kind."""
 
@@ -111,6 +112,8 @@ def step_methods(
             for name, action in trainer.filters.items()
         ),
     ]
+    if trainer.chains != "merged":
+        chosen.append(("chains", trainer.chains, {}))
     if trainer.optimizer.schedule != "constant":
         chosen.append(("schedule", trainer.optimizer.schedule, {}))
     if trainer.reuse.groups:

@@ -228,6 +228,19 @@ RUNS: Mapping[str, WholeRun] = {
         more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
     ),
     "grpo_batch": WholeRun({"advantage": "grpo_batch"}),
+    "per_request": WholeRun(
+        {
+            "chains": "per_request",
+            "advantage": "turn",
+            "loss": {
+                "surrogate": "ppo_clip",
+                "correction": "tis",
+                "aggregation": "sequence_mean",
+            },
+            "layout": "tree",
+            **_UPDATES,
+        }
+    ),
     "maxrl": WholeRun({"advantage": "maxrl"}),
     "distill": WholeRun(
         {

@@ -11,6 +11,7 @@ from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.staleness import OnStale
+from seamlessflow.trainer.loss import Chaining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,8 @@ class BatchRules:
     returns: ReturnRules = field(default_factory=ReturnRules)
     pools: Mapping[str, int | None] = field(default_factory=dict)
     """Largest staleness of tokens from each pool, in optimizer steps; None: any."""
+    chaining: Chaining = "merged"
+    """Chains that a session is read as."""
 
 
 @dataclass(frozen=True, slots=True)
