@@ -347,7 +347,14 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "vade": WholeRun({}, more=_sampler("vade", by="level", memory=0.9)),
     "target": WholeRun({}, more=_sampler("target", rate=0.3, own_memory=0.5)),
-    "greso": WholeRun({}, more=_sampler("greso", candidates=64)),
+    # All of data acquisition, buffer and training are other ones than by default.
+    "greso": WholeRun(
+        {
+            "reuse": {"groups": 1, "choice": "newest"},
+            "loss": {"surrogate": "cispo", "correction": "tis"},
+        },
+        more=_sampler("greso", candidates=64),
+    ),
     "srpo": WholeRun({}, more=_sampler("srpo", return_after=2, passes=0.5)),
     "trace": WholeRun(
         {}, more=_sampler("trace", {"name": "by_success", "least": 3, "exempt": 0.5}, most=6)
