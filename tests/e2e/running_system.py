@@ -60,6 +60,7 @@ class RunningSystem:
     """A real model, in place of a tiny one with random weights."""
     max_context: int = 512
     overrides: Sampling = field(default_factory=lambda: Sampling(temperature=1.0))
+    train_inexact: bool = False
     assignments: int = 0
     current: Path = Path()
     """The newest weights."""
@@ -136,6 +137,7 @@ class RunningSystem:
             renderer=settings.to_json(),
             max_context=self.max_context,
             overrides=self.overrides,
+            train_inexact=self.train_inexact,
             at_ms=now_ms(),
         )
         published = control.published(policy=POLICY, **asdict(made), at_ms=now_ms())
