@@ -1,4 +1,4 @@
-"""One conversation in each dialect, whole and streamed: the same trajectory, but for its ids."""
+"""One conversation in each dialect, whole and streamed: the same tokens, masks and log-probs."""
 
 import uuid
 from collections.abc import Iterator
@@ -8,15 +8,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from seamlessflow.demo.model import flat, imitate, make_model
-from seamlessflow.infra.rendering.model_template.discovery import found_for
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Sampling
+from seamlessflow.trainer.data.chains import chains
 from tests.builders.gateway.conversing import DIALECTS, POLICY, QUESTIONS, SYSTEM, Door
-from tests.e2e.running_system import RunningSystem, running_system
+from tests.e2e.running_system import TINY, RunningSystem, running_system
 
 pytestmark = pytest.mark.kafka
 
@@ -30,7 +31,7 @@ CLOSE = 1e-5
 def taught(directory: Path) -> Path:
     """Write a model that answers both questions so; what it says has no broken characters."""
     make_model(directory, seed=0)
-    renderer = Renderer.load(directory, found_for(directory))
+    renderer = Renderer.load(directory, TINY)
     first, second = (renderer.encode(f"{answer}<|im_end|>") for answer in ANSWERS)
     opening = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": QUESTIONS[0]}]
     between = f"\n<|im_start|>user\n{QUESTIONS[1]}<|im_end|>\n<|im_start|>assistant\n"
@@ -47,6 +48,7 @@ def system(
 ) -> Iterator[RunningSystem]:
     with running_system(broker, tmp_path_factory.mktemp("dialects")) as made:
         made.model = taught(tmp_path_factory.mktemp("model"))
+        made.renderer = TINY
         made.overrides = Sampling()
         # Greedy answers are equal, and their tokens are trained only so.
         made.train_inexact = True
@@ -84,6 +86,7 @@ def without_ids(trajectory: r.Trajectory) -> r.Trajectory:
     return replace(
         trajectory,
         session_id="",
+        group_id="",
         nodes=nodes,
         logprobs=b"",
         partition=0,
@@ -95,15 +98,41 @@ def without_ids(trajectory: r.Trajectory) -> r.Trajectory:
     )
 
 
-@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_a_conversation_is_the_same_trajectory_in_each_dialect(
+def assert_close(ours: NDArray[np.float32], theirs: NDArray[np.float32]) -> None:
+    np.testing.assert_allclose(ours, theirs, atol=CLOSE)
+
+
+STREAMED = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+@STREAMED
+@pytest.mark.parametrize("dialect", sorted(DIALECTS.keys() - {"completions"}))
+def test_a_conversation_is_the_same_trajectory_in_each_dialect_of_messages(
     system: RunningSystem, by_chat: r.Trajectory, dialect: str, streamed: bool
 ) -> None:
     trajectory = conversed(system, dialect, streamed)
     assert without_ids(trajectory) == without_ids(by_chat)
     ours, theirs = (np.frombuffer(each.logprobs, "<f4") for each in (trajectory, by_chat))
-    np.testing.assert_allclose(ours, theirs, atol=CLOSE)
+    assert_close(ours, theirs)
+
+
+@STREAMED
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_each_request_has_the_same_prompt_and_trained_tokens_in_each_dialect(
+    system: RunningSystem, by_chat: r.Trajectory, dialect: str, streamed: bool
+) -> None:
+    """A plain prompt writes the token that ended an answer itself, so there it is a prompt's."""
+    trajectory = conversed(system, dialect, streamed)
+    ours, theirs = (
+        [chain.tokens for chain in chains(each, POLICY, chaining="per_request").chains]
+        for each in (trajectory, by_chat)
+    )
+    assert len(ours) == len(theirs) == len(ANSWERS)
+    for request, wanted in zip(ours, theirs, strict=True):
+        assert request.ids_T.tolist() == wanted.ids_T.tolist()
+        assert request.trained_T.tolist() == wanted.trained_T.tolist()
+        trained_T = wanted.trained_T
+        assert_close(request.logprobs_T[trained_T], wanted.logprobs_T[trained_T])
 
 
 def test_every_sampled_token_of_it_is_trained(by_chat: r.Trajectory) -> None:
