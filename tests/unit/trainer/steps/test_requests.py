@@ -16,12 +16,15 @@ from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
 from seamlessflow.trainer.loss import Chaining
+from seamlessflow.trainer.replay.stored import stored_session
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.inputs import batch_rules
+from seamlessflow.trainer.stored import OWN
 from tests.builders.trainer.chains import forked_sessions
 from tests.builders.trainer.compared_steps import Sessions, made_sessions, trained
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.models import open_tiny, write_tiny
+from tests.builders.trainer.stored_sessions import STORED_RULES
 from tests.builders.trainer.trajectories import Run, trajectory
 
 TURN_RATIOS = {"surrogate": "gspo", "ratio_level": "turn"}
@@ -90,25 +93,39 @@ def test_each_token_has_its_advantage_of_merged_chains(advantage: str) -> None:
         assert requests == pytest.approx(merged, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("chaining", "lengths"), [("merged", [25] * 2), ("per_request", [14, 25] * 2)]
-)
-def test_the_dataloader_reads_sessions_by_the_setting(
-    chaining: Chaining, lengths: list[int]
-) -> None:
+LENGTHS = {"merged": [25], "per_request": [14, 25]}
+"""Lengths of the chains of `two_turns`."""
+
+
+def two_turns(name: str) -> Trajectory:
+    runs = [
+        Run(range(10), "prompt"),
+        Run(range(4), "policy", "t0", 0, 10),
+        Run(range(6), "tool", "t1", 1, 4),
+        Run(range(5), "policy", "t1", 2, 6),
+    ]
+    return trajectory(runs, f"{name}.0.0", group=name)
+
+
+@pytest.mark.parametrize("chaining", get_args(Chaining))
+def test_the_dataloader_reads_sessions_by_the_setting(chaining: Chaining) -> None:
     settings = TrainerSettings(trainer={"chains": chaining})
     feed = FedDataloader(rules=batch_rules(settings))
     for offset, name in enumerate(("a", "b")):
-        runs = [
-            Run(range(10), "prompt"),
-            Run(range(4), "policy", "t0", 0, 10),
-            Run(range(6), "tool", "t1", 1, 4),
-            Run(range(5), "policy", "t1", 2, 6),
-        ]
-        feed.loader.add(trajectory(runs, f"{name}.0.0", group=name), 0, offset, now_ms=0)
+        feed.loader.add(two_turns(name), 0, offset, now_ms=0)
     batch = feed.next()
     assert isinstance(batch, Batch)
-    assert [len(chain) for chain in batch.counted()] == lengths
+    assert [len(chain) for chain in batch.counted()] == 2 * LENGTHS[chaining]
+
+
+@pytest.mark.parametrize("pool", [OWN, "expert"])
+@pytest.mark.parametrize("chaining", get_args(Chaining))
+def test_stored_sessions_are_read_by_it_too(chaining: Chaining, pool: str) -> None:
+    rules = replace(STORED_RULES, chaining=chaining)
+    made = stored_session(pool, two_turns("a"), rules, 0, 0)
+    assert isinstance(made, ValidSession)
+    assert [len(chain) for chain in made.chains] == LENGTHS[chaining]
+    assert not made.divided
 
 
 def prepared(group: Any, advantage: str, chaining: Chaining) -> Prepared:
