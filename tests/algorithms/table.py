@@ -87,6 +87,7 @@ def _sampler(
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
+_CORRECTED = {"surrogate": "cispo", "correction": "tis"}
 
 RUNS: Mapping[str, WholeRun] = {
     "grpo": WholeRun(
@@ -126,7 +127,7 @@ RUNS: Mapping[str, WholeRun] = {
         {
             "advantage": "turn",
             "returns": {"discount": 0.9},
-            "loss": {"surrogate": "cispo", "correction": "tis"},
+            "loss": _CORRECTED,
             **_UPDATES,
         }
     ),
@@ -232,11 +233,7 @@ RUNS: Mapping[str, WholeRun] = {
         {
             "chains": "per_request",
             "advantage": "turn",
-            "loss": {
-                "surrogate": "ppo_clip",
-                "correction": "tis",
-                "aggregation": "sequence_mean",
-            },
+            "loss": {"correction": "tis", "aggregation": "sequence_mean"},
             "layout": "tree",
             **_UPDATES,
         }
@@ -292,9 +289,7 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         }
     ),
-    "icepop": WholeRun(
-        {"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1},
-    ),
+    "icepop": WholeRun({"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1}),
     "adapter": WholeRun(
         {"adapter": {"rank": 4, "alpha": 4, "targets": ["q_proj", "v_proj"]}, "loss": {"kl": 0.05}},
     ),
@@ -347,12 +342,8 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "vade": WholeRun({}, more=_sampler("vade", by="level", memory=0.9)),
     "target": WholeRun({}, more=_sampler("target", rate=0.3, own_memory=0.5)),
-    # All of data acquisition, buffer and training are other ones than by default.
     "greso": WholeRun(
-        {
-            "reuse": {"groups": 1, "choice": "newest"},
-            "loss": {"surrogate": "cispo", "correction": "tis"},
-        },
+        {"reuse": {"groups": 1, "choice": "newest"}, "loss": _CORRECTED},
         more=_sampler("greso", candidates=64),
     ),
     "srpo": WholeRun({}, more=_sampler("srpo", return_after=2, passes=0.5)),
@@ -405,7 +396,5 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         },
     ),
-    "mixed_precision": WholeRun(
-        {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},
-    ),
+    "mixed_precision": WholeRun({"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"}),
 }
