@@ -250,8 +250,8 @@ def test_a_stored_session_names_whose_place_it_took_and_the_other_who_took_it() 
         return trace.outcome, [row.detail for row in trace.whole if row.name == "step 7"]
 
     assert outcome(ID, "h.0.0")[0].endswith("but session h.0.0 of the pool own took its place")
-    told, (detail,) = outcome("g.9.0", ID)
-    assert told.startswith("trained in step 7")
+    parts, (detail,) = outcome("g.9.0", ID)
+    assert parts.startswith("trained in step 7")
     assert detail.endswith(
         "in the place of session g.9.0 of group g, trained by 1 steps before, by plan"
     )

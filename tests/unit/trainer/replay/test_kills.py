@@ -30,7 +30,7 @@ class KilledRun:
     def __init__(self, name: str, seed: int, **arguments: Any) -> None:
         self.source = random.Random(seed)
         self.name, self.arguments = name, arguments
-        self.own: list[Trajectory] = []
+        self.live: list[Trajectory] = []
         """The run's topic, from the offset 0 on."""
         self.stored = recording(*[(1, 0)] * 20, task="t")
         self.commits: list[StepCommitted] = []
@@ -44,7 +44,7 @@ class KilledRun:
             name = f"g{step}{'ab'[number]}"
             won = self.source.random() < 0.5
             for sample in range(2):
-                self.own.append(
+                self.live.append(
                     replace(
                         one_turn(f"{name}.{sample}.0", float(won and not sample), step),
                         group_id=name,
@@ -82,7 +82,7 @@ class KilledRun:
     def _feed(self) -> FedDataloader:
         rules = PoolRules(uses=USES, max_staleness=None, keep=1000)
         topics = MemoryTopics(old=list(self.stored))
-        topics.topics["own"] = self.own  # type: ignore[assignment]  # it goes on growing
+        topics.topics["own"] = self.live  # type: ignore[assignment]  # it goes on growing
         mixer = mixing(self.name, topics, rules, **self.arguments)
         begin, kept = self.checkpoint
         mixer.restore(orjson.loads(kept))
@@ -95,7 +95,7 @@ class KilledRun:
     def _read(self, step: int) -> None:
         """Let the dataloader read the topic to behind the sessions of a step."""
         for offset in range(self.read, (step + 1) * NEW * 2):
-            self.feed.returned += self.feed.loader.add(self.own[offset], 0, offset, now_ms=0)
+            self.feed.returned += self.feed.loader.add(self.live[offset], 0, offset, now_ms=0)
         self.read = (step + 1) * NEW * 2
 
 
@@ -119,7 +119,7 @@ def test_each_failed_group_is_rescued_and_no_session_is_used_too_often(seed: int
         run.step(number)
     returns = {
         f"{session.group_id}": session.rewards[0].value
-        for session in run.own
+        for session in run.live
         if session.rewards[0].value or session.sample == 0
     }
     for commit in run.commits:
