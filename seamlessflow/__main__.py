@@ -23,6 +23,7 @@ from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
 from seamlessflow.commands.settings import settings
+from seamlessflow.commands.shapley import shapley
 from seamlessflow.commands.show import show, trace
 from seamlessflow.commands.train import sft, train
 from seamlessflow.commands.versions import evaluate, merge
@@ -45,6 +46,7 @@ app.command()(train)
 app.command()(settings)
 app.command()(methods)
 app.command(name="eval")(evaluate)
+app.command()(shapley)
 app.command()(sft)
 app.command()(merge)
 app.command()(simulate)

@@ -24,7 +24,7 @@ from seamlessflow.infra.user_functions import (
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags
 from seamlessflow.trainer.credit import COMPARED, CreditSettings, FilterAction
-from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.loss import Chaining, LossSection
 from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings
@@ -105,6 +105,11 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
         description="Masks by what the policy computed, with the settings of each, also "
         "module:function of your own; high_entropy_turns: {keep: 0.8} (see "
         "trainer/data/turn_masks.py)",
+    )
+    chains: Chaining = Field(
+        "merged",
+        description="merged: a chain trains all completions of its branch; per_request: each "
+        "completion is a chain behind its own prompt, and a sequence in the means of the loss",
     )
     on_stale: Literal["mask", "correct", "drop", "wait"] = Field(
         "mask",

@@ -78,6 +78,7 @@ SETTINGS: Mapping[str, str] = {
     "mask": "trainer.masks",
     "pairs": "trainer.pairs",
     "opponents": "trainer.pairs.opponents",
+    "chains": "trainer.chains",
 }
 """Settings that choose the methods of a kind."""
 
@@ -114,6 +115,8 @@ def step_methods(
             for name, action in trainer.filters.items()
         ),
     ]
+    if trainer.chains != "merged":
+        chosen.append(("chains", trainer.chains, {}))
     if trainer.optimizer.schedule != "constant":
         chosen.append(("schedule", trainer.optimizer.schedule, {}))
     if trainer.reuse.groups:

@@ -140,7 +140,7 @@ def _section(trainer: TrainerSection) -> TrainerSection:
         aggregation=original.aggregation,
         constant_length=original.constant_length,
     )
-    alone = {"advantage": "grpo", "kl_penalty": 0.0, "source_prefix": None}
+    alone = {"advantage": "grpo", "kl_penalty": 0.0, "source_prefix": None, "chains": "merged"}
     once = {"mini_batches": 1, "epochs": 1, "mismatch_versions": 0, "tags": ("train",)}
     return trainer.model_copy(update={"loss": loss, **alone, **once})
 

@@ -25,6 +25,7 @@ def _sampler(
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
+_CORRECTED = {"surrogate": "cispo", "correction": "tis"}
 
 RUNS: Mapping[str, WholeRun] = {
     "grpo": WholeRun(
@@ -64,7 +65,7 @@ RUNS: Mapping[str, WholeRun] = {
         {
             "advantage": "turn",
             "returns": {"discount": 0.9},
-            "loss": {"surrogate": "cispo", "correction": "tis"},
+            "loss": _CORRECTED,
             **_UPDATES,
         }
     ),
@@ -166,6 +167,15 @@ RUNS: Mapping[str, WholeRun] = {
         more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
     ),
     "grpo_batch": WholeRun({"advantage": "grpo_batch"}),
+    "per_request": WholeRun(
+        {
+            "chains": "per_request",
+            "advantage": "turn",
+            "loss": {"correction": "tis", "aggregation": "sequence_mean"},
+            "layout": "tree",
+            **_UPDATES,
+        }
+    ),
     "maxrl": WholeRun({"advantage": "maxrl"}),
     "distill": WholeRun(
         {
@@ -217,9 +227,7 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         }
     ),
-    "icepop": WholeRun(
-        {"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1},
-    ),
+    "icepop": WholeRun({"loss": {"name": "icepop"}, "dtype": "float16", "seed": 1}),
     "adapter": WholeRun(
         {"adapter": {"rank": 4, "alpha": 4, "targets": ["q_proj", "v_proj"]}, "loss": {"kl": 0.05}},
     ),
@@ -305,7 +313,10 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "vade": WholeRun({}, more=_sampler("vade", by="level", memory=0.9)),
     "target": WholeRun({}, more=_sampler("target", rate=0.3, own_memory=0.5)),
-    "greso": WholeRun({}, more=_sampler("greso", candidates=64)),
+    "greso": WholeRun(
+        {"reuse": {"groups": 1, "choice": "newest"}, "loss": _CORRECTED},
+        more=_sampler("greso", candidates=64),
+    ),
     "srpo": WholeRun({}, more=_sampler("srpo", return_after=2, passes=0.5)),
     "trace": WholeRun(
         {}, more=_sampler("trace", {"name": "by_success", "least": 3, "exempt": 0.5}, most=6)
@@ -356,7 +367,5 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         },
     ),
-    "mixed_precision": WholeRun(
-        {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},
-    ),
+    "mixed_precision": WholeRun({"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"}),
 }

@@ -1,14 +1,18 @@
 """The table of whole runs, which `scripts/test-algorithms` trains, and the files of a run."""
 
+from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from seamlessflow.config import RunConfig
 from seamlessflow.config_file import load, parse
-from seamlessflow.trainer.settings import TrainerSection
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.step_methods import step_methods
 from tests.algorithms.promises import untested, untested_choices
 from tests.algorithms.table import RUNS
-from tests.algorithms.trail_run import trail_run, write_run
+from tests.algorithms.trail_run import Values, trail_run, write_run
 
 
 def trained(*names: str) -> list[TrainerSection]:
@@ -26,6 +30,46 @@ def test_every_sampler_and_all_terms_are_in_a_run() -> None:
     assert untested_choices(list(drawn.values())) == []
     without = [section for name, section in drawn.items() if name != "srpo"]
     assert "pacing.sampler.name srpo" in untested_choices(without)
+
+
+ACQUISITION: Values = {"pacing": {"sampler": {"name": "greso"}}}
+BUFFER: Values = {"trainer": {"reuse": {"groups": 1, "choice": "newest"}}}
+TRAINING: Values = {"trainer": {"loss": {"surrogate": "cispo", "correction": "tis"}}}
+
+
+def kinds(config: RunConfig) -> set[tuple[str, str]]:
+    """Return kind and name of the methods of a run: of its draws, and of its steps."""
+    settings = TrainerSettings(run=config.run, policy=config.policy, trainer=config.trainer)
+    of_steps = {(method.kind, method.name) for method in step_methods(settings)}
+    return {("sampler", f"{config.pacing.sampler.name}"), *of_steps}
+
+
+@pytest.mark.parametrize("count", range(4))
+def test_acquisition_buffer_and_training_are_exchanged_one_by_one(count: int) -> None:
+    changes = {
+        ("sampler", "greso"): ACQUISITION,
+        ("reuse", "newest"): BUFFER,
+        ("loss", "cispo+tis"): TRAINING,
+    }
+    plain = kinds(configured())
+    for chosen in combinations(changes, count):
+        exchanged = {kind for kind, _ in chosen}
+        others = {method for method in plain if method[0] not in exchanged}
+        assert kinds(configured(*(changes[name] for name in chosen))) == {*chosen, *others}
+
+
+def configured(*changes: Values) -> RunConfig:
+    merged: dict[str, dict[str, Any]] = {"pacing": {}, "trainer": {}}
+    for change in changes:
+        for section, values in change.items():
+            merged[section] |= values
+    return parse(trail_run(Path("out"), Path("/nowhere/data"), merged))
+
+
+def test_a_run_has_all_three_of_them_exchanged() -> None:
+    config = parse(RUNS["greso"].values(Path("out"), Path("/nowhere/data"), Path("teacher")))
+    wanted = {("sampler", "greso"), ("reuse", "newest"), ("loss", "cispo+tis")}
+    assert wanted <= kinds(config)
 
 
 @pytest.mark.parametrize(

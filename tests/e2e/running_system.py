@@ -39,6 +39,8 @@ POLICY = "policy"
 DEADLINE_S = 90
 REAL_DEADLINE_S = 600
 """For the processes of a real model, on a busy machine."""
+TINY = RendererSettings("qwen3", thinking_retention="all")
+"""Renderer of the tiny model."""
 MODEL = "SEAMLESSFLOW_TEST_MODEL"
 """Variable that names the directory of a real model, with which these suites then run."""
 
@@ -60,6 +62,9 @@ class RunningSystem:
     """A real model, in place of a tiny one with random weights."""
     max_context: int = 512
     overrides: Sampling = field(default_factory=lambda: Sampling(temperature=1.0))
+    train_inexact: bool = False
+    renderer: RendererSettings | None = None
+    """None: that of the tiny model, or the one found for a real model."""
     assignments: int = 0
     current: Path = Path()
     """The newest weights."""
@@ -125,9 +130,7 @@ class RunningSystem:
             link_or_copy(file, draft / file.name)
 
     def _announce_weights(self, made: PublishedWeights) -> None:
-        settings = RendererSettings("qwen3", thinking_retention="all")
-        if self.model is not None:
-            settings = found_for(self.model)
+        settings = self.renderer or (TINY if self.model is None else found_for(self.model))
         weights = fleet.weights(
             policy=POLICY,
             **asdict(made),
@@ -136,6 +139,7 @@ class RunningSystem:
             renderer=settings.to_json(),
             max_context=self.max_context,
             overrides=self.overrides,
+            train_inexact=self.train_inexact,
             at_ms=now_ms(),
         )
         published = control.published(policy=POLICY, **asdict(made), at_ms=now_ms())

@@ -13,8 +13,8 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.tokens import unpack
+from tests.builders.gateway.conversing import DIALECTS, Door
 from tests.e2e.running_system import POLICY, RunningSystem, running_system
-from tests.real.conversing import DIALECTS, Door
 
 pytestmark = [pytest.mark.real, pytest.mark.kafka]
 CONTEXT = 8192

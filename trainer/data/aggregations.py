@@ -2,8 +2,8 @@
 
 Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
 over the whole step before it is packed. So a loss depends neither on packing nor on the number of
-ranks. Pure; called by `steps/inputs.py`. `_C` counts chains. Only sessions with a trained token in
-the step count, also in groups that a filter counts.
+ranks. Pure; called by `steps/inputs.py`. `_C` counts chains, `_U` sequences. Only sequences with a
+trained token in the step count, also in groups that a filter counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,27 +15,30 @@ from seamlessflow.schemas.arrays import Float64s, Int64s
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.methods import method
 from seamlessflow.trainer.data.units import membership
-from seamlessflow.trainer.loss import LossSection
+from seamlessflow.trainer.loss import Chaining, LossSection
 
 Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
-"""Takes each chain's session and number of trained tokens; returns the weight of such a token."""
+"""Takes each chain's sequence and number of trained tokens; returns the weight of such a token.
+
+A sequence is a session, or a request where each is a chain (`trainer.chains`).
+"""
 
 
-def token_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
+def token_mean(sequences_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
     """Return 1 / trained tokens of the step, arXiv 2503.14476 (DAPO)."""
-    return np.full(len(sessions_C), 1 / max(1, int(trained_C.sum())))
+    return np.full(len(sequences_C), 1 / max(1, int(trained_C.sum())))
 
 
-def sequence_mean(sessions_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
-    """Return 1 / (sessions x trained tokens of the session), arXiv 2402.03300 (GRPO)."""
-    tokens_S = np.bincount(sessions_C, trained_C)
-    return np.asarray(1 / (np.count_nonzero(tokens_S) * tokens_S[sessions_C]))
+def sequence_mean(sequences_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
+    """Return 1 / (sequences x trained tokens of the sequence), arXiv 2402.03300 (GRPO)."""
+    tokens_U = np.bincount(sequences_C, trained_C)
+    return np.asarray(1 / (np.count_nonzero(tokens_U) * tokens_U[sequences_C]))
 
 
-def constant(sessions_C: Int64s, trained_C: Int64s, settings: LossSection) -> Float64s:
-    """Return 1 / (sessions x `constant_length`), arXiv 2503.20783 (Dr. GRPO)."""
-    sessions = int(np.count_nonzero(np.bincount(sessions_C, trained_C)))
-    return np.full(len(sessions_C), 1 / max(1, sessions * (settings.constant_length or 1)))
+def constant(sequences_C: Int64s, trained_C: Int64s, settings: LossSection) -> Float64s:
+    """Return 1 / (sequences x `constant_length`), arXiv 2503.20783 (Dr. GRPO)."""
+    sequences = int(np.count_nonzero(np.bincount(sequences_C, trained_C)))
+    return np.full(len(sequences_C), 1 / max(1, sequences * (settings.constant_length or 1)))
 
 
 AGGREGATIONS: Mapping[str, Aggregation] = {
@@ -46,7 +49,10 @@ AGGREGATIONS: Mapping[str, Aggregation] = {
 
 
 def chain_weights(
-    chains: Sequence[Chain], settings: LossSection, counted: Sequence[Chain] = ()
+    chains: Sequence[Chain],
+    settings: LossSection,
+    counted: Sequence[Chain] = (),
+    chaining: Chaining = "merged",
 ) -> Float64s:
     """Return the weight of the trained tokens of each chain; every chain has some.
 
@@ -55,10 +61,11 @@ def chain_weights(
     """
     every = [*chains, *counted]
     trained_C = np.fromiter((chain.trained() for chain in every), np.int64, len(every))
-    sessions_C = membership(every).sessions_C
+    requests_C = np.arange(len(every), dtype=np.int64)
+    sequences_C = membership(every).sessions_C if chaining == "merged" else requests_C
     with method("aggregation", settings.aggregation):
         weigh = chosen(AGGREGATIONS, settings.aggregation, settings.functions)
-        weights_C = weigh(sessions_C, trained_C, settings)
+        weights_C = weigh(sequences_C, trained_C, settings)
         return checked_weights(weights_C, len(every))[: len(chains)]
 
 

@@ -1,15 +1,17 @@
 """Chains: the token sequences of a trajectory's tree, from a root to where a branch ends.
 
 Each trainable token is trained in exactly one chain, the first in node order, however many branches
-share it. A chain ends with its last trained token, because no loss depends on tokens after it.
-Columns have a number for each trained token; devices compute them before training. Pure; called by
-`sessions.py`. `_T` counts the tokens of a chain, `_N` its trained ones.
+share it. With `per_request` each completion has a chain, which trains its tokens alone. A chain
+ends with its last trained token, because no loss depends on tokens after it. Columns have a number
+for each trained token; devices compute them before training. Pure; called by `sessions.py`. `_T`
+counts the tokens of a chain, `_N` its trained ones.
 """
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -19,6 +21,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.arrays import Bools, Float32s, Int32s
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode
 from seamlessflow.schemas.tokens import FOREIGN, POLICY, of_exact_version
+from seamlessflow.trainer.loss import Chaining
 
 _Element = TypeVar("_Element", bound=np.generic)
 SAMPLED = (POLICY, FOREIGN)
@@ -137,7 +140,12 @@ class Chains:
     masked: Mapping[str, int]
 
 
-def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) -> Chains:
+def chains(
+    trajectory: Trajectory,
+    policy: str,
+    policies: Collection[str] = (),
+    chaining: Chaining = "merged",
+) -> Chains:
     """Return the chains that train `policy`. Raise `TrajectoryMalformed`.
 
     Tokens that the trajectory masks stay masked. Tokens of another policy or of an inexact version
@@ -151,7 +159,8 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
     _mask(flat, "", _of_other_policies(trajectory, {policy}), Counter())
     _mask(flat, "inexact_version", flat.versions_T == NOWHERE, masked)
     branches = []
-    for pieces in _branches(trajectory.nodes):
+    paths = _branches if chaining == "merged" else _completions
+    for pieces in paths(trajectory.nodes):
         trained_T = _joined(flat.trained_T, pieces)
         if trained_T[:1].any():
             masked["no_prefix"] += 1
@@ -164,6 +173,13 @@ def chains(trajectory: Trajectory, policy: str, policies: Collection[str] = ()) 
             tokens = replace(flat.select(_shortened(pieces, length)), trained_T=trained_T[:length])
             branches.append(Chain(trajectory.session_id, tuple(turns), tokens))
     return Chains(tuple(branches), {reason: count for reason, count in masked.items() if count})
+
+
+def forks(of_session: Sequence[Chain], chaining: Chaining = "merged") -> bool:
+    """Return True if a session has several chains that do not continue each other."""
+    if chaining == "merged":
+        return len(of_session) > 1
+    return not all(_continues(later, earlier) for earlier, later in pairwise(of_session))
 
 
 def credited(chain: Chain, advantages_N: ArrayLike) -> Chain:
@@ -239,6 +255,19 @@ def _branches(nodes: Sequence[TrajectoryNode]) -> list[list[tuple[int, int]]]:
         if node.parent >= 0 and node.parent_end == nodes[node.parent].length
     }
     return [_path(nodes, node) for node in nodes if node.node_id not in continued]
+
+
+def _completions(nodes: Sequence[TrajectoryNode]) -> list[list[tuple[int, int]]]:
+    """Return the path to every sampled node.
+
+    Parents come first, so the tokens before a completion are trained when its turn comes.
+    """
+    return [_path(nodes, node) for node in nodes if node.origin in SAMPLED]
+
+
+def _continues(later: Chain, earlier: Chain) -> bool:
+    ids_T = later.tokens.ids_T[: len(earlier)]
+    return np.array_equal(ids_T, earlier.tokens.ids_T)
 
 
 def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> list[tuple[int, int]]:

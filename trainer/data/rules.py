@@ -12,6 +12,7 @@ from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.staleness import OnStale
+from seamlessflow.trainer.loss import Chaining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,8 @@ class BatchRules:
     returns: ReturnRules = field(default_factory=ReturnRules)
     pools: Mapping[str, int | None] = field(default_factory=dict)
     """Largest staleness of tokens from each pool, in optimizer steps; None: any."""
+    chaining: Chaining = "merged"
+    """Chains that a session is read as."""
 
 
 @dataclass(frozen=True, slots=True)

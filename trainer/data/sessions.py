@@ -13,7 +13,13 @@ from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD
-from seamlessflow.trainer.data.chains import SAMPLED, Chain, TrajectoryMalformed, chains
+from seamlessflow.trainer.data.chains import (
+    SAMPLED,
+    Chain,
+    TrajectoryMalformed,
+    chains,
+    forks,
+)
 from seamlessflow.trainer.data.credit.returns import (
     RewardWeights,
     session_return,
@@ -22,6 +28,7 @@ from seamlessflow.trainer.data.credit.returns import (
     unjudged,
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
+from seamlessflow.trainer.loss import Chaining
 
 _NO_LOGPROBS = "none"
 """Value of an import's metadata `logprobs` if its file had none."""
@@ -84,6 +91,7 @@ class ValidSession:
     """Steps that trained it before."""
     replaces: str = ""
     """Session whose place in a new group it takes."""
+    chaining: Chaining = "merged"
 
     @property
     def shaped(self) -> float:
@@ -99,6 +107,11 @@ class ValidSession:
         """Return it left out for this reason, with its tokens counted as masked."""
         masked = {**self.masked, reason: self.trained()}
         return replace(self, left_out=reason, masked=masked)
+
+    @property
+    def divided(self) -> bool:
+        """Return True if some of its chains do not continue each other."""
+        return forks(self.chains, self.chaining)
 
     def trained(self) -> int:
         """Return how many of its tokens may be trained."""
@@ -129,6 +142,7 @@ def read(
     trace: Headers = (),
     policies: Collection[str] = (),
     weights: RewardWeights = ONE_REWARD,
+    chaining: Chaining = "merged",
 ) -> ValidSession | FailedSession:
     """Return the session of a record of `trajectories`, with the chains that train `policy`.
 
@@ -146,7 +160,7 @@ def read(
     if not math.isfinite(reward):
         return FailedSession(source, "environment", f"its rewards add up to {reward}")
     try:
-        built = chains(trajectory, policy, policies)
+        built = chains(trajectory, policy, policies, chaining)
     except TrajectoryMalformed as error:
         return FailedSession(source, "infrastructure", str(error))
     oldest = _version_min(built.chains)
@@ -161,6 +175,7 @@ def read(
         has_turn,
         of_turns,
         session_rewards(trajectory),
+        chaining=chaining,
     )
 
 

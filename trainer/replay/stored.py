@@ -19,6 +19,7 @@ from seamlessflow.trainer.data.sessions import (
     is_unscored,
     read,
 )
+from seamlessflow.trainer.loss import Chaining
 from seamlessflow.trainer.replay.pools import StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 
@@ -36,6 +37,7 @@ class StoredRules:
     was chosen before is not judged again."""
     policies: Collection[str] = ()
     """All policies of the run."""
+    chaining: Chaining = "merged"
 
 
 def left_out(trajectory: Trajectory, rules: StoredRules) -> str:
@@ -74,6 +76,7 @@ def stored_session(
             offset,
             policies=rules.policies,
             weights=rules.weights,
+            chaining=rules.chaining,
         )
         return replace(made, pool=OWN) if isinstance(made, ValidSession) else made
     unscored = is_unscored(trajectory)
@@ -86,7 +89,14 @@ def stored_session(
         if is_foreign(trajectory)
         else trajectory.spans,
     )
-    made = read(named, trajectory.policy, partition, offset, weights=rules.weights)
+    made = read(
+        named,
+        trajectory.policy,
+        partition,
+        offset,
+        weights=rules.weights,
+        chaining=rules.chaining,
+    )
     if isinstance(made, FailedSession):
         return made
     chains = tuple(_elsewhere(chain, unscored) for chain in made.chains)

@@ -188,7 +188,11 @@ def pools_of(
     }
     mixing = mixing_of(trainer)
     stored_rules = StoredRules(
-        settings.run.policy, trainer.reward_weights, tokenizer_hash, settings.run.policies
+        settings.run.policy,
+        trainer.reward_weights,
+        tokenizer_hash,
+        settings.run.policies,
+        trainer.chains,
     )
     topics = PoolTopics(kafka, mixing.pools, stored_rules, stopping)
     mixing.stored = topics

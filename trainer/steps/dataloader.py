@@ -151,7 +151,14 @@ class Dataloader:
         if not self.rules.train_foreign:
             trajectory = without_foreign(trajectory)
         session = read(
-            trajectory, self._policy, partition, offset, trace, self.policies, self.rules.rewards
+            trajectory,
+            self._policy,
+            partition,
+            offset,
+            trace,
+            self.policies,
+            self.rules.rewards,
+            self.rules.chaining,
         )
         if self.store.add(session):
             return []

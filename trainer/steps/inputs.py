@@ -75,6 +75,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
         ),
         returns=return_rules(trainer),
         pools={name: pool.max_staleness for name, pool in trainer.replay.pools.items()},
+        chaining=trainer.chains,
     )
 
 
@@ -147,7 +148,7 @@ def step_input(
         trainer.micro_batch_tokens,
         trainer.layout,
         units_C=units(trainer.loss.unit, chains, groups_C),
-        weights_C=chain_weights(chains, trainer.loss, batch.counted()),
+        weights_C=chain_weights(chains, trainer.loss, batch.counted(), trainer.chains),
         # A chain of so many tokens has its room in memory anyway.
         longest=settings.policy.max_context,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
-from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
+from seamlessflow.trainer.loss import Chaining
+from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.inputs import batch_rules, step_input
 from tests.builders.trainer.models import logprobs, open_tiny
@@ -68,12 +70,17 @@ def made_sessions(model: PreTrainedModel) -> Sessions:
     return groups
 
 
-def trained(directory: Path, sessions: Sessions, layout: Layout) -> tuple[float, dict[str, Tensor]]:
-    """Return the loss and the gradient of the trainer's step."""
-    settings = TrainerSettings(trainer=TrainerSection(device="cpu", layout=layout))
+def trained(
+    directory: Path, sessions: Sessions, layout: Layout, **more: Any
+) -> tuple[float, dict[str, Tensor]]:
+    """Return the loss and the gradient of the trainer's step; `more`: settings of the trainer."""
+    settings = TrainerSettings(trainer={"device": "cpu", "layout": layout, **more})
     rules = batch_rules(settings)
     groups = [
-        Group(group[0].group_id, tuple(_read(session) for session in group)) for group in sessions
+        Group(
+            group[0].group_id, tuple(_read(session, settings.trainer.chains) for session in group)
+        )
+        for group in sessions
     ]
     prepared = tuple(prepare(group, StepClock({}, now=0), rules) for group in groups)
     backend = TorchBackend(directory, settings.trainer)
@@ -102,7 +109,7 @@ def _session(
     return trajectory(runs, name, reward, group=name.split(".")[0])
 
 
-def _read(session: Trajectory) -> ValidSession:
-    result = read(session, "tiny", 0, 0)
+def _read(session: Trajectory, chaining: Chaining) -> ValidSession:
+    result = read(session, "tiny", 0, 0, chaining=chaining)
     assert isinstance(result, ValidSession)
     return result

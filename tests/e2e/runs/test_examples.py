@@ -22,6 +22,7 @@ EXAMPLES = {
     "two_policies": 2 * STEPS,
     "judge": STEPS,
     "expert": STEPS,
+    "lockstep": STEPS,
 }
 """Steps of each, which are those of all its policies together."""
 

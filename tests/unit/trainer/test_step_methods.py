@@ -34,6 +34,7 @@ def methods(**trainer: Any) -> Any:
         ({"loss": {"masks": {"outlier": {"low": 0.1}}}}, "loss has other values (trainer.loss)"),
         ({"on_stale": "drop"}, "staleness was mask, is drop (trainer.on_stale"),
         ({"max_staleness": 7}, "staleness has other values"),
+        ({"chains": "per_request"}, "chains was none, is per_request (trainer.chains)"),
         ({"filters": {}}, "filter was zero_variance version 2, untrainable, is none (trainer."),
         (
             {"filters": {"zero_variance": "drop", "untrainable": "drop"}},

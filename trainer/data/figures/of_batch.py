@@ -88,7 +88,7 @@ def reward_figures(sessions: Sequence[ValidSession], weights: RewardWeights) -> 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:
     """Return the shares of equal and divided sessions, and the largest shares of the tokens.
 
-    Equal sessions of a group have the same sampled tokens; a divided one has several chains. The
+    Equal sessions of a group have the same sampled tokens; a divided one has chains that fork. The
     largest shares are those of a group, and of a task over all its groups.
     """
     by_group = [[session for session in group.group.sessions if session.chains] for group in groups]
@@ -102,7 +102,7 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
     total = max(1, sum(trained))
     return {
         "equal_share": sum(map(_equal, by_group)) / sessions,
-        "divided_share": sum(len(session.chains) > 1 for members in by_group for session in members)
+        "divided_share": sum(session.divided for members in by_group for session in members)
         / sessions,
         "largest_group_share": max(trained) / total,
         "tasks": sum(tokens > 0 for tokens in of_tasks.values()),

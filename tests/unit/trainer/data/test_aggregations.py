@@ -50,6 +50,14 @@ def test_the_sum_by_weights_is_the_aggregated_loss(name: AggregationName) -> Non
 
 
 @pytest.mark.parametrize("name", AGGREGATIONS)
+def test_per_request_each_chain_is_a_sequence(name: AggregationName) -> None:
+    settings = LossSection(aggregation=name, constant_length=9 if name == "constant" else None)
+    requests = [replace(chain, session_id=f"{place}") for place, chain in enumerate(made())]
+    weights_C = chain_weights(made()[:4], settings, made()[4:], "per_request")
+    assert weights_C.tolist() == chain_weights(requests[:4], settings, requests[4:]).tolist()
+
+
+@pytest.mark.parametrize("name", AGGREGATIONS)
 def test_a_step_without_a_token_has_no_weights(name: AggregationName) -> None:
     length = 9 if name == "constant" else None
     assert chain_weights([], LossSection(aggregation=name, constant_length=length)).tolist() == []

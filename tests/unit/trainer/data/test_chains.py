@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.schemas.records import Trajectory, VersionSpan
-from seamlessflow.trainer.data.chains import Chain, TrajectoryMalformed, chains, without
+from seamlessflow.trainer.data.chains import Chain, TrajectoryMalformed, chains, forks, without
+from seamlessflow.trainer.loss import Chaining
 from tests.builders.trainer.trajectories import Run, trajectory
 
 
@@ -97,6 +99,30 @@ def test_a_branch_with_nothing_to_train_is_left_out() -> None:
     assert chains(trajectory([Run([1, 2], origin="prompt")]), "tiny").chains == ()
 
 
+def test_per_request_each_completion_is_a_chain_behind_its_own_prompt() -> None:
+    first, second = chains(two_turns(), "tiny", chaining="per_request").chains
+    assert first.tokens.ids_T.tolist() == [1, 2, 3, 4]
+    assert first.tokens.trained_T.tolist() == [False, False, True, True]
+    assert second.tokens.ids_T.tolist() == [1, 2, 3, 4, 7, 8, 9]
+    assert second.tokens.trained_T.tolist() == [False] * 5 + [True, True]
+
+
+def test_per_request_a_fork_within_a_completion_divides_no_chain() -> None:
+    first, *others = chains(fork(), "tiny", chaining="per_request").chains
+    assert first.tokens.ids_T.tolist() == [1, 2, 3, 4]
+    assert first.tokens.trained_T.tolist() == [False, True, True, True]
+    assert [chain.tokens.ids_T.tolist() for chain in others] == [[1, 2, 5, 6], [1, 2, 3, 4, 7]]
+    assert [chain.trained() for chain in others] == [1, 1]
+
+
+@pytest.mark.parametrize("chaining", get_args(Chaining))
+@pytest.mark.parametrize(("made", "forked"), [(two_turns(), False), (fork(), True)])
+def test_a_session_forks_if_a_chain_does_not_continue_the_one_before(
+    made: Trajectory, forked: bool, chaining: Chaining
+) -> None:
+    assert forks(chains(made, "tiny", chaining=chaining).chains, chaining) is forked
+
+
 def test_masked_tokens_are_not_trained() -> None:
     runs = [Run([1], origin="prompt"), Run([2, 3], parent=0, parent_end=1, trained=False)]
     tree = replace(trajectory(runs), masked_tokens={"inexact": 2})
@@ -181,10 +207,12 @@ def provenance(chain: Chain) -> list[tuple[str, int]]:
     ]
 
 
-@given(trees())
-def test_each_trainable_token_of_any_tree_is_trained_once_or_counted(runs: list[Run]) -> None:
+@given(trees(), st.sampled_from(get_args(Chaining)))
+def test_each_trainable_token_of_any_tree_is_trained_once_or_counted(
+    runs: list[Run], chaining: Chaining
+) -> None:
     """Holds invariant I6."""
-    result = chains(trajectory(runs), "tiny")
+    result = chains(trajectory(runs), "tiny", chaining=chaining)
     times = Counter(token for chain in result.chains for token in provenance(chain))
     trainable = {
         (run.turn, offset)
@@ -195,3 +223,41 @@ def test_each_trainable_token_of_any_tree_is_trained_once_or_counted(runs: list[
     assert set(times) <= trainable
     assert set(times.values()) <= {1}
     assert len(trainable) - len(times) == result.masked.get("no_prefix", 0)
+
+
+def before(runs: list[Run], number: int) -> list[int]:
+    """Return the tokens before a node, walked from the node to its root."""
+    run = runs[number]
+    if run.parent < 0:
+        return []
+    return [*before(runs, run.parent), *list(runs[run.parent].ids)[: run.parent_end]]
+
+
+@given(trees())
+def test_per_request_a_chain_has_the_tokens_before_a_completion_and_trains_it_alone(
+    runs: list[Run],
+) -> None:
+    wanted = [
+        ([*(prompt := before(runs, number)), *run.ids], max(len(prompt), 1))
+        for number, run in enumerate(runs)
+        if run.origin == "policy" and run.trained
+    ]
+    made = chains(trajectory(runs), "tiny", chaining="per_request").chains
+    assert [
+        (chain.tokens.ids_T.tolist(), int(chain.tokens.trained_T.argmax())) for chain in made
+    ] == [(ids, first) for ids, first in wanted if len(ids) > first]
+    for chain in made:
+        trained = chain.tokens.trained_T
+        assert trained[trained.argmax() :].all()
+
+
+@given(trees())
+def test_per_request_trains_and_counts_the_tokens_of_merged_chains(runs: list[Run]) -> None:
+    made = trajectory(runs)
+    merged, requests = (chains(made, "tiny", chaining=each) for each in get_args(Chaining))
+    assert requests.masked == merged.masked
+    assert trained_once(requests.chains) == trained_once(merged.chains)
+
+
+def trained_once(of_session: tuple[Chain, ...]) -> list[tuple[str, int]]:
+    return sorted(token for chain in of_session for token in provenance(chain))

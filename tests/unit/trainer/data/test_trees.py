@@ -204,3 +204,17 @@ def test_the_order_of_chains_does_not_change_what_is_computed(budget: int) -> No
         return [batch.ids_BT[0].tolist() for batch in batches]
 
     assert rows(pack(chains, budget, "tree")) == rows(pack(chains[::-1], budget, "tree"))
+
+
+def test_a_tree_of_requests_has_the_tokens_of_the_merged_chain() -> None:
+    runs = [
+        Run([1, 2], "prompt"),
+        Run([3, 4], "policy", "t0", 0, 2),
+        Run([5], "tool", "t1", 1, 2),
+        Run([6, 7], "policy", "t1", 2, 1),
+    ]
+    (merged,) = chains(trajectory(runs), "tiny").chains
+    requests = chains(trajectory(runs), "tiny", chaining="per_request").chains
+    assert sum(map(len, requests)) == 4 + len(merged)
+    (batch,) = pack(requests, 16, "tree")
+    assert batch.ids_BT.tolist() == [merged.tokens.ids_T.tolist()]
