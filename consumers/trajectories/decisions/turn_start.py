@@ -188,7 +188,20 @@ def _event(
         body_hash=command.body_hash,
         choice=command.choice,
         tags=_wishes(session, command),
+        control=_control(session, context),
     )
+
+
+def _control(session: Session, context: Context) -> r.TurnControl | None:
+    """Return the rule that may end the turn early; evaluations have none.
+
+    A session is exempt or not for all of its turns, by its id.
+    """
+    terms = context.control
+    if terms is None or session.opened.purpose != "train":
+        return None
+    drawn = xxhash.xxh3_64_intdigest(f"exempt {session.session_id}".encode()) / 2**64
+    return replace(terms.rule, exempt=drawn < terms.exempt)
 
 
 def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
