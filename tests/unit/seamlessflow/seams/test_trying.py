@@ -22,6 +22,7 @@ AGGREGATION = ("trainer", "loss", "aggregation")
 SAMPLER = ("pacing", "sampler", "name")
 PREDICTION = ("pacing", "sampler", "predict")
 TERMS = ("pacing", "terms", "name")
+CONTROL = ("rollout", "control", "name")
 STRATEGY = ("scheduler", "policy")
 MIXER = ("trainer", "replay", "name")
 EXAMPLES = {
@@ -35,6 +36,7 @@ EXAMPLES = {
     SAMPLER: "examples.methods.sampler:half_solved",
     PREDICTION: "examples.methods.prediction:own_results_first",
     TERMS: "examples.methods.terms:more_for_unsolved",
+    CONTROL: "examples.methods.control:Unlikely",
     STRATEGY: "examples.methods.strategy:keeps_some",
     MIXER: "examples.methods.mixer:sometimes",
 }

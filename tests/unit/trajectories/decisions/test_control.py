@@ -1,0 +1,121 @@
+"""Turns under a rule that may end them: who has one, and how it goes from worker to worker."""
+
+from seamlessflow.consumers.trajectories.decisions import dispatch
+from seamlessflow.consumers.trajectories.decisions.context import Context, ControlTerms
+from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
+from seamlessflow.schemas import records as r
+from tests.builders.records.commands import request_turn
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import (
+    completed,
+    dispatched,
+    interrupted,
+    opened,
+    progressed,
+    started,
+)
+from tests.builders.trajectories.decisions import context, fleet_with
+from tests.builders.trajectories.session_builder import SessionBuilder, finished, session_after
+
+RULE = r.TurnControl(name="repetition", settings=b'{"period":8}', reward=0.0)
+
+
+def under(exempt: float = 0.0) -> Context:
+    return context(fleet_with("v"), control=ControlTerms(RULE, exempt))
+
+
+def begun(session_id: str = "s", exempt: float = 0.0, purpose: str = "train") -> r.GenerateTurn:
+    """Return the first dispatch of a session's turn; its `TurnStarted` names the same rule."""
+    built = SessionBuilder().apply(opened(session_id=session_id, purpose=purpose))
+    decision = decide(built.session, request_turn(session_id=session_id), under(exempt))
+    (event, _), ((_, generate),) = decision.events, decision.prompts
+    assert isinstance(event, r.TurnStarted)
+    assert isinstance(generate, r.GenerateTurn)
+    assert event.control == generate.control
+    return generate
+
+
+def test_a_turn_brings_its_rule_to_the_worker_and_the_log_names_it() -> None:
+    generate = begun()
+    assert (generate.control, generate.control_state) == (RULE, None)
+
+
+def test_an_evaluation_is_never_cut_short() -> None:
+    assert begun(purpose="eval").control is None
+
+
+def test_the_exempt_sessions_follow_from_their_ids() -> None:
+    names = [f"session-{number}" for number in range(2_000)]
+    exempt = [name for name in names if _exempt(name, 0.25)]
+    assert 420 < len(exempt) < 580
+    assert exempt == [name for name in names if _exempt(name, 0.25)]
+    assert {name for name in names if _exempt(name, 0.1)} < set(exempt)
+    assert not any(_exempt(name, 0.0) for name in names)
+    assert all(_exempt(name, 1.0) for name in names)
+
+
+def test_a_turn_that_moves_takes_the_state_behind_its_last_token_along() -> None:
+    built = session_after(started(control=RULE), dispatched())
+    built.apply(progressed(ids(7), control_state=b"[1]"))
+    assert _next(built).control_state == b"[1]"
+    built.apply(interrupted(ids(8), token_offset=1, control_state=b"[2]"))
+    generate = _next(built)
+    assert (generate.control, generate.control_state) == (RULE, b"[2]")
+    assert generate.completion_ids == ids(7, 8)
+
+
+def test_output_that_does_not_count_brings_no_state() -> None:
+    built = session_after(started(control=RULE), dispatched())
+    built.apply(progressed(ids(7), control_state=b"[1]"))
+    built.apply(progressed(ids(9), token_offset=0, control_state=b"[9]"))
+    built.apply(progressed(ids(9), token_offset=1, dispatch=2, control_state=b"[9]"))
+    assert _next(built).control_state == b"[1]"
+
+
+def test_a_takeover_repeats_the_dispatch_with_its_state() -> None:
+    built = session_after(started(control=RULE), dispatched())
+    built.apply(progressed(ids(7), control_state=b"[1]"))
+    ((_, generate),) = dispatch.repeated(built.session, built.turn(), context())
+    assert isinstance(generate, r.GenerateTurn)
+    assert generate.control_state == b"[1]"
+
+
+def test_a_turn_that_a_rule_ended_is_trained_and_its_node_has_the_verdict() -> None:
+    built = session_after(started(control=RULE), dispatched(), _stopped(ids(7, 8), at=2))
+    assert built.session.limit == "control"
+    node = finished(built).nodes[1]
+    assert (node.control, node.control_at, node.masked_reason) == ("repetition: repeats", 2, "")
+    assert node.finish_reason == "length"
+
+
+def test_the_verdict_on_an_exempt_turn_ends_nothing() -> None:
+    built = session_after(started(control=RULE), dispatched(), _stopped(ids(7, 8, 9), at=2))
+    assert built.session.limit == "max_tokens"
+    node = finished(built).nodes[1]
+    assert (node.control_at, node.length) == (2, 3)
+
+
+def test_a_spilled_session_keeps_its_verdicts() -> None:
+    built = session_after(started(control=RULE), dispatched())
+    built.apply(progressed(ids(7), control_state=b"[1]"))
+    built.apply(_stopped(ids(8), at=2, token_offset=1))
+    assert session_of(state_of(built.session)) == built.session
+
+
+def _exempt(session_id: str, share: float) -> bool:
+    rule = begun(session_id, share).control
+    assert rule is not None
+    return rule.exempt
+
+
+def _next(built: SessionBuilder) -> r.GenerateTurn:
+    decision = dispatch.again(built.session, built.turn(), "interrupted", under())
+    ((_, generate),) = decision.prompts
+    assert isinstance(generate, r.GenerateTurn)
+    return generate
+
+
+def _stopped(tokens: bytes, at: int, **more: int) -> r.TurnCompleted:
+    verdict = {"control": "repetition: repeats", "control_at": at, "control_ends": "turn"}
+    return completed(tokens, finish_reason="length", **verdict, **more)
