@@ -1030,6 +1030,7 @@ class TrajectoryNode(Record):
     log_offset: int
     control: str = ""
     control_at: int = 0
+    control_exempt: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

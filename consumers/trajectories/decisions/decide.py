@@ -18,7 +18,7 @@ from seamlessflow.consumers.trajectories.decisions.context import (
     Decision,
     refuse,
 )
-from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized
+from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized, ruled
 from seamlessflow.consumers.trajectories.decisions.forks import FORK_REFUSED, fork_problem
 from seamlessflow.consumers.trajectories.decisions.playback import played_back
 from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
@@ -87,6 +87,9 @@ def _refusal(
     # Closing has ended all turns, so a cancel that comes later is no error and decides nothing.
     if session.closed and not isinstance(command, r.CancelTurn):
         return refuse(command, context, 409, "session_closed", session.closed.reason)
+    if session.ended_by and isinstance(command, r.RequestTurn):  # it is about to be closed
+        reason = session.turns[session.ended_by].control
+        return refuse(command, context, 409, "session_closed", reason)
     return None
 
 
@@ -289,6 +292,8 @@ def _assign_reward(session: Session, command: r.AssignReward, context: Context) 
 
 
 def _close(session: Session, command: r.CloseSession, context: Context) -> Decision:
+    if session.ended_by:
+        return close(session, ruled(session, context, command), context)
     status, cause, limit = ending(session, command)
     event = r.SessionClosed(
         session_id=command.session_id,

@@ -257,6 +257,7 @@ def _node(
         log_offset=node.log_offset,
         control=turn.control if sampled else "",
         control_at=turn.control_at if sampled else 0,
+        control_exempt=sampled and bool(turn.control) and turn.exempt,
     )
 
 

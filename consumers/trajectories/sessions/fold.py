@@ -203,6 +203,8 @@ def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: 
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
     session.limit = turn.limit_at(session.tree.nodes[turn.node].length)
+    if event.control_ends == "session" and not turn.exempt:
+        session.ended_by = session.ended_by or event.turn_id
     end = chained(started.history_key, message_key(event.message, strictness))
     session.ends.setdefault(end, []).append(event.turn_id)
     _end(session, turn, TurnState.COMPLETED)

@@ -86,10 +86,15 @@ class Turn:
         """Return the limit that ended a completion of this length, or an empty string."""
         if self.finish_reason != "length":
             return ""
-        if self.control and self.control_at == length:
+        if self.control and not self.exempt:
             return "control"
         full = 0 < self.started.max_context <= self.started.prompt_length + length
         return "context" if full else "max_tokens"
+
+    @property
+    def exempt(self) -> bool:
+        """Return True if the verdict of its rule does not end it."""
+        return self.started.control is not None and self.started.control.exempt
 
     @property
     def running(self) -> bool:
@@ -140,6 +145,8 @@ class Session:
     limit: str = ""
     """Limit that ended the newest call: `context`, `max_tokens` or `control`; empty if none did."""
     last_activity_ms: int = 0
+    ended_by: str = ""
+    """Id of the turn whose rule of control ended the session; empty while none did."""
     failed: bool = False
     """True once an event could not be folded, or a manager gave it up: only its end counts then."""
     closed: SessionClosed | None = None

@@ -1,11 +1,17 @@
 """Turns under a rule that may end them: who has one, and how it goes from worker to worker."""
 
-from seamlessflow.consumers.trajectories.decisions import dispatch
+from dataclasses import replace
+
+import pytest
+
+from seamlessflow.consumers.trajectories.decisions import deadlines, dispatch
 from seamlessflow.consumers.trajectories.decisions.context import Context, ControlTerms
 from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas import records as r
-from tests.builders.records.commands import request_turn
+from seamlessflow.trainer.data.credit.returns import session_return
+from tests.builders.records.commands import close_session, request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (
     completed,
@@ -15,7 +21,7 @@ from tests.builders.records.sessions import (
     progressed,
     started,
 )
-from tests.builders.trajectories.decisions import context, fleet_with
+from tests.builders.trajectories.decisions import context, fleet_with, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, finished, session_after
 
 RULE = r.TurnControl(name="repetition", settings=b'{"period":8}', reward=0.0)
@@ -90,7 +96,8 @@ def test_a_turn_that_a_rule_ended_is_trained_and_its_node_has_the_verdict() -> N
 
 
 def test_the_verdict_on_an_exempt_turn_ends_nothing() -> None:
-    built = session_after(started(control=RULE), dispatched(), _stopped(ids(7, 8, 9), at=2))
+    rule = replace(RULE, exempt=True)
+    built = session_after(started(control=rule), dispatched(), _stopped(ids(7, 8, 9), at=2))
     assert built.session.limit == "max_tokens"
     node = finished(built).nodes[1]
     assert (node.control_at, node.length) == (2, 3)
@@ -101,6 +108,67 @@ def test_a_spilled_session_keeps_its_verdicts() -> None:
     built.apply(progressed(ids(7), control_state=b"[1]"))
     built.apply(_stopped(ids(8), at=2, token_offset=1))
     assert session_of(state_of(built.session)) == built.session
+
+
+def over(reward: float | None = 0.0, exempt: bool = False) -> SessionBuilder:
+    """Return a session whose turn a rule ended, and with it the session."""
+    rule = replace(RULE, reward=reward, exempt=exempt)
+    last = replace(_stopped(ids(7), at=1), control_ends="session")
+    return session_after(started(control=rule), dispatched(), last)
+
+
+@pytest.mark.parametrize("reward", [0.0, -1.0])
+def test_a_session_that_a_rule_ended_is_pruned_with_its_reason_and_counts(reward: float) -> None:
+    built = over(reward)
+    assert deadlines.due_ms(built.session) == built.session.last_activity_ms
+    decision = deadlines.overdue(built.session, context())
+    assert kinds(decision.events) == ["RewardAssigned", "SessionClosed", "SessionFinalized"]
+    built.apply(*decision.events)
+    assert built.accepted[-3:] == [True] * 3
+    made = trajectory(built.session, 5)
+    ending = (made.status, made.cause, made.reason, made.limit)
+    assert ending == ("pruned", "policy", "repetition: repeats", "control")
+    assert session_return(made) == reward
+
+
+def test_without_a_reward_it_leaves_its_group_and_is_not_tried_again() -> None:
+    built = over(reward=None)
+    decision = deadlines.overdue(built.session, context())
+    assert kinds(decision.events) == ["SessionClosed", "SessionFinalized"]
+    made = trajectory(built.apply(*decision.events).session, 5)
+    assert (made.status, made.cause, session_return(made)) == ("pruned", "setting", None)
+
+
+def test_what_its_agent_says_of_the_end_changes_nothing() -> None:
+    built = over()
+    command = close_session(status="aborted", reason="KeyError", cause="environment")
+    decision = decide(built.session, command, context())
+    built.apply(*decision.events)
+    assert deadlines.due_ms(built.session) is None
+    made = trajectory(built.session, 5)
+    assert (made.status, made.cause, made.reason) == ("pruned", "policy", "repetition: repeats")
+
+
+def test_a_request_behind_the_verdict_is_refused_with_the_reason() -> None:
+    decision = decide(over().session, request_turn("b"), under())
+    (event,) = decision.events
+    assert isinstance(event, r.CommandRefused)
+    refused = (event.status, event.reason, event.detail)
+    assert refused == (409, "session_closed", "repetition: repeats")
+
+
+def test_an_exempt_session_goes_on() -> None:
+    built = over(exempt=True)
+    assert deadlines.due_ms(built.session) != built.session.last_activity_ms
+    (event, *_) = decide(built.session, request_turn("b"), under()).events
+    assert isinstance(event, r.TurnStarted)
+    node = finished(built).nodes[1]
+    assert (node.control, node.control_exempt) == ("repetition: repeats", True)
+
+
+def test_a_session_that_a_rule_ended_is_the_same_after_it_was_spilled() -> None:
+    session = over().session
+    assert session_of(state_of(session)) == session
 
 
 def _exempt(session_id: str, share: float) -> bool:
