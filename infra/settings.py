@@ -231,8 +231,8 @@ class ControlSection(Section):
 
     name: OrUserFunction[ControlName] | None = Field(
         None,
-        description="Rule that ends turns which are lost: confidence, repetition, budget "
-        "(docs/algorithms/control.md), or module:function of your own; none: no turn",
+        description="confidence, repetition, budget (docs/algorithms/control.md), or "
+        "module:function of your own; none: no turn is ended",
     )
     settings: dict[str, JsonValue] = Field(
         default_factory=dict, description="Settings of the rule, its keyword arguments"
@@ -241,12 +241,18 @@ class ControlSection(Section):
         0.05,
         ge=0,
         le=1,
-        description="Share of sessions that go on behind the rule's verdict, which show what it "
-        "costs",
+        description="Share of sessions that go on behind the verdict, which show what it costs",
     )
     reward: float | None = Field(
         0,
         description="Return of a session that the rule ends; none: the session leaves its group",
+    )
+    record_top: int = Field(
+        0,
+        ge=0,
+        le=20,
+        description="Likeliest tokens recorded beside each token of training (8 bytes each), for "
+        "seamlessflow stops; confidence needs 20",
     )
 
     @property

@@ -61,14 +61,14 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
         manager.run(stopping)
 
 
-def control_terms(settings: ManagerSettings) -> ControlTerms | None:
-    """Return the rule that ends turns early, as `TurnStarted` records it, or None.
+def control_terms(settings: ManagerSettings) -> ControlTerms:
+    """Return the rule that ends turns early, as `TurnStarted` records it, with its terms.
 
     Raises `FunctionUnusable`, or `SettingsRejected` if the written release lacks such rules.
     """
     section = settings.rollout.control
     if section.name is None:
-        return None
+        return ControlTerms(record_top=section.record_top)
     rule = TurnControl(
         name=section.name,
         settings=section.settings_json,
@@ -79,7 +79,7 @@ def control_terms(settings: ManagerSettings) -> ControlTerms | None:
         encoder(settings.kafka)(rule)
     except WrittenReleaseLacks as error:
         raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__CONTROL__NAME", str(error)) from error
-    return ControlTerms(rule, section.exempt)
+    return ControlTerms(rule, section.exempt, section.record_top)
 
 
 def check_rules(write_release: str | None) -> None:

@@ -100,7 +100,7 @@ class Manager:
             self._fates,
             self._outages.ended_ms,
             self._run_ends,
-            control,
+            control or ControlTerms(),
         )
 
     def run(self, stopping: Callable[[], bool]) -> None:

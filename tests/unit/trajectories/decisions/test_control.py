@@ -47,6 +47,18 @@ def test_a_turn_brings_its_rule_to_the_worker_and_the_log_names_it() -> None:
     assert (generate.control, generate.control_state) == (RULE, None)
 
 
+def test_likeliest_tokens_are_recorded_for_training_unless_the_agent_asks_for_its_own() -> None:
+    recorded = context(fleet_with("v"), control=ControlTerms(record_top=20))
+    session = session_after().session
+    tops = []
+    for wants in (False, True):
+        (event, _) = decide(session, request_turn(wants_logprobs=wants), recorded).events
+        assert isinstance(event, r.TurnStarted)
+        assert event.sampling_requested.top_logprobs == 0
+        tops.append(event.sampling_effective.top_logprobs)
+    assert tops == [20, 0]
+
+
 def test_an_evaluation_is_never_cut_short() -> None:
     assert begun(purpose="eval").control is None
 
