@@ -3,7 +3,7 @@
 A rule sees the sampled tokens of a turn, each once and in order. Its state has to be JSON.
 """
 
-from seamlessflow.producers.rollout.control.contract import Stop
+from seamlessflow.producers.rollout.control.contract import TurnStop
 
 
 class Unlikely:
@@ -22,8 +22,8 @@ class Unlikely:
         return []
 
     def step(self, state, token):
-        """Return the state behind a token, and `Stop` or None."""
+        """Return the state behind a token, and `TurnStop` or None."""
         newest = [*state, token.logprob][-self.window :]
         full = len(newest) == self.window
         unlikely = full and sum(newest) / self.window < self.below
-        return newest, Stop("unlikely", self.ends) if unlikely else None
+        return newest, TurnStop("unlikely", self.ends) if unlikely else None

@@ -12,7 +12,7 @@ from seamlessflow.recorded.export.exporting import recorded_weights
 from seamlessflow.recorded.select.reading import Show, ended_sessions, partition_bounds
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection
-from seamlessflow.recorded.stops.turns import RecordedSession, recorded_turns
+from seamlessflow.recorded.stops.turns import TriedSession, recorded_turns
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import session_return
 
@@ -22,7 +22,7 @@ _PASSED = 1.0
 
 def recorded_sessions(
     kafka: KafkaSettings, skipped: Skipped, show: Show, stopping: Stopping = never
-) -> Iterator[RecordedSession]:
+) -> Iterator[TriedSession]:
     """Yield the ended sessions of training. Raises what `ended_sessions` raises."""
     everything = SessionSelection()
     weights = recorded_weights(kafka, skipped, stopping)
@@ -40,4 +40,4 @@ def recorded_sessions(
                 made, _ = assembled(session, number, largest)
                 returned = session_return(made, weights.get(made.policy, ONE_REWARD))
                 passed = returned is not None and returned >= _PASSED
-                yield RecordedSession(recorded_turns(session), passed)
+                yield TriedSession(recorded_turns(session), passed)

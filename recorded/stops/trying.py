@@ -13,20 +13,23 @@ import numpy as np
 
 from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.user_functions import is_user_function, user_function
-from seamlessflow.producers.rollout.control.contract import Controller, Stop, checked_step
+from seamlessflow.producers.rollout.control.contract import TurnRule, TurnStop, checked_step
 from seamlessflow.producers.rollout.control.rules import (
+    BEFORE,
+    GROUP,
     LEAST_CONFIDENCE,
     MOST_ENTROPY,
     RULES,
+    SEEN,
+    TAIL,
     confidence_and_entropy,
     rule_named,
 )
-from seamlessflow.recorded.stops.turns import RecordedSession, RecordedTurn
+from seamlessflow.recorded.stops.turns import TriedSession, TriedTurn
 
 Settings = Mapping[str, Any]
 _SHARES = (0.05, 0.1, 0.2, 0.4)
 """Shares of the turns that the proposed thresholds of `confidence` are about to stop."""
-_GROUP, _TAIL, _BEFORE = 4, 8, 4
 
 
 class LikeliestMissing(SeamlessFlowError):
@@ -63,9 +66,11 @@ class Tried:
     reasons: dict[str, int] = field(default_factory=dict)
     """Stopped turns by reason."""
 
-    def add(self, rule: Controller, session: RecordedSession) -> None:
+    def add(self, rule: TurnRule, session: TriedSession) -> None:
         """Count a session under the rule."""
-        saved, stopped, over = 0, 0, False
+        saved = 0
+        stopped = 0
+        over = False
         for turn in session.turns:
             length = len(turn.ids)
             self.turns += 1
@@ -89,14 +94,14 @@ class Tried:
 
 
 def tried(
-    name: str, chosen: Sequence[Settings] | None, sessions: Sequence[RecordedSession]
+    name: str, chosen: Sequence[Settings] | None, sessions: Sequence[TriedSession]
 ) -> list[Tried]:
     """Return the outcome of each of the settings; of proposed ones without any.
 
     Turns without the log-probs that the rule needs are left out. Raises `LikeliestMissing`, and
     what `built` raises.
     """
-    needed = 20 if name == "confidence" else built(name, (chosen or [{}])[0]).top
+    needed = SEEN if name == "confidence" else built(name, (chosen or [{}])[0]).top
     seen = [_seen(session, needed) for session in sessions]
     turns = [turn for session in seen for turn in session.turns]
     if not turns:
@@ -111,12 +116,12 @@ def tried(
     return outcomes
 
 
-def _seen(session: RecordedSession, top: int) -> RecordedSession:
+def _seen(session: TriedSession, top: int) -> TriedSession:
     """Return the session with the turns that have so many likeliest tokens recorded."""
     return replace(session, turns=[turn for turn in session.turns if turn.top >= top])
 
 
-def verdict_on(rule: Controller, turn: RecordedTurn) -> tuple[int, Stop] | None:
+def verdict_on(rule: TurnRule, turn: TriedTurn) -> tuple[int, TurnStop] | None:
     """Return the length at which a rule ends a turn, and its verdict; None if it does not."""
     state: Any = rule.begin(turn.facts)
     for length, token in enumerate(turn.tokens(rule.top), 1):
@@ -126,14 +131,14 @@ def verdict_on(rule: Controller, turn: RecordedTurn) -> tuple[int, Stop] | None:
     return None
 
 
-def built(name: str, settings: Settings) -> Controller:
+def built(name: str, settings: Settings) -> TurnRule:
     """Return a rule, also one of the user's own. Raises `SettingsRejected`."""
     if not is_user_function(name) and name not in RULES:
         reason = f"{name!r} is none of {', '.join(RULES)}, and not module:function"
         raise SettingsRejected("RULE", reason)
     try:
         if is_user_function(name):
-            rule: Controller = user_function(name).call(**settings)
+            rule: TurnRule = user_function(name).call(**settings)
             return rule
         return rule_named(name, settings)
     except (TypeError, ValueError) as error:
@@ -151,7 +156,7 @@ def grid(options: Sequence[str]) -> list[dict[str, Any]]:
     return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
 
 
-def proposed(name: str, turns: Iterable[RecordedTurn]) -> list[dict[str, Any]]:
+def proposed(name: str, turns: Iterable[TriedTurn]) -> list[dict[str, Any]]:
     """Return settings to try where none are given: thresholds of `confidence` by what they stop."""
     if name != "confidence":
         return [{}]
@@ -178,16 +183,16 @@ def _thresholds(name: str, extremes: Sequence[float], above: float) -> Iterator[
             yield {name: threshold}
 
 
-def _extremes(turn: RecordedTurn) -> tuple[float, float, float]:
+def _extremes(turn: TriedTurn) -> tuple[float, float, float]:
     """Return the lowest mean confidence of 4 and of 8 tokens, and the highest leap of entropy."""
-    pairs = [confidence_and_entropy(token.top) for token in turn.tokens(20)]
+    pairs = [confidence_and_entropy(token.top) for token in turn.tokens(SEEN)]
     confidences = [confidence for confidence, _ in pairs]
     entropies = [entropy for _, entropy in pairs]
     leaps = (
-        entropies[place] - fmean(entropies[place - _BEFORE : place])
-        for place in range(_BEFORE, len(entropies))
+        entropies[place] - fmean(entropies[place - BEFORE : place])
+        for place in range(BEFORE, len(entropies))
     )
-    return _lowest(confidences, _GROUP), _lowest(confidences, _TAIL), max(leaps, default=-np.inf)
+    return _lowest(confidences, GROUP), _lowest(confidences, TAIL), max(leaps, default=-np.inf)
 
 
 def _lowest(values: Sequence[float], width: int) -> float:

@@ -17,7 +17,7 @@ _LIKELIEST = "topk_logprobs"
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedTurn:
+class TriedTurn:
     """A completed turn."""
 
     facts: TurnFacts
@@ -42,14 +42,14 @@ class RecordedTurn:
 
 
 @dataclass(frozen=True, slots=True)
-class RecordedSession:
+class TriedSession:
     """A session of training: its turns in order, and whether it passed."""
 
-    turns: Sequence[RecordedTurn]
+    turns: Sequence[TriedTurn]
     passed: bool
 
 
-def recorded_turns(session: Session) -> list[RecordedTurn]:
+def recorded_turns(session: Session) -> list[TriedTurn]:
     """Return the turns that were sampled to their end, in the order in which they began."""
     return [
         _turn(session, turn)
@@ -58,7 +58,7 @@ def recorded_turns(session: Session) -> list[RecordedTurn]:
     ]
 
 
-def _turn(session: Session, turn: Turn) -> RecordedTurn:
+def _turn(session: Session, turn: Turn) -> TriedTurn:
     node = session.tree.nodes[turn.node]
     ids = unpack(bytes(node.ids))
     logprobs = np.frombuffer(bytes(node.logprobs), "<f4")
@@ -76,4 +76,4 @@ def _turn(session: Session, turn: Turn) -> RecordedTurn:
     # The token that ends thinking is counted with it, and no rule sees it as thinking.
     counted = turn.reasoning_tokens
     thought = None if counted is None else max(0, counted - 1)
-    return RecordedTurn(facts, ids, logprobs.tolist(), likeliest, thought)
+    return TriedTurn(facts, ids, logprobs.tolist(), likeliest, thought)

@@ -93,7 +93,7 @@ TERMS = Seam(
 CONTROL = Seam(
     ("rollout", "control", "name"),
     (),
-    "a rule with top, begin(turn) -> state, and step(state, token) -> state, Stop or None",
+    "a rule with top, begin(turn) -> state, and step(state, token) -> state, TurnStop or None",
     ("rollout", "control", "settings"),
 )
 SEAMS = (

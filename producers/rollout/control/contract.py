@@ -41,15 +41,15 @@ class SampledToken(NamedTuple):
     """True within thinking, without the tokens that begin and end it."""
 
 
-class Stop(NamedTuple):
+class TurnStop(NamedTuple):
     """The verdict that a turn ends behind this token."""
 
     reason: str
     ends: Ends = "turn"
-    """What ends: the turn, or with it the session."""
+    """The end that it makes: of the turn, or with it of the session."""
 
 
-class Controller(Protocol):
+class TurnRule(Protocol):
     """A rule. Both methods are pure; a state is JSON of at most `MOST_STATE_BYTES`."""
 
     @property
@@ -59,7 +59,7 @@ class Controller(Protocol):
     def begin(self, turn: TurnFacts) -> Any:
         """Return the state before the first token."""
 
-    def step(self, state: Any, token: SampledToken) -> tuple[Any, Stop | None]:
+    def step(self, state: Any, token: SampledToken) -> tuple[Any, TurnStop | None]:
         """Return the state behind a token, and the verdict, or None if the turn goes on."""
 
 
@@ -75,15 +75,15 @@ def state_json(state: Any) -> bytes:
     return text
 
 
-def checked_step(result: Any) -> tuple[Any, Stop | None]:
+def checked_step(result: Any) -> tuple[Any, TurnStop | None]:
     """Return what a rule of the user's own returned for a token. Raises `ResultMalformed`."""
     if not isinstance(result, tuple) or len(result) != 2:
-        raise ResultMalformed(f"{result!r:.80}", "a tuple of the state and a Stop or None")
+        raise ResultMalformed(f"{result!r:.80}", "a tuple of the state and a TurnStop or None")
     state, stop = result
     if stop is None:
         return state, None
-    if not isinstance(stop, Stop) or not isinstance(stop.reason, str) or not stop.reason:
-        raise ResultMalformed(f"{stop!r:.80}", "a Stop with a reason, or None")
+    if not isinstance(stop, TurnStop) or not isinstance(stop.reason, str) or not stop.reason:
+        raise ResultMalformed(f"{stop!r:.80}", "a TurnStop with a reason, or None")
     if stop.ends not in get_args(Ends):
-        raise ResultMalformed(f"a Stop that ends {stop.ends!r:.40}", "turn or session")
+        raise ResultMalformed(f"a TurnStop that ends {stop.ends!r:.40}", "turn or session")
     return state, stop._replace(reason=stop.reason[:_MOST_REASON])

@@ -14,11 +14,11 @@ import orjson
 
 from seamlessflow.infra.user_functions import place_of
 from seamlessflow.producers.rollout.control.contract import (
-    Controller,
     Ends,
     SampledToken,
-    Stop,
     TurnFacts,
+    TurnRule,
+    TurnStop,
     checked_step,
     state_json,
 )
@@ -32,7 +32,7 @@ ThinkingMarks = tuple[int, int]
 """Ids of the tokens that begin and end thinking."""
 
 
-class Verdict(NamedTuple):
+class StopVerdict(NamedTuple):
     """Verdict on a turn; `at` is the length of its completion with the token that it is about."""
 
     reason: str
@@ -55,7 +55,7 @@ class ControlledTurn:
     def __init__(
         self,
         request: GenerateTurn,
-        rule: Controller | None,
+        rule: TurnRule | None,
         marks: ThinkingMarks | None,
         ends: Collection[int] = (),
         error: str = "",
@@ -67,7 +67,7 @@ class ControlledTurn:
         control = request.control
         self.exempt = control is not None and control.exempt
         """True if the turn goes on behind a verdict."""
-        self.verdict: Verdict | None = None
+        self.verdict: StopVerdict | None = None
         self.error = error
         """Why the rule was given up for this turn; empty if it was not."""
         self.name = "" if control is None else control.name
@@ -99,7 +99,7 @@ class ControlledTurn:
             for at, token in enumerate(self._tokens(rows, rule.top), offset + 1):
                 stop = self._step(rule, token)
                 if stop is not None:
-                    self.verdict = Verdict(stop.reason, at, stop.ends)
+                    self.verdict = StopVerdict(stop.reason, at, stop.ends)
                     return
         except (Exception, SystemExit) as error:  # a user's rule may raise anything
             self._give_up(error)
@@ -111,7 +111,7 @@ class ControlledTurn:
     def _begin(self, request: GenerateTurn) -> None:
         if request.control_state is not None:
             self._state, verdict, before = orjson.loads(request.control_state)
-            self.verdict = None if verdict is None else Verdict(*verdict)
+            self.verdict = None if verdict is None else StopVerdict(*verdict)
             self.error = before or self.error
         elif request.completion_ids:
             self.error = self.error or "no state behind the tokens sampled so far is recorded"
@@ -122,7 +122,7 @@ class ControlledTurn:
             except (Exception, SystemExit) as error:  # a user's rule may raise anything
                 self._give_up(error)
 
-    def _step(self, rule: Controller, token: SampledToken) -> Stop | None:
+    def _step(self, rule: TurnRule, token: SampledToken) -> TurnStop | None:
         if token.token_id in self._ends:  # the turn ends here in any case
             return None
         if not self._own:

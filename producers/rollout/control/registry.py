@@ -11,7 +11,7 @@ import orjson
 
 from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function, user_function
-from seamlessflow.producers.rollout.control.contract import Controller
+from seamlessflow.producers.rollout.control.contract import TurnRule
 from seamlessflow.producers.rollout.control.controlled import ControlledTurn, ThinkingMarks
 from seamlessflow.producers.rollout.control.rules import VERSION, rule_named
 from seamlessflow.schemas.records import GenerateTurn, TurnControl
@@ -23,7 +23,7 @@ class UsedRules:
     def __init__(self, section: ControlSection | None = None) -> None:
         self._own: tuple[str, bytes, str] | None = None
         """Name, settings and hash of the rule of the user's own."""
-        self._rules: dict[tuple[str, bytes], Controller] = {}
+        self._rules: dict[tuple[str, bytes], TurnRule] = {}
         name = None if section is None else section.name
         if section is None or name is None or not is_user_function(name):
             return
@@ -44,7 +44,7 @@ class UsedRules:
             error = "no single token begins and ends the thinking of this model"
         return ControlledTurn(request, None if error else rule, marks, ends, error)
 
-    def _rule(self, control: TurnControl) -> tuple[Controller | None, str]:
+    def _rule(self, control: TurnControl) -> tuple[TurnRule | None, str]:
         key = control.name, control.settings
         if control.sha256 or is_user_function(control.name):
             if self._own == (*key, control.sha256):

@@ -12,20 +12,27 @@ from statistics import fmean
 from typing import Any, ClassVar, get_args
 
 from seamlessflow.producers.rollout.control.contract import (
-    Controller,
     Ends,
     SampledToken,
-    Stop,
     TurnFacts,
+    TurnRule,
+    TurnStop,
 )
 
 VERSION = 1
 """Version of these rules: another one may stop the same tokens elsewhere."""
-State = Mapping[str, Any]
-_CONFIDENT, _SEEN = 5, 20
-_GROUP, _TAIL, _BEFORE, _IN_A_ROW = 4, 8, 4, 3
+RuleState = Mapping[str, Any]
+SEEN = 20
+"""Number of likeliest tokens that `confidence` sees."""
+GROUP = 4
+TAIL = 8
+"""Numbers of tokens of its two means."""
+BEFORE = 4
+"""Tokens before a leap of the entropy, with whose mean it is compared."""
+_CONFIDENT = 5
+_IN_A_ROW = 3
 LEAST_CONFIDENCE = math.log(_CONFIDENT)
-MOST_ENTROPY = math.log(_SEEN)
+MOST_ENTROPY = math.log(SEEN)
 _LEAST_LOGPROB = -100.0
 """Log-prob of tokens that an engine leaves out; JSON has no infinity."""
 _LONGEST_PERIOD = 256
@@ -46,7 +53,7 @@ class Confidence:
     tail: float | None = None
     spike: float | None = None
     ends: Ends = "turn"
-    top: ClassVar[int] = _SEEN
+    top: ClassVar[int] = SEEN
 
     def __post_init__(self) -> None:
         _check_ends(self.ends)
@@ -60,37 +67,37 @@ class Confidence:
                 )
         if self.spike is not None and not 0 <= self.spike < MOST_ENTROPY:
             raise ValueError(
-                f"spike {self.spike:g} is not from 0 to ln {_SEEN} = {MOST_ENTROPY:.3f}, which the "
-                f"entropy of {_SEEN} log-probs never exceeds"
+                f"spike {self.spike:g} is not from 0 to ln {SEEN} = {MOST_ENTROPY:.3f}, which the "
+                f"entropy of {SEEN} log-probs never exceeds"
             )
 
-    def begin(self, turn: TurnFacts) -> State:
+    def begin(self, turn: TurnFacts) -> RuleState:
         return {"confidences": [], "entropies": [], "tail": None, "fell": 0, "rose": 0}
 
-    def step(self, state: State, token: SampledToken) -> tuple[State, Stop | None]:
+    def step(self, state: RuleState, token: SampledToken) -> tuple[RuleState, TurnStop | None]:
         confidence, entropy = confidence_and_entropy(token.top)
         before = state["entropies"]
-        confidences = [*state["confidences"], confidence][-_TAIL:]
-        tail = fmean(confidences) if len(confidences) == _TAIL else None
+        confidences = [*state["confidences"], confidence][-TAIL:]
+        tail = fmean(confidences) if len(confidences) == TAIL else None
         fell = tail is not None and state["tail"] is not None and tail < state["tail"]
         rose = bool(before) and entropy > before[-1]
         behind = {
             "confidences": confidences,
-            "entropies": [*before, entropy][-_BEFORE:],
+            "entropies": [*before, entropy][-BEFORE:],
             "tail": tail,
             "fell": state["fell"] + 1 if fell else 0,
             "rose": state["rose"] + 1 if rose else 0,
         }
         reason = self._reason(behind, before, entropy)
-        return behind, Stop(reason, self.ends) if reason else None
+        return behind, TurnStop(reason, self.ends) if reason else None
 
-    def _reason(self, state: State, before: Sequence[float], entropy: float) -> str:
-        group = state["confidences"][-_GROUP:]
-        if self.floor is not None and len(group) == _GROUP and fmean(group) < self.floor:
+    def _reason(self, state: RuleState, before: Sequence[float], entropy: float) -> str:
+        group = state["confidences"][-GROUP:]
+        if self.floor is not None and len(group) == GROUP and fmean(group) < self.floor:
             return "floor"
         if self.tail is not None and state["fell"] >= _IN_A_ROW and state["tail"] <= self.tail:
             return "tail"
-        if self.spike is not None and state["rose"] >= _IN_A_ROW and len(before) == _BEFORE:
+        if self.spike is not None and state["rose"] >= _IN_A_ROW and len(before) == BEFORE:
             return "spike" if entropy >= fmean(before) + self.spike else ""
         return ""
 
@@ -112,10 +119,10 @@ class Repetition:
         _check_whole("period", self.period, 1, _LONGEST_PERIOD)
         _check_whole("times", self.times, 2, 1000)
 
-    def begin(self, turn: TurnFacts) -> State:
+    def begin(self, turn: TurnFacts) -> RuleState:
         return {"newest": [], "equal": []}
 
-    def step(self, state: State, token: SampledToken) -> tuple[State, Stop | None]:
+    def step(self, state: RuleState, token: SampledToken) -> tuple[RuleState, TurnStop | None]:
         # The number of tokens in a row that equal the one so many places before, by that distance.
         newest = state["newest"]
         equal = [
@@ -126,7 +133,7 @@ class Repetition:
         behind = {"newest": [token.token_id, *newest][: self.period], "equal": equal}
         if len(newest) < self.period:
             equal.append(0)
-        return behind, Stop("repeats", self.ends) if repeats else None
+        return behind, TurnStop("repeats", self.ends) if repeats else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,9 +151,9 @@ class Budget:
     def begin(self, turn: TurnFacts) -> int:
         return 0
 
-    def step(self, state: int, token: SampledToken) -> tuple[int, Stop | None]:
+    def step(self, state: int, token: SampledToken) -> tuple[int, TurnStop | None]:
         thought = state + token.thinking
-        return thought, Stop("thinking", self.ends) if thought > self.tokens else None
+        return thought, TurnStop("thinking", self.ends) if thought > self.tokens else None
 
 
 RULES: Mapping[str, type[Confidence | Repetition | Budget]] = {
@@ -156,7 +163,7 @@ RULES: Mapping[str, type[Confidence | Repetition | Budget]] = {
 }
 
 
-def rule_named(name: str, settings: Mapping[str, Any]) -> Controller:
+def rule_named(name: str, settings: Mapping[str, Any]) -> TurnRule:
     """Return a rule of the release with these settings. Raises `ValueError`."""
     try:
         return RULES[name](**settings)

@@ -8,7 +8,7 @@ import pytest
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.producers.rollout.control.contract import TurnFacts
 from seamlessflow.recorded.stops.trying import LikeliestMissing, Tried, grid, proposed, tried
-from seamlessflow.recorded.stops.turns import RecordedSession, RecordedTurn
+from seamlessflow.recorded.stops.turns import TriedSession, TriedTurn
 from tests.builders.rollout.controlled import even
 
 FACTS = TurnFacts(prompt_length=3, max_tokens=100, temperature=1.0, tools=False)
@@ -16,16 +16,16 @@ SURE, UNSURE = 20, 5
 """Numbers of equally likely tokens: by its own measure a rule is surer of one of twenty."""
 
 
-def turn(counts: Sequence[int], ids: Sequence[int] | None = None, top: int = 20) -> RecordedTurn:
+def turn(counts: Sequence[int], ids: Sequence[int] | None = None, top: int = 20) -> TriedTurn:
     """Return a turn whose tokens were each one of so many equally likely ones."""
     likeliest = np.array([even(count) for count in counts], np.float32)[:, :top]
-    return RecordedTurn(FACTS, ids or [0] * len(counts), [-0.5] * len(counts), likeliest, thought=4)
+    return TriedTurn(FACTS, ids or [0] * len(counts), [-0.5] * len(counts), likeliest, thought=4)
 
 
 SESSIONS = [
-    RecordedSession([turn([SURE] * 10), turn([UNSURE] * 10)], passed=True),
-    RecordedSession([turn([UNSURE] * 6), turn([SURE] * 10)], passed=False),
-    RecordedSession([turn([SURE] * 10)], passed=True),
+    TriedSession([turn([SURE] * 10), turn([UNSURE] * 10)], passed=True),
+    TriedSession([turn([UNSURE] * 6), turn([SURE] * 10)], passed=False),
+    TriedSession([turn([SURE] * 10)], passed=True),
 ]
 
 
@@ -56,7 +56,7 @@ def test_a_rule_of_the_user_s_own_is_tried_with_its_settings() -> None:
 
 def test_proposed_thresholds_stop_more_and_more_turns() -> None:
     turns = [turn([SURE] * 20 + [count] * 20) for count in range(6, 20) for _ in range(3)]
-    sessions = [RecordedSession([each], passed=False) for each in turns]
+    sessions = [TriedSession([each], passed=False) for each in turns]
     outcomes = tried("confidence", None, sessions)
     for name in ("floor", "tail"):
         stopped = [each.turns_stopped for each in outcomes if name in each.settings]
@@ -65,7 +65,7 @@ def test_proposed_thresholds_stop_more_and_more_turns() -> None:
 
 
 def test_a_run_without_likeliest_tokens_is_told_how_to_record_them() -> None:
-    sessions = [RecordedSession([turn([SURE] * 5, top=2)], passed=True)]
+    sessions = [TriedSession([turn([SURE] * 5, top=2)], passed=True)]
     with pytest.raises(LikeliestMissing, match=r"none of the 1 turns .*record_top: 20"):
         tried("confidence", None, sessions)
     with pytest.raises(LikeliestMissing, match="no turn of training yet"):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from seamlessflow.producers.rollout.control.contract import Stop
+from seamlessflow.producers.rollout.control.contract import TurnStop
 from seamlessflow.producers.rollout.control.controlled import ControlledTurn, TokenRows
 from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.producers.rollout.turns.dispatch import Dispatch
@@ -220,8 +220,8 @@ def _raises() -> Any:
     [
         (_raises, "RuntimeError: no idea"),
         (lambda: None, "returned None"),
-        (lambda: (3, Stop("")), "not a Stop with a reason"),
-        (lambda: (3, Stop("why", "run")), "ends 'run'"),  # type: ignore[arg-type]
+        (lambda: (3, TurnStop("")), "not a TurnStop with a reason"),
+        (lambda: (3, TurnStop("why", "run")), "ends 'run'"),  # type: ignore[arg-type]
         (lambda: ("x" * 5000, None), "a state of 5002 bytes"),
         (lambda: ({1, 2}, None), "not JSON"),
     ],

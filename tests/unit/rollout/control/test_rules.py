@@ -8,10 +8,10 @@ import pytest
 from pytest import approx
 
 from seamlessflow.producers.rollout.control.contract import (
-    Controller,
     SampledToken,
-    Stop,
     TurnFacts,
+    TurnRule,
+    TurnStop,
     state_json,
 )
 from seamlessflow.producers.rollout.control.rules import (
@@ -26,7 +26,7 @@ from tests.builders.rollout.controlled import even
 TURN = TurnFacts(prompt_length=3, max_tokens=100, temperature=1.0, tools=False)
 
 
-def verdict(rule: Controller, tokens: Iterable[SampledToken]) -> tuple[int, Stop] | None:
+def verdict(rule: TurnRule, tokens: Iterable[SampledToken]) -> tuple[int, TurnStop] | None:
     """Return the place of the token behind which the rule ends a turn, from 1, and its verdict."""
     state: Any = rule.begin(TURN)
     for number, token in enumerate(tokens, 1):
@@ -68,7 +68,7 @@ def test_a_token_that_an_engine_leaves_out_counts_as_very_unlikely() -> None:
 
 def test_a_turn_stops_when_four_tokens_are_below_the_floor() -> None:
     rule = Confidence(floor=1.7)
-    assert verdict(rule, guessed([20, 5, 5, 5, 5, 5])) == (5, Stop("floor"))
+    assert verdict(rule, guessed([20, 5, 5, 5, 5, 5])) == (5, TurnStop("floor"))
     assert verdict(rule, guessed([5, 5, 5])) is None
     assert verdict(rule, guessed([5, 5, 5, 20] * 5)) is None
 
@@ -76,8 +76,8 @@ def test_a_turn_stops_when_four_tokens_are_below_the_floor() -> None:
 def test_a_turn_stops_when_its_tail_fell_three_times_and_is_low() -> None:
     # Means of 8: ln 20 = 2.996, then 2.960, 2.924, 2.888, 2.852, 2.816.
     falling = guessed([20] * 8 + [15] * 8)
-    assert verdict(Confidence(tail=2.9), falling) == (11, Stop("tail"))
-    assert verdict(Confidence(tail=2.85), falling) == (13, Stop("tail"))
+    assert verdict(Confidence(tail=2.9), falling) == (11, TurnStop("tail"))
+    assert verdict(Confidence(tail=2.85), falling) == (13, TurnStop("tail"))
     assert verdict(Confidence(tail=2.7), falling) is None
 
 
@@ -90,7 +90,7 @@ def test_a_low_tail_that_does_not_fall_stops_nothing() -> None:
 def test_a_turn_stops_when_its_entropy_rose_three_times_and_leaps() -> None:
     rule = Confidence(spike=0.5)
     # Entropies ln 2, ln 2, ln 3, ln 4, ln 8: the last is 1.11 above the mean of those before.
-    assert verdict(rule, guessed([2, 2, 3, 4, 8])) == (5, Stop("spike"))
+    assert verdict(rule, guessed([2, 2, 3, 4, 8])) == (5, TurnStop("spike"))
     assert verdict(rule, guessed([2, 2, 4, 3, 8])) is None
     assert verdict(Confidence(spike=1.12), guessed([2, 2, 3, 4, 8])) is None
     assert verdict(rule, guessed([2, 3, 4, 8])) is None
@@ -98,7 +98,7 @@ def test_a_turn_stops_when_its_entropy_rose_three_times_and_leaps() -> None:
 
 def test_a_block_that_repeats_four_times_stops_the_turn() -> None:
     rule = Repetition(period=3, times=4)
-    assert verdict(rule, read([9, 8, *[1, 2, 3] * 4])) == (14, Stop("repeats"))
+    assert verdict(rule, read([9, 8, *[1, 2, 3] * 4])) == (14, TurnStop("repeats"))
     assert verdict(rule, read([*[1, 2, 3] * 3, 1, 2, 4] * 3)) is None
     assert verdict(rule, read(list(range(100)))) is None
 
@@ -110,17 +110,17 @@ def test_a_block_longer_than_the_period_is_no_repetition() -> None:
 def test_a_short_row_of_one_token_is_no_repetition() -> None:
     rule = Repetition(period=16, times=4)
     assert verdict(rule, read([1, *[0] * 15, 1])) is None
-    assert verdict(rule, read([1, *[0] * 20])) == (17, Stop("repeats"))
+    assert verdict(rule, read([1, *[0] * 20])) == (17, TurnStop("repeats"))
 
 
 def test_a_turn_may_think_for_as_many_tokens_as_its_budget() -> None:
     rule = Budget(tokens=3, ends="session")
     assert verdict(rule, thought(".ttt....")) is None
-    assert verdict(rule, thought(".tttt...")) == (5, Stop("thinking", "session"))
+    assert verdict(rule, thought(".tttt...")) == (5, TurnStop("thinking", "session"))
 
 
 @pytest.mark.parametrize("rule", [Confidence(floor=2), Repetition(period=256), Budget(tokens=9)])
-def test_a_state_fits_into_a_record(rule: Controller) -> None:
+def test_a_state_fits_into_a_record(rule: TurnRule) -> None:
     state: Any = rule.begin(TURN)
     for number in range(1000):
         token = SampledToken(999_999, -1.0 / (number + 3), even(20), False)
