@@ -84,6 +84,11 @@ def _sampler(
     return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
 
 
+def _control(name: str, settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return the section of a run whose turns end so."""
+    return {"rollout": {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}}
+
+
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
@@ -372,6 +377,27 @@ RUNS: Mapping[str, WholeRun] = {
         },
         more={"pacing": {"tasks": FEW}},
         metrics=("stored_share",),
+    ),
+    "confidence": WholeRun(
+        {},
+        more=_control("confidence", {"floor": 3.0, "tail": 2.5, "spike": 0.5}, record_top=5),
+        metrics=("turns_stopped",),
+        symptoms=("ended at a limit", "were exempt"),
+    ),
+    "repetition": WholeRun(
+        {},
+        more=_control("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
+        symptoms=("ended at a limit", "were exempt"),
+    ),
+    "budget": WholeRun(
+        {},
+        more=_control("budget", {"tokens": 4}),
+        symptoms=("ended at a limit", "were exempt"),
+    ),
+    "own_control": WholeRun(
+        {},
+        more=_control(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
+        symptoms=("ended at a limit", "were exempt"),
     ),
     "own_loss": WholeRun(
         {

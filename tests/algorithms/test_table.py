@@ -6,7 +6,7 @@ import pytest
 
 from seamlessflow.config_file import load, parse
 from seamlessflow.trainer.settings import TrainerSection
-from tests.algorithms.promises import untested, untested_choices
+from tests.algorithms.promises import untested, untested_choices, untested_controls
 from tests.algorithms.table import RUNS
 from tests.algorithms.trail_run import trail_run, write_run
 
@@ -26,6 +26,14 @@ def test_every_sampler_and_all_terms_are_in_a_run() -> None:
     assert untested_choices(list(drawn.values())) == []
     without = [section for name, section in drawn.items() if name != "srpo"]
     assert "pacing.sampler.name srpo" in untested_choices(without)
+
+
+def test_every_rule_that_ends_turns_is_in_a_run() -> None:
+    places = Path("out"), Path("/nowhere/data"), Path("teacher")
+    used = {name: parse(run.values(*places)).rollout.control for name, run in RUNS.items()}
+    assert untested_controls(list(used.values())) == []
+    without = [section for name, section in used.items() if name != "budget"]
+    assert untested_controls(without) == ["rollout.control.name budget"]
 
 
 @pytest.mark.parametrize(

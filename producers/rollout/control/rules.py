@@ -7,8 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from operator import ge
-from statistics import fmean
+from operator import ge, mul
 from typing import Any, ClassVar, get_args
 
 from seamlessflow.producers.rollout.control.contract import (
@@ -78,7 +77,7 @@ class Confidence:
         confidence, entropy = confidence_and_entropy(token.top)
         before = state["entropies"]
         confidences = [*state["confidences"], confidence][-TAIL:]
-        tail = fmean(confidences) if len(confidences) == TAIL else None
+        tail = _mean(confidences) if len(confidences) == TAIL else None
         fell = tail is not None and state["tail"] is not None and tail < state["tail"]
         rose = bool(before) and entropy > before[-1]
         behind = {
@@ -93,12 +92,12 @@ class Confidence:
 
     def _reason(self, state: RuleState, before: Sequence[float], entropy: float) -> str:
         group = state["confidences"][-GROUP:]
-        if self.floor is not None and len(group) == GROUP and fmean(group) < self.floor:
+        if self.floor is not None and len(group) == GROUP and _mean(group) < self.floor:
             return "floor"
         if self.tail is not None and state["fell"] >= _IN_A_ROW and state["tail"] <= self.tail:
             return "tail"
         if self.spike is not None and state["rose"] >= _IN_A_ROW and len(before) == BEFORE:
-            return "spike" if entropy >= fmean(before) + self.spike else ""
+            return "spike" if entropy >= _mean(before) + self.spike else ""
         return ""
 
 
@@ -177,9 +176,12 @@ def confidence_and_entropy(top: Sequence[float]) -> tuple[float, float]:
     weights = list(map(math.exp, logprobs))
     total = sum(weights)
     shift = math.log(total)
-    confidence = shift - fmean(logprobs[:_CONFIDENT])
-    products = sum(weight * logprob for weight, logprob in zip(weights, logprobs, strict=True))
-    return confidence, shift - products / total
+    confidence = shift - _mean(logprobs[:_CONFIDENT])
+    return confidence, shift - sum(map(mul, weights, logprobs)) / total
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
 
 
 @cache

@@ -1,6 +1,7 @@
 """Turns under a rule that may end them: who has one, and how it goes from worker to worker."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -196,6 +197,6 @@ def _next(built: SessionBuilder) -> r.GenerateTurn:
     return generate
 
 
-def _stopped(tokens: bytes, at: int, **more: int) -> r.TurnCompleted:
-    verdict = {"control": "repetition: repeats", "control_at": at, "control_ends": "turn"}
-    return completed(tokens, finish_reason="length", **verdict, **more)
+def _stopped(tokens: bytes, at: int, **more: Any) -> r.TurnCompleted:
+    record = completed(tokens, finish_reason="length", control="repetition: repeats", **more)
+    return replace(record, control_at=at, control_ends="turn")
