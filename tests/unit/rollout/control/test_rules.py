@@ -63,7 +63,8 @@ def test_the_likeliest_tokens_are_a_distribution_of_their_own() -> None:
 
 def test_a_token_that_an_engine_leaves_out_counts_as_very_unlikely() -> None:
     confidence, entropy = confidence_and_entropy([0.0, *[float("-inf")] * 19])
-    assert (confidence, entropy) == (approx(80), approx(0, abs=1e-9))
+    assert confidence == approx(80)
+    assert entropy == approx(0, abs=1e-9)
 
 
 def test_a_turn_stops_when_four_tokens_are_below_the_floor() -> None:
