@@ -160,7 +160,7 @@ METRICS: Mapping[str, MetricSpec] = {
         "{turn}",
         "Turns with a verdict of the rule that ends them early, and whether it ended them (those "
         "of exempt sessions go on)",
-        ("verdict", "ended"),
+        ("ended",),
     ),
     "seamlessflow_rollout_controls_failed_total": MetricSpec(
         "counter", "{turn}", "Turns that went on without that rule, which failed"

@@ -46,7 +46,7 @@ class Counts:
             end = record.token_offset + len(record.token_ids) // TOKEN_BYTES
             ended = "true" if record.control_at == end else "false"
             name = "seamlessflow_rollout_verdicts_total"
-            self._metrics.counter(name, verdict=record.control, ended=ended).inc()
+            self._metrics.counter(name, ended=ended).inc()
         if record.control_error:
             self._metrics.counter("seamlessflow_rollout_controls_failed_total").inc()
 

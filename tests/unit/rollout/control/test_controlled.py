@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from seamlessflow.infra.rendering.completion import MessageDelta, ParsedMessage
+from seamlessflow.infra.rendering.tool_calls import ToolCall
 from seamlessflow.producers.rollout.control.contract import TurnStop
 from seamlessflow.producers.rollout.control.controlled import ControlledTurn, TokenRows
 from seamlessflow.producers.rollout.control.registry import UsedRules
@@ -77,6 +79,34 @@ def test_a_stop_string_wins_over_a_verdict_behind_it_and_at_its_token() -> None:
     at_once = Sampling(max_tokens=100, stop=("ababab",))
     record = end_of(text("xababababab"), asked(REPEATS, sampling=at_once))
     assert (record.finish_reason, record.stop_sequence, record.control) == ("stop", "ababab", "")
+
+
+def test_a_call_that_is_cut_short_is_no_end_by_tool_calls() -> None:
+    calls = CompletionParts()
+    dispatch = Dispatch(asked(REPEATS), calls, 0, ENDS, _controlled(REPEATS))
+    record = dispatch.advance([chunk(0, codes("cababababc"), "stop")], 1)
+    assert isinstance(record, TurnCompleted)
+    assert (record.finish_reason, record.control_at) == ("length", 7)
+    assert calls.fed == codes("cababab")
+    message = orjson.loads(record.message)
+    assert len(message["tool_calls"]) == 1
+
+
+class CompletionParts(Letters):
+    """Every `c` is a tool call; `fed` has all tokens that were parsed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fed: list[int] = []
+
+    def feed(self, ids: bytes) -> MessageDelta:
+        self.fed += unpack(ids)
+        return super().feed(ids)
+
+    @property
+    def message(self) -> ParsedMessage:
+        calls = self.fed.count(ord("c"))
+        return ParsedMessage(tool_calls=(ToolCall("look", "{}"),) * calls)
 
 
 def test_an_exempt_turn_goes_on_and_its_verdict_is_recorded() -> None:

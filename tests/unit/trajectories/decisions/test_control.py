@@ -22,6 +22,7 @@ from tests.builders.records.sessions import (
     progressed,
     started,
 )
+from tests.builders.trajectories.conversation import ASKED, forked
 from tests.builders.trajectories.decisions import context, fleet_with, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, finished, session_after
 
@@ -58,6 +59,24 @@ def test_likeliest_tokens_are_recorded_for_training_unless_the_agent_asks_for_it
         assert event.sampling_requested.top_logprobs == 0
         tops.append(event.sampling_effective.top_logprobs)
     assert tops == [20, 0]
+
+
+def test_each_choice_of_a_request_is_a_turn_under_the_rule() -> None:
+    session = session_after().session
+    turns = [
+        decide(session, request_turn(name, choice=choice), under()).events[0]
+        for choice, name in enumerate("ab")
+    ]
+    assert [(turn.choice, turn.control) for turn in turns if isinstance(turn, r.TurnStarted)] == [
+        (0, RULE),
+        (1, RULE),
+    ]
+
+
+def test_an_answer_that_is_played_back_has_no_rule() -> None:
+    session = forked(mode="playback").session
+    command = request_turn("x", session_id=session.session_id, messages=ASKED)
+    assert kinds(decide(session, command, under()).events) == ["TurnPlayedBack"]
 
 
 def test_an_evaluation_is_never_cut_short() -> None:
