@@ -8,7 +8,10 @@ from pathlib import Path
 import openai
 import pytest
 
+from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.stops.reading import recorded_sessions
+from seamlessflow.recorded.stops.trying import tried
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import POLICY as SAMPLED
 from tests.e2e.running_system import POLICY, RunningSystem, client_of, running_system
@@ -30,6 +33,7 @@ def flow(
             "SEAMLESSFLOW_ROLLOUT__CONTROL__NAME": "repetition",
             "SEAMLESSFLOW_ROLLOUT__CONTROL__SETTINGS": SETTINGS.replace("ENDS", request.param),
             "SEAMLESSFLOW_ROLLOUT__CONTROL__EXEMPT": "0",
+            "SEAMLESSFLOW_ROLLOUT__CONTROL__RECORD_TOP": "20",
         }
         made.start("manager", "seamlessflow.consumers.trajectories", **rule)
         for slot, worker in enumerate(("w0", "w1")):
@@ -102,3 +106,10 @@ def test_a_turn_whose_worker_dies_ends_at_the_same_token(
             assert ending == ("pruned", "policy", "repetition: repeats", "control")
         with pytest.raises(openai.ConflictError, match="repetition: repeats"):
             ask(whole)
+
+    sessions = list(recorded_sessions(flow.kafka, Skipped(), lambda read, whole: None))
+    (earlier,) = tried("repetition", [{"period": 16, "times": 15}], sessions)
+    assert (earlier.turns_stopped, earlier.sessions_stopped) == (2, 2)
+    assert earlier.tokens == 2 * node.length
+    assert 0.4 < earlier.tokens_saved / earlier.tokens < 0.6
+    assert [turn.top for session in sessions for turn in session.turns] == [20, 20]

@@ -64,7 +64,10 @@ class TurnRule(Protocol):
 
 
 def state_json(state: Any) -> bytes:
-    """Return a state as JSON. Raises `ResultMalformed`."""
+    """Return a state as JSON, from which the next worker reads the same. Raises `ResultMalformed`.
+
+    JSON keeps neither tuples nor numbers that are not finite.
+    """
     try:
         text = orjson.dumps(state)
     except TypeError as error:
@@ -72,6 +75,8 @@ def state_json(state: Any) -> bytes:
     if len(text) > MOST_STATE_BYTES:
         expected = f"one of at most {MOST_STATE_BYTES}"
         raise ResultMalformed(f"a state of {len(text)} bytes", expected)
+    if orjson.loads(text) != state:
+        raise ResultMalformed(f"the state {state!r:.80}", "one that JSON keeps (lists, no tuples)")
     return text
 
 

@@ -71,7 +71,7 @@ class ControlledTurn:
         self.error = error
         """Why the rule was given up for this turn; empty if it was not."""
         self.name = "" if control is None else control.name
-        self._own = control is not None and bool(control.sha256)
+        self._checked = control is not None and bool(control.sha256)
         self._rule = rule
         self._ends = ends
         self._marks = marks
@@ -125,7 +125,7 @@ class ControlledTurn:
     def _step(self, rule: TurnRule, token: SampledToken) -> TurnStop | None:
         if token.token_id in self._ends:  # the turn ends here in any case
             return None
-        if not self._own:
+        if not self._checked:
             self._state, stop = rule.step(self._state, token)
             return stop
         self._state, stop = checked_step(rule.step(self._state, token))

@@ -21,7 +21,7 @@ class UsedRules:
     """The rules of a worker. Raises `FunctionUnusable` for one of the user's own that is none."""
 
     def __init__(self, section: ControlSection | None = None) -> None:
-        self._own: tuple[str, bytes, str] | None = None
+        self._users: tuple[str, bytes, str] | None = None
         """Name, settings and hash of the rule of the user's own."""
         self._rules: dict[tuple[str, bytes], TurnRule] = {}
         name = None if section is None else section.name
@@ -29,7 +29,7 @@ class UsedRules:
             return
         function = user_function(name)
         key = name, section.settings_json
-        self._own = (*key, function.sha256)
+        self._users = (*key, function.sha256)
         self._rules[key] = function.call(**section.settings)
 
     def controlled(
@@ -47,7 +47,7 @@ class UsedRules:
     def _rule(self, control: TurnControl) -> tuple[TurnRule | None, str]:
         key = control.name, control.settings
         if control.sha256 or is_user_function(control.name):
-            if self._own == (*key, control.sha256):
+            if self._users == (*key, control.sha256):
                 return self._rules[key], ""
             return None, f"{control.name} has another file or other settings on this worker"
         if control.version != VERSION:

@@ -1,9 +1,6 @@
 """Trial of a user's rule on a small turn, before a run. Pure."""
 
 from collections.abc import Callable
-from typing import Any
-
-import orjson
 
 from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.producers.rollout.control.contract import (
@@ -29,19 +26,11 @@ def try_control(function: Callable[..., TurnRule]) -> list[tuple[bytes, TurnStop
     if not isinstance(top, int) or isinstance(top, bool) or not 0 <= top <= _MOST_TOP:
         raise ResultMalformed(f"a rule whose top is {top!r:.40}", f"from 0 to {_MOST_TOP}")
     state = rule.begin(TurnFacts(prompt_length=10, max_tokens=100, temperature=1.0, tools=False))
-    steps: list[tuple[bytes, TurnStop | None]] = [(_checked_state(state), None)]
+    steps: list[tuple[bytes, TurnStop | None]] = [(state_json(state), None)]
     for number in range(_TOKENS):
         logprob = -0.1 * (number % 7)
         others = tuple(logprob - 0.25 * place for place in range(top))
         token = SampledToken(number % 5, logprob, others, thinking=number < _TOKENS // 2)
         state, stop = checked_step(rule.step(state, token))
-        steps.append((_checked_state(state), stop))
+        steps.append((state_json(state), stop))
     return steps
-
-
-def _checked_state(state: Any) -> bytes:
-    """Return a state as JSON, from which the next worker has to read the same state."""
-    text = state_json(state)
-    if orjson.loads(text) != state:
-        raise ResultMalformed(f"the state {state!r:.80}", "one that JSON keeps (lists, no tuples)")
-    return text

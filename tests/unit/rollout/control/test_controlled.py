@@ -254,6 +254,8 @@ def _raises() -> Any:
         (lambda: (3, TurnStop("why", "run")), "ends 'run'"),  # type: ignore[arg-type]
         (lambda: ("x" * 5000, None), "a state of 5002 bytes"),
         (lambda: ({1, 2}, None), "not JSON"),
+        (lambda: ([float("nan")], None), "the state [nan], not one that JSON keeps"),
+        (lambda: ((1, 2), None), "the state (1, 2), not one that JSON keeps"),
     ],
 )
 def test_an_error_of_a_rule_lets_the_turn_go_on_without_it(
