@@ -30,6 +30,7 @@ from seamlessflow.schemas.topics import (
     SESSIONS,
     TRAJECTORIES,
 )
+from seamlessflow.schemas.written import EncodeRecord
 
 _VARIABLE = "SEAMLESSFLOW_KAFKA__WRITE_RELEASE"
 _TOPICS = (REQUESTS, SESSIONS, ENDED_SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, CONTROL, FLEET)
@@ -41,7 +42,7 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     Raises what `check_rules`, `control_terms` and `Manager.run` raise.
     """
     check_rules(settings.kafka.write_release)
-    control = control_terms(settings)
+    control = control_terms(settings, encoder(settings.kafka))
     # The member's name outlives a restart, if one is set; the rest distinguishes its lives.
     life = uuid4().hex[:8]
     static = settings.manager.slot or None
@@ -61,7 +62,7 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
         manager.run(stopping)
 
 
-def control_terms(settings: ManagerSettings) -> ControlTerms:
+def control_terms(settings: ManagerSettings, encode: EncodeRecord) -> ControlTerms:
     """Return the rule that ends turns early, as `TurnStarted` records it, with its terms.
 
     Raises `FunctionUnusable`, or `SettingsRejected` if the written release lacks such rules.
@@ -76,7 +77,7 @@ def control_terms(settings: ManagerSettings) -> ControlTerms:
         reward=section.reward,
     )
     try:
-        encoder(settings.kafka)(rule)
+        encode(rule)
     except WrittenReleaseLacks as error:
         raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__CONTROL__NAME", str(error)) from error
     return ControlTerms(rule, section.exempt, section.record_top)
