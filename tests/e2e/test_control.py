@@ -78,7 +78,7 @@ def test_a_turn_whose_worker_dies_ends_at_the_same_token(
     flow: RunningSystem, request: pytest.FixtureRequest
 ) -> None:
     ends: str = request.node.callspec.params["flow"]
-    whole = client_of(flow, "whole")
+    whole = client_of(flow, "whole").with_options(max_retries=0)
     text, reason = ask(whole)
     assert (text.startswith("code 3"), reason) == (True, "length")
     reference = ended(flow, "whole", ends)

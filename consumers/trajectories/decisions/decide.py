@@ -80,7 +80,9 @@ def _refusal(
         return _unknown_policy(command, command.policy, command.policies, context)
     if session is None:
         if context.used(command.session_id):
-            return refuse(command, context, 409, "session_closed", "the session is finalized")
+            why = context.fates.why_pruned(command.session_id)
+            detail = "the session is finalized" + (f": {why}" if why else "")
+            return refuse(command, context, 409, "session_closed", detail)
         return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
     if isinstance(command, r.AssignReward):
         return _reward_refusal(session, command, context)

@@ -8,6 +8,7 @@ import pytest
 from seamlessflow.consumers.trajectories.decisions import deadlines, dispatch
 from seamlessflow.consumers.trajectories.decisions.context import Context, ControlTerms
 from seamlessflow.consumers.trajectories.decisions.decide import decide
+from seamlessflow.consumers.trajectories.decisions.training import SessionFates
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas import records as r
@@ -187,6 +188,17 @@ def test_a_request_behind_the_verdict_is_refused_with_the_reason() -> None:
     assert isinstance(event, r.CommandRefused)
     refused = (event.status, event.reason, event.detail)
     assert refused == (409, "session_closed", "repetition: repeats")
+
+
+def test_a_request_behind_its_end_is_refused_with_the_reason_too() -> None:
+    built = over()
+    built.apply(*deadlines.overdue(built.session, context()).events)
+    fates = SessionFates()
+    fates.note_finalized(built.session.opened, built.session.closed)
+    surroundings = context(used=lambda session_id: True, fates=fates)
+    (event,) = decide(None, request_turn("b"), surroundings).events
+    assert isinstance(event, r.CommandRefused)
+    assert event.detail == "the session is finalized: repetition: repeats"
 
 
 def test_an_exempt_session_goes_on() -> None:
