@@ -80,9 +80,7 @@ def _refusal(
         return _unknown_policy(command, command.policy, command.policies, context)
     if session is None:
         if context.used(command.session_id):
-            why = context.fates.why_pruned(command.session_id)
-            detail = "the session is finalized" + (f": {why}" if why else "")
-            return refuse(command, context, 409, "session_closed", detail)
+            return _too_late(command, context.fates.why_pruned(command.session_id), context)
         return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
     if isinstance(command, r.AssignReward):
         return _reward_refusal(session, command, context)
@@ -104,11 +102,24 @@ def _unknown_policy(
     return None
 
 
+def _too_late(command: SessionCommand, why: str, context: Context) -> r.CommandRefused:
+    """Return the refusal of a call of a finalized session; `why` it was pruned, or empty.
+
+    The agent of a pruned session may not know of its end, so its reward is no mistake.
+    """
+    late_reward = bool(why) and isinstance(command, r.AssignReward)
+    code = "session_pruned" if late_reward else "session_closed"
+    detail = f"the session is finalized: {why}" if why else "the session is finalized"
+    return refuse(command, context, 409, code, detail)
+
+
 def _reward_refusal(
     session: Session, command: r.AssignReward, context: Context
 ) -> r.CommandRefused | None:
     if session.finalized_at_ms is not None:
-        return refuse(command, context, 409, "session_closed", "the session is finalized")
+        ended = session.closed
+        pruned = ended is not None and ended.status == "pruned"
+        return _too_late(command, ended.reason if ended and pruned else "", context)
     turn_id = command.reward.turn_id
     if turn_id is not None and turn_id not in session.turns:
         return refuse(command, context, 404, "unknown_turn", f"no turn {turn_id}")

@@ -13,7 +13,7 @@ from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas import records as r
 from seamlessflow.trainer.data.credit.returns import session_return
-from tests.builders.records.commands import close_session, request_turn
+from tests.builders.records.commands import assign_reward, close_session, request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (
     completed,
@@ -199,6 +199,15 @@ def test_a_request_behind_its_end_is_refused_with_the_reason_too() -> None:
     (event,) = decide(None, request_turn("b"), surroundings).events
     assert isinstance(event, r.CommandRefused)
     assert event.detail == "the session is finalized: repetition: repeats"
+    (late,) = decide(None, assign_reward(), surroundings).events
+    (early,) = decide(built.session, assign_reward(), context()).events
+    for refused in (late, early):
+        assert isinstance(refused, r.CommandRefused)
+        assert (refused.status, refused.reason, refused.detail) == (
+            409,
+            "session_pruned",
+            event.detail,
+        )
 
 
 def test_an_exempt_session_goes_on() -> None:
