@@ -380,9 +380,9 @@ RUNS: Mapping[str, WholeRun] = {
     ),
     "confidence": WholeRun(
         {},
-        more=_control("confidence", {"floor": 3.0, "tail": 2.5, "spike": 0.5}, record_top=5),
+        more=_control("confidence", {"floor": 6.8, "tail": 6.0, "spike": 2.5}, record_top=5),
         metrics=("turns_stopped",),
-        symptoms=("ended at a limit", "were exempt"),
+        symptoms=("ended at a limit", "were exempt", "have equal rewards"),
     ),
     "repetition": WholeRun(
         {},
