@@ -84,9 +84,11 @@ def _sampler(
     return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
 
 
-def _control(name: str, settings: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    """Return the section of a run whose turns end so."""
-    return {"rollout": {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}}
+def _stopped(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
+    """Return a run whose turns a rule ends."""
+    rollout = {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}
+    symptoms = ("ended at a limit", "were exempt", "have equal rewards")
+    return WholeRun({}, {}, {"rollout": rollout}, (), symptoms)
 
 
 _OWN = "examples.methods"
@@ -378,27 +380,10 @@ RUNS: Mapping[str, WholeRun] = {
         more={"pacing": {"tasks": FEW}},
         metrics=("stored_share",),
     ),
-    "confidence": WholeRun(
-        {},
-        more=_control("confidence", {"floor": 6.8, "tail": 6.0, "spike": 2.5}, record_top=5),
-        metrics=("turns_stopped",),
-        symptoms=("ended at a limit", "were exempt", "have equal rewards"),
-    ),
-    "repetition": WholeRun(
-        {},
-        more=_control("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
-        symptoms=("ended at a limit", "were exempt"),
-    ),
-    "budget": WholeRun(
-        {},
-        more=_control("budget", {"tokens": 4}),
-        symptoms=("ended at a limit", "were exempt"),
-    ),
-    "own_control": WholeRun(
-        {},
-        more=_control(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
-        symptoms=("ended at a limit", "were exempt"),
-    ),
+    "confidence": _stopped("confidence", {"floor": 6.8, "tail": 6.0, "spike": 2.5}, record_top=5),
+    "repetition": _stopped("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
+    "budget": _stopped("budget", {"tokens": 4}),
+    "own_control": _stopped(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
     "own_loss": WholeRun(
         {
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},
@@ -411,7 +396,5 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         },
     ),
-    "mixed_precision": WholeRun(
-        {"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"},
-    ),
+    "mixed_precision": WholeRun({"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"}),
 }
