@@ -351,6 +351,18 @@ class Sampling(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TurnControl(Record):
+    """Rule by which a worker may end a turn early, one sampled token at a time."""
+
+    name: str
+    settings: bytes
+    sha256: str = ""
+    version: int = 1
+    exempt: bool = False
+    reward: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class GenerateTurn(Record):
     """To a worker: sample this turn."""
 
@@ -376,6 +388,8 @@ class GenerateTurn(Record):
     prefill: int = 0
     computed: int = 0
     min_version: int | None = None
+    control: TurnControl | None = None
+    control_state: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1014,6 +1028,9 @@ class TrajectoryNode(Record):
     masked_reason: str = ""
     reward: float | None = None
     log_offset: int
+    control: str = ""
+    control_at: int = 0
+    control_exempt: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1097,6 +1114,10 @@ class TurnCompleted(Record):
     prompt_hash: bytes
     stop_sequence: str | None = None
     reasoning_tokens: int | None = None
+    control: str = ""
+    control_at: int = 0
+    control_ends: str = ""
+    control_error: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1150,6 +1171,7 @@ class TurnInterrupted(Record):
     at_ms: int
     delta: bytes | None = None
     reason: str
+    control_state: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1196,6 +1218,7 @@ class TurnProgressed(Record):
     tensors: tuple[TokenTensor, ...] = ()
     at_ms: int
     delta: bytes | None = None
+    control_state: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1249,6 +1272,7 @@ class TurnStarted(Record):
     matching: bytes | None = None
     answer_differs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
+    control: TurnControl | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1399,6 +1423,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "ForkedPrefix": ForkedPrefix,
     "GatewayHeartbeat": GatewayHeartbeat,
     "Sampling": Sampling,
+    "TurnControl": TurnControl,
     "GenerateTurn": GenerateTurn,
     "GenerationPaused": GenerationPaused,
     "GenerationResumed": GenerationResumed,

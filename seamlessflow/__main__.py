@@ -18,6 +18,7 @@ from seamlessflow.commands.recorded import replay
 from seamlessflow.commands.recorded.erase import erase
 from seamlessflow.commands.recorded.export import export
 from seamlessflow.commands.recorded.import_files import import_files
+from seamlessflow.commands.recorded.stops import stops
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
@@ -61,6 +62,7 @@ app.command()(audit)
 app.command()(erase)
 app.command()(doctor)
 app.command()(export)
+app.command()(stops)
 app.command(name="import")(import_files)
 app.add_typer(replay.app, name="replay")
 app.add_typer(render.app, name="render")

@@ -7,14 +7,18 @@ from uuid import uuid4
 
 from seamlessflow.consumers.trajectories.acting.spilling import SpillFile
 from seamlessflow.consumers.trajectories.bus.connections import connect
+from seamlessflow.consumers.trajectories.decisions.context import ControlTerms
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
-from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.errors import SettingsRejected, WrittenReleaseLacks
+from seamlessflow.infra.kafka.messages import encoder
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.rendering.long_texts import LONG_TEXT
 from seamlessflow.infra.telemetry.instruments import instruments
+from seamlessflow.infra.user_functions import source_sha256
+from seamlessflow.schemas.records import TurnControl
 from seamlessflow.schemas.releases import order
 from seamlessflow.schemas.topics import (
     CONTROL,
@@ -26,6 +30,7 @@ from seamlessflow.schemas.topics import (
     SESSIONS,
     TRAJECTORIES,
 )
+from seamlessflow.schemas.written import EncodeRecord
 
 _VARIABLE = "SEAMLESSFLOW_KAFKA__WRITE_RELEASE"
 _TOPICS = (REQUESTS, SESSIONS, ENDED_SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, CONTROL, FLEET)
@@ -34,9 +39,10 @@ _TOPICS = (REQUESTS, SESSIONS, ENDED_SESSIONS, PROMPTS, REPLIES, TRAJECTORIES, C
 def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     """Run a manager until `stopping()` is true.
 
-    Raises what `check_rules` and `Manager.run` raise.
+    Raises what `check_rules`, `control_terms` and `Manager.run` raise.
     """
     check_rules(settings.kafka.write_release)
+    control = control_terms(settings, encoder(settings.kafka))
     # The member's name outlives a restart, if one is set; the rest distinguishes its lives.
     life = uuid4().hex[:8]
     static = settings.manager.slot or None
@@ -52,7 +58,29 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     ):
         connections = connect(settings, name, static, made, stopping)
         renderers = Renderers(LONG_TEXT)
-        Manager(name, section, connections, renderers, made, spilled).run(stopping)
+        manager = Manager(name, section, connections, renderers, made, spilled, control=control)
+        manager.run(stopping)
+
+
+def control_terms(settings: ManagerSettings, encode: EncodeRecord) -> ControlTerms:
+    """Return the rule that ends turns early, as `TurnStarted` records it, with its terms.
+
+    Raises `FunctionUnusable`, or `SettingsRejected` if the written release lacks such rules.
+    """
+    section = settings.rollout.control
+    if section.name is None:
+        return ControlTerms(record_top=section.record_top)
+    rule = TurnControl(
+        name=section.name,
+        settings=section.settings_json,
+        sha256=source_sha256(section.name),
+        reward=section.reward,
+    )
+    try:
+        encode(rule)
+    except WrittenReleaseLacks as error:
+        raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__CONTROL__NAME", str(error)) from error
+    return ControlTerms(rule, section.exempt, section.record_top)
 
 
 def check_rules(write_release: str | None) -> None:

@@ -24,7 +24,7 @@ from seamlessflow.consumers.trajectories.bus.connections import Connections, clo
 from seamlessflow.consumers.trajectories.bus.inbox import Outages
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
-from seamlessflow.consumers.trajectories.decisions.context import Contexts
+from seamlessflow.consumers.trajectories.decisions.context import Contexts, ControlTerms
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
 from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts, Renderers
@@ -60,6 +60,7 @@ class Manager:
         instruments: Instruments,
         spilled: SpillStore,
         clock: Callable[[], int] = now_ms,
+        control: ControlTerms | None = None,
     ) -> None:
         hand_back_ms = int(settings.hand_back_s * 1000)
         self._name = name
@@ -72,7 +73,7 @@ class Manager:
         self._run_ends = RunEnds()
         self._clock = clock
         self._outages = Outages(clock)
-        contexts = self._contexts(settings)
+        contexts = self._contexts(settings, control)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         metrics = instruments.metrics
         failures = Failures(contexts, outbox, metrics)
@@ -89,7 +90,7 @@ class Manager:
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
 
-    def _contexts(self, settings: ManagerSection) -> Contexts:
+    def _contexts(self, settings: ManagerSection, control: ControlTerms | None) -> Contexts:
         return Contexts(
             self._fleet,
             self._renderers.for_policy,
@@ -99,6 +100,7 @@ class Manager:
             self._fates,
             self._outages.ended_ms,
             self._run_ends,
+            control or ControlTerms(),
         )
 
     def run(self, stopping: Callable[[], bool]) -> None:

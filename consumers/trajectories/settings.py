@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from seamlessflow.infra.settings import ProcessSettings, Section
+from seamlessflow.infra.settings import ProcessSettings, Section, SharedRolloutSection
 
 
 class ManagerSection(Section):
@@ -50,6 +50,10 @@ class ManagerSection(Section):
 
 
 class ManagerSettings(ProcessSettings):
-    """All settings of `python -m seamlessflow.consumers.trajectories`."""
+    """All settings of `python -m seamlessflow.consumers.trajectories`.
+
+    Of `rollout` only the rule is read that ends turns early: it is recorded with each turn.
+    """
 
     manager: ManagerSection = ManagerSection()
+    rollout: SharedRolloutSection = Field(default_factory=SharedRolloutSection)

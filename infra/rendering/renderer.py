@@ -14,7 +14,7 @@ from seamlessflow.infra.rendering import probes
 from seamlessflow.infra.rendering.bridge import Bridge
 from seamlessflow.infra.rendering.chat_template import ChatTemplate, Messages, Tools, offered
 from seamlessflow.infra.rendering.completion import MessageStream, ParsedMessage, PlainStream
-from seamlessflow.infra.rendering.completion_parser import CompletionParser
+from seamlessflow.infra.rendering.completion_parser import MARKS, CompletionParser
 from seamlessflow.infra.rendering.differences import GenerationPrompts, behind_prompt
 from seamlessflow.infra.rendering.forced_calls import NoOpening, find_opening
 from seamlessflow.infra.rendering.model_template.files import template_source
@@ -90,6 +90,12 @@ class Renderer:
     def streams(self) -> bool:
         """True if `stream` returns text as its tokens arrive, instead of all of it at the end."""
         return self._parser.streams
+
+    @property
+    def thinking_marks(self) -> tuple[int, int] | None:
+        """Tokens that begin and end thinking, or None if there is not one for each."""
+        begin, end = map(self._tokenizer.token_id, MARKS[:2])
+        return None if begin is None or end is None else (begin, end)
 
     def render(self, messages: Messages, tools: Tools | None = None) -> bytes:
         """Return the whole prompt with its generation prompt.

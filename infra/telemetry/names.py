@@ -155,6 +155,16 @@ METRICS: Mapping[str, MetricSpec] = {
         ("outcome", "reason"),
     ),
     "seamlessflow_rollout_tokens_total": MetricSpec("counter", "{token}", "Sampled tokens written"),
+    "seamlessflow_rollout_verdicts_total": MetricSpec(
+        "counter",
+        "{turn}",
+        "Turns with a verdict of the rule that ends them early, and whether it ended them (those "
+        "of exempt sessions go on)",
+        ("ended",),
+    ),
+    "seamlessflow_rollout_controls_failed_total": MetricSpec(
+        "counter", "{turn}", "Turns that went on without that rule, which failed"
+    ),
     "seamlessflow_rollout_prompts_ignored_total": MetricSpec(
         "counter",
         "{record}",

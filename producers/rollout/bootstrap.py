@@ -18,6 +18,7 @@ from seamlessflow.infra.worker.fleet import Senders
 from seamlessflow.infra.worker.roles import new_incarnation
 from seamlessflow.infra.worker.tags import SHARED
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
+from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.producers.rollout.counts import Counts
 from seamlessflow.producers.rollout.probe.asking import EngineProbe
 from seamlessflow.producers.rollout.process import RolloutProcess, Undelivered, WorkerInbox
@@ -82,7 +83,8 @@ def build(
         metrics.watch(reader)
     counts = Counts(metrics)
     admission = Admission(mine.worker, roles.incarnation)
-    serving = Serving(admission, _writer(producer, counts), inbox.post, undelivered, traces)
+    rules = UsedRules(mine.control)
+    serving = Serving(admission, _writer(producer, counts), inbox.post, undelivered, traces, rules)
     probe = EngineProbe(mine.probe_deadline_s, mine.probe_tolerance)
     places = HostPlaces(settings.weights, settings.data_dir, senders.addresses)
     device = RolloutDevice(engines, load_parser, slot.follow, inbox.post, probe, places)

@@ -23,6 +23,7 @@ class Counts:
         match record:
             case TurnCompleted():
                 self._left("completed", record.finish_reason)
+                self._count_control(record)
             case TurnInterrupted():
                 self._left("interrupted", record.reason)
             case TurnFailed():
@@ -39,6 +40,15 @@ class Counts:
             self._metrics.counter("seamlessflow_rollout_prompts_ignored_total", reason=reason).inc(
                 count
             )
+
+    def _count_control(self, record: TurnCompleted) -> None:
+        if record.control:
+            end = record.token_offset + len(record.token_ids) // TOKEN_BYTES
+            ended = "true" if record.control_at == end else "false"
+            name = "seamlessflow_rollout_verdicts_total"
+            self._metrics.counter(name, ended=ended).inc()
+        if record.control_error:
+            self._metrics.counter("seamlessflow_rollout_controls_failed_total").inc()
 
     def _left(self, outcome: str, reason: str) -> None:
         self._metrics.counter(

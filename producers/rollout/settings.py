@@ -9,10 +9,17 @@ from pydantic import Field, field_validator
 from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.network.addresses import is_loopback
-from seamlessflow.infra.settings import ProcessSettings, Section, SharedRunSection
+from seamlessflow.infra.settings import (
+    ControlSection,
+    ProcessSettings,
+    Section,
+    SharedRunSection,
+)
+from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags
 from seamlessflow.infra.worker.updates import UpdateSection
+from seamlessflow.producers.rollout.control.rules import rule_named
 
 _ADDRESS = ("--host", "--port", "--uds")
 """Arguments of vLLM that say where it listens."""
@@ -244,6 +251,9 @@ class RolloutSection(Section):
     update: UpdateSection = Field(
         default_factory=UpdateSection, description="When workers load new weights"
     )
+    control: ControlSection = Field(
+        default_factory=ControlSection, description="When turns are ended early"
+    )
     torch: TorchSection = Field(default_factory=TorchSection)
     vllm: VllmSection = Field(default_factory=VllmSection)
     scripted: ScriptedSection = Field(default_factory=ScriptedSection)
@@ -251,6 +261,16 @@ class RolloutSection(Section):
     hosted: tuple[HostedWorkerSection, ...] = Field(
         (), description="clock: further workers of this process, alike but for what they name"
     )
+
+    @field_validator("control")
+    @classmethod
+    def _stops(cls, control: ControlSection) -> ControlSection:
+        if control.name is None:
+            if control.settings:
+                raise ValueError("settings are those of a rule, but name is none")
+        elif not is_user_function(control.name):
+            rule_named(control.name, control.settings)
+        return control
 
 
 class RolloutSettings(ProcessSettings):

@@ -72,7 +72,7 @@ def export(
     """
     cluster = find_cluster(kafka, stopping=stopping).id
     skipped = Skipped()
-    weights = _recorded_weights(kafka, skipped, stopping)
+    weights = recorded_weights(kafka, skipped, stopping)
     now = partition_bounds(kafka, job.selection, stopping)
     terms = ExportTerms(
         cluster,
@@ -215,7 +215,7 @@ class _PartitionFiles:
                     _draft(path).unlink()
 
 
-def _recorded_weights(
+def recorded_weights(
     kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
 ) -> Mapping[str, RewardWeights]:
     """Return the reward weights of each policy that a trainer of the run trained.

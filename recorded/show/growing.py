@@ -164,7 +164,8 @@ def _gist(record: Record, spell: Spell | None) -> str:
         case r.TurnInterrupted():
             return f"{turn}: {record.reason}, {_tokens(record.token_ids, spell)}"
         case r.TurnCompleted():
-            return f"{turn}: {record.finish_reason}, {_tokens(record.token_ids, spell)}"
+            verdict = f" ({record.control} at {record.control_at})" if record.control else ""
+            return f"{turn}: {record.finish_reason}{verdict}, {_tokens(record.token_ids, spell)}"
         case r.TurnFailed():
             return f"{turn}: {record.status} {record.reason} {_cut(record.detail)}".rstrip()
         case r.RewardAssigned():

@@ -137,8 +137,9 @@ def _turn(
 
 def _ending(ended: Received | None) -> str:
     match ended.record if ended else None:
-        case r.TurnCompleted(finish_reason=reason):
-            return reason
+        case r.TurnCompleted(finish_reason=reason) as completed:
+            verdict = completed.control
+            return f"{reason} ({verdict} at {completed.control_at})" if verdict else reason
         case r.TurnFailed() as failed:
             return f"failed with {failed.status}: {failed.reason}"
         case r.TurnCancelled(reason=reason):

@@ -16,7 +16,7 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.device_model.model_shape import positions_of
 from seamlessflow.infra.network.addresses import address_of, reached_here
-from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, SharedRolloutSection
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.ranks import first_ranks, gang_size, trains
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
@@ -77,7 +77,10 @@ class ProcessSpecs:
         configured = self._config.manager
         # The same after a restart: the manager then ends the transaction that a kill left open.
         section = _updated(configured, slot=configured.slot or self._context.launch)
-        return self._child(MANAGER, "seamlessflow.consumers.trajectories", manager=section)
+        control = SharedRolloutSection(control=self._config.rollout.control)
+        return self._child(
+            MANAGER, "seamlessflow.consumers.trajectories", manager=section, rollout=control
+        )
 
     def rollouts(self) -> list[ChildSpec]:
         """Return the rollout processes of all workers that can roll out, most with one each."""

@@ -11,12 +11,14 @@ from functools import partial
 from typing import Any
 
 from seamlessflow.config import RunConfig
+from seamlessflow.producers.rollout.control.rules import RULES
 from seamlessflow.scheduler.decisions.strategies.registry import STRATEGIES
 from seamlessflow.scheduler.sampling.registry import SAMPLERS
 from seamlessflow.scheduler.sampling.registry import TERMS as TERMS_BY_NAME
 from seamlessflow.seams.seams import (
     ADVANTAGE,
     AGGREGATION,
+    CONTROL,
     CORRECTION,
     FILTER,
     MASK,
@@ -58,6 +60,7 @@ _METHODS: Mapping[Seam, Mapping[str, Callable[..., Any]]] = {
     SAMPLER: SAMPLERS,
     PREDICTION: {},
     TERMS: TERMS_BY_NAME,
+    CONTROL: RULES,
     STRATEGY: STRATEGIES,
 }
 
@@ -100,6 +103,8 @@ def _settings(seam: Seam, name: str) -> Mapping[str, Any]:
     setting = ".".join(seam.setting).removeprefix("trainer.")
     if seam is MASK:
         return _keyword_defaults(_METHODS[seam][name], f"trainer.masks.{name}")
+    if seam is CONTROL:
+        return _keyword_defaults(_METHODS[seam][name], ".".join(seam.functions))
     if seam in (SAMPLER, TERMS):
         return _keyword_defaults(_METHODS[seam][name], ".".join(seam.setting[:-1]))
     paths = [
@@ -113,10 +118,14 @@ def _settings(seam: Seam, name: str) -> Mapping[str, Any]:
 def _keyword_defaults(call: Callable[..., Any], section: str) -> Mapping[str, Any]:
     parameters = inspect.signature(call).parameters.values()
     return {
-        f"{section}.{parameter.name}": parameter.default
+        f"{section}.{parameter.name}": _shown_default(parameter.default)
         for parameter in parameters
         if parameter.kind is parameter.KEYWORD_ONLY
     }
+
+
+def _shown_default(default: Any) -> Any:
+    return "must be set" if default is inspect.Parameter.empty else default
 
 
 def _default(path: tuple[int | str, ...]) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy, sections_path
+from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
 
@@ -94,6 +95,12 @@ TERMS = Seam(
     "the TaskChoice with other samples and turns",
     _OF_PACING,
 )
+CONTROL = Seam(
+    ("rollout", "control", "name"),
+    (),
+    "a rule with top, begin(turn) -> state, and step(state, token) -> state, TurnStop or None",
+    ("rollout", "control", "settings"),
+)
 SEAMS = (
     ADVANTAGE,
     FILTER,
@@ -107,6 +114,7 @@ SEAMS = (
     SAMPLER,
     PREDICTION,
     TERMS,
+    CONTROL,
     STRATEGY,
 )
 
@@ -130,6 +138,7 @@ def named_functions(config: RunConfig) -> list[NamedFunction]:
         *_named(config, PREDICTION, [pacing.sampler.predict]),
         *_named(config, TERMS, [pacing.terms.name]),
         *_named(config, STRATEGY, [config.scheduler.policy]),
+        *_controls(config.rollout.control),
     ]
 
 
@@ -153,6 +162,13 @@ def method_functions(config: RunConfig) -> list[NamedFunction]:
             for function in _named(policy_config, seam, of_seam):
                 functions.setdefault((function.name, repr((seam, function.settings))), function)
     return list(functions.values())
+
+
+def _controls(section: ControlSection) -> list[NamedFunction]:
+    """Return the user's rule that ends turns; its settings stand beside its name."""
+    if section.name is None or not is_user_function(section.name):
+        return []
+    return [NamedFunction(CONTROL, CONTROL.setting, section.name, section.settings)]
 
 
 def _named(config: RunConfig, seam: Seam, names: Iterable[str | None]) -> list[NamedFunction]:

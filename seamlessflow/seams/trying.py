@@ -14,6 +14,7 @@ from seamlessflow.infra.user_functions import (
     place_of,
     user_function,
 )
+from seamlessflow.producers.rollout.control.trials import try_control
 from seamlessflow.scheduler.sampling.trials import try_prediction, try_sampler, try_terms
 from seamlessflow.trainer.data.trials import (
     try_advantage,
@@ -52,6 +53,8 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_prediction
         case ("pacing", "terms", "name"):
             return try_terms
+        case ("rollout", "control", "name"):
+            return try_control
         case ("trainer", "loss", "aggregation"):
             return try_aggregation
         case ("trainer", "loss", "surrogate"):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 
+from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
 from seamlessflow.scheduler.settings import PacingSection
@@ -80,6 +81,11 @@ def untested_choices(drawn: Sequence[PacingSection]) -> list[str]:
         *_untested(SamplerSection, [section.sampler for section in drawn], "pacing.sampler"),
         *_untested(TermsSection, [section.terms for section in drawn], "pacing.terms"),
     ]
+
+
+def untested_controls(used: Sequence[ControlSection]) -> list[str]:
+    """Return the settings of rules that end turns that none of these has, sorted."""
+    return _untested(ControlSection, used, "rollout.control")
 
 
 def _untested(section: type[BaseModel], used: Sequence[BaseModel], path: str) -> list[str]:

@@ -22,6 +22,13 @@ def _sampler(
     return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
 
 
+def _stopped(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
+    """Return a run whose turns a rule ends."""
+    rollout = {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}
+    symptoms = ("ended at a limit", "were exempt", "have equal rewards")
+    return WholeRun({}, {}, {"rollout": rollout}, (), symptoms)
+
+
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
@@ -355,6 +362,10 @@ RUNS: Mapping[str, WholeRun] = {
         more={"pacing": {"tasks": FEW}},
         metrics=("stored_share",),
     ),
+    "confidence": _stopped("confidence", {"floor": 6.8, "tail": 6.0, "spike": 2.5}, record_top=5),
+    "repetition": _stopped("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
+    "budget": _stopped("budget", {"tokens": 4}),
+    "own_control": _stopped(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
     "own_loss": WholeRun(
         {
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},

@@ -10,7 +10,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.config_file import load, parse
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from seamlessflow.trainer.step_methods import step_methods
-from tests.algorithms.promises import untested, untested_choices
+from tests.algorithms.promises import untested, untested_choices, untested_controls
 from tests.algorithms.table import RUNS
 from tests.algorithms.trail_run import Values, trail_run, write_run
 
@@ -70,6 +70,14 @@ def test_a_run_has_all_three_of_them_exchanged() -> None:
     config = parse(RUNS["greso"].values(Path("out"), Path("/nowhere/data"), Path("teacher")))
     wanted = {("sampler", "greso"), ("reuse", "newest"), ("loss", "cispo+tis")}
     assert wanted <= kinds(config)
+
+
+def test_every_rule_that_ends_turns_is_in_a_run() -> None:
+    places = Path("out"), Path("/nowhere/data"), Path("teacher")
+    used = {name: parse(run.values(*places)).rollout.control for name, run in RUNS.items()}
+    assert untested_controls(list(used.values())) == []
+    without = [section for name, section in used.items() if name != "budget"]
+    assert untested_controls(without) == ["rollout.control.name budget"]
 
 
 @pytest.mark.parametrize(

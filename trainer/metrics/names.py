@@ -26,7 +26,13 @@ METRICS: Mapping[str, str] = {
     "sessions_ended": "Training sessions that ended since the step before",
     "turns_ended": "Their turns",
     "ended_at/*": "Share of the sessions since the step before that a limit ended: time, context "
-    "(the prompt was too long) or max_tokens (the last completion was cut)",
+    "(the prompt was too long), max_tokens (the last completion was cut) or control (a rule of "
+    "rollout.control ended it)",
+    "turns_stopped": "Turns of the sessions that ended since the step before, which a rule of "
+    "rollout.control ended",
+    "exempt_passed": "Those sessions that the rule would have stopped if they had not been exempt, "
+    "and that passed: with a return of at least 1",
+    "exempt_failed": "Those of them that did not pass",
     "failed_at_limit": "Those of them whose agent failed or gave no reward, and that count "
     "(agents.on_limit zero)",
     "sessions_pruned": "Sessions that were stopped since the step before because their group was "

@@ -181,9 +181,15 @@ SYMPTOMS = (
     Symptom(
         "{:.0%} of the sessions ended at a limit",
         "the agent's own max_tokens (ended_at/max_tokens), policy.max_context, run.turn_limit, "
-        "agents.time_limit_s, agents.on_limit",
+        "agents.time_limit_s, agents.on_limit; of ended_at/control: rollout.control",
         0.1,
         _of_ended("ended_at/", "sessions_ended"),
+    ),
+    Symptom(
+        "{:.0%} of the sessions that a rule would have stopped passed, since they were exempt",
+        "lower thresholds in rollout.control.settings; seamlessflow stops shows what each costs",
+        0.1,
+        _lost("exempt_passed", "exempt_failed"),
     ),
     Symptom(
         "the longest tenth of the sessions is {:.1f} times as long as the median",

@@ -27,11 +27,17 @@ from seamlessflow.trainer.data.batch import (
     select,
 )
 from seamlessflow.trainer.data.figures.ended import CutErrors, SessionsOfStep, UnusedRewards
+from seamlessflow.trainer.data.figures.evaluation import PASSED
 from seamlessflow.trainer.data.grouping import Group, Grouping
 from seamlessflow.trainer.data.methods import MethodFailed
 from seamlessflow.trainer.data.reuse import ReuseStore
 from seamlessflow.trainer.data.rules import BatchLimits, BatchRules
-from seamlessflow.trainer.data.sessions import FailedSession, read, without_foreign
+from seamlessflow.trainer.data.sessions import (
+    FailedSession,
+    ValidSession,
+    read,
+    without_foreign,
+)
 from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.metrics.unlearned import StepTokens
 from seamlessflow.trainer.recovery.control_state import ControlState
@@ -163,7 +169,8 @@ class Dataloader:
         if self.store.add(session):
             return []
         if trajectory.purpose != "eval":
-            self._sessions.add(trajectory)
+            passed = isinstance(session, ValidSession) and session.reward >= PASSED
+            self._sessions.add(trajectory, passed)
         records = self._grouping.add(session, now_ms)
         if trajectory.purpose == "eval":
             return records

@@ -20,6 +20,16 @@ LARGEST_EVENT_BYTES = SESSIONS.max_record_bytes - 65_536
 
 
 @dataclass(frozen=True, slots=True)
+class ControlTerms:
+    """Rule that ends turns of training early, and the share of sessions that go on all the same."""
+
+    rule: r.TurnControl | None = None
+    exempt: float = 0.0
+    record_top: int = 0
+    """Number of likeliest tokens that are recorded beside each token."""
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything that a decision depends on, except the session and the command."""
 
@@ -40,6 +50,7 @@ class Context:
     """
     fates: SessionFates = field(default_factory=SessionFates)
     run_ends: RunEnds = field(default_factory=RunEnds)
+    control: ControlTerms = field(default_factory=ControlTerms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +67,7 @@ class Contexts:
     outage_ended_ms: Callable[[], int] = lambda: 0
     """Returns when the last outage of Kafka ended; 0 without one."""
     run_ends: RunEnds = field(default_factory=RunEnds)
+    control: ControlTerms = field(default_factory=ControlTerms)
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -75,6 +87,7 @@ class Contexts:
             max(partition.owner_since_ms, self.outage_ended_ms()),
             self.fates,
             self.run_ends,
+            self.control,
         )
 
 

@@ -9,6 +9,7 @@ from seamlessflow.consumers.trajectories.decisions.endings import (
     close,
     ending_left_open,
     finalized,
+    ruled,
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
 from seamlessflow.infra.worker.tags import wishes_of
@@ -48,6 +49,8 @@ def _deadlines(session: Session, run_over_ms: int | None) -> Iterator[int]:
     if session.closed is not None:  # only its reward may still come
         yield session.closed.await_reward_until_ms
         return
+    if session.ended_by:
+        yield session.last_activity_ms
     yield session.opened.at_ms + session.opened.max_age_ms
     if run_over_ms is not None:
         yield run_over_ms
@@ -83,6 +86,8 @@ def _unserved(turn: Turn) -> str:
 
 
 def _overdue_session(session: Session, context: Context) -> Decision:
+    if session.ended_by:
+        return close(session, ruled(session, context), context)
     opened = session.opened
     now = context.now_ms
     too_old = opened.at_ms + opened.max_age_ms <= now

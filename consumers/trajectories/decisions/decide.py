@@ -18,7 +18,7 @@ from seamlessflow.consumers.trajectories.decisions.context import (
     Decision,
     refuse,
 )
-from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized
+from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized, ruled
 from seamlessflow.consumers.trajectories.decisions.forks import FORK_REFUSED, fork_problem
 from seamlessflow.consumers.trajectories.decisions.playback import played_back
 from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
@@ -80,13 +80,16 @@ def _refusal(
         return _unknown_policy(command, command.policy, command.policies, context)
     if session is None:
         if context.used(command.session_id):
-            return refuse(command, context, 409, "session_closed", "the session is finalized")
+            return _too_late(command, context.fates.why_pruned(command.session_id), context)
         return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
     if isinstance(command, r.AssignReward):
         return _reward_refusal(session, command, context)
     # Closing has ended all turns, so a cancel that comes later is no error and decides nothing.
     if session.closed and not isinstance(command, r.CancelTurn):
         return refuse(command, context, 409, "session_closed", session.closed.reason)
+    if session.ended_by and isinstance(command, r.RequestTurn):  # it is about to be closed
+        reason = session.turns[session.ended_by].control
+        return refuse(command, context, 409, "session_closed", reason)
     return None
 
 
@@ -99,11 +102,24 @@ def _unknown_policy(
     return None
 
 
+def _too_late(command: SessionCommand, why: str, context: Context) -> r.CommandRefused:
+    """Return the refusal of a call of a finalized session; `why` it was pruned, or empty.
+
+    The agent of a pruned session may not know of its end, so its reward is no mistake.
+    """
+    late_reward = bool(why) and isinstance(command, r.AssignReward)
+    code = "session_pruned" if late_reward else "session_closed"
+    detail = f"the session is finalized: {why}" if why else "the session is finalized"
+    return refuse(command, context, 409, code, detail)
+
+
 def _reward_refusal(
     session: Session, command: r.AssignReward, context: Context
 ) -> r.CommandRefused | None:
     if session.finalized_at_ms is not None:
-        return refuse(command, context, 409, "session_closed", "the session is finalized")
+        ended = session.closed
+        pruned = ended is not None and ended.status == "pruned"
+        return _too_late(command, ended.reason if ended and pruned else "", context)
     turn_id = command.reward.turn_id
     if turn_id is not None and turn_id not in session.turns:
         return refuse(command, context, 404, "unknown_turn", f"no turn {turn_id}")
@@ -289,6 +305,8 @@ def _assign_reward(session: Session, command: r.AssignReward, context: Context) 
 
 
 def _close(session: Session, command: r.CloseSession, context: Context) -> Decision:
+    if session.ended_by:
+        return close(session, ruled(session, context, command), context)
     status, cause, limit = ending(session, command)
     event = r.SessionClosed(
         session_id=command.session_id,

@@ -1,6 +1,7 @@
 """Dispatches of turns to workers: the first, further ones, repeats, and how to stop them. Pure."""
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
 from seamlessflow.consumers.trajectories.decisions.fleet import Needs, RoutableWorker
@@ -11,6 +12,16 @@ from seamlessflow.schemas.records import Record, TurnStarted
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
+class _Sampled(NamedTuple):
+    """Tokens of a turn that were accepted so far, and the state of its rule behind them."""
+
+    ids: bytes
+    control_state: bytes | None
+
+
+_NOTHING = _Sampled(b"", None)
+
+
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
     """Return the first dispatch of a turn, or an empty decision if no worker can take it now."""
     # The parent's worker has the beginning of the prompt in its KV cache.
@@ -19,7 +30,7 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
     worker = context.fleet.choose(_needs(session, started), affinity)
     if worker is None:
         return Decision()
-    return _dispatch_to(worker, session, started, 1, "first", prompt, b"", context)
+    return _dispatch_to(worker, session, started, 1, "first", prompt, _NOTHING, context)
 
 
 def again(session: Session, turn: Turn, reason: str, context: Context) -> Decision:
@@ -35,12 +46,12 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
         return Decision()
     # Only a worker that seems to hang still samples; in all other cases it has stopped or is lost.
     stopped = stop(session, [turn], reason, context) if hangs else []
-    completion = bytes(session.tree.nodes[turn.node].ids)
+    sampled = _sampled(session, turn)
     number = turn.dispatch + 1
     prompt = _prompt(session, turn)
     if number == 1:  # no worker could take the turn when it started
         reason = "first"
-    decision = _dispatch_to(worker, session, started, number, reason, prompt, completion, context)
+    decision = _dispatch_to(worker, session, started, number, reason, prompt, sampled, context)
     return Decision(decision.events, [*stopped, *decision.prompts])
 
 
@@ -52,9 +63,9 @@ def repeated(session: Session, turn: Turn, context: Context) -> list[tuple[int, 
     if turn.worker is None or not context.fleet.routable(turn.worker, turn.incarnation):
         return []
     worker = context.fleet.workers[turn.worker]
-    completion = bytes(session.tree.nodes[turn.node].ids)
+    sampled = _sampled(session, turn)
     generate = _generate(
-        worker, session, turn.started, turn.dispatch, _prompt(session, turn), completion, context
+        worker, session, turn.started, turn.dispatch, _prompt(session, turn), sampled, context
     )
     return [(worker.slot, generate)]
 
@@ -107,6 +118,10 @@ def _why(reason: str, worker: RoutableWorker, wishes: Wishes) -> str:
     return f"{reason}, spilled over from {wishes}" if spilled else f"{reason}, to {wishes}"
 
 
+def _sampled(session: Session, turn: Turn) -> _Sampled:
+    return _Sampled(bytes(session.tree.nodes[turn.node].ids), turn.control_state)
+
+
 def _prompt(session: Session, turn: Turn) -> bytes:
     node = session.tree.nodes[turn.prompt_node]
     return session.tree.path(node.node_id, node.length)
@@ -119,7 +134,7 @@ def _dispatch_to(
     number: int,
     reason: str,
     prompt: bytes,
-    completion: bytes,
+    sampled: _Sampled,
     context: Context,
 ) -> Decision:
     event = r.TurnDispatched(
@@ -128,14 +143,14 @@ def _dispatch_to(
         at_ms=context.now_ms,
         turn_id=started.turn_id,
         dispatch=number,
-        from_offset=len(completion) // TOKEN_BYTES,
+        from_offset=len(sampled.ids) // TOKEN_BYTES,
         worker=worker.worker,
         incarnation=worker.incarnation,
         slot=worker.slot,
         reason=_why(reason, worker, wishes_of(started.tags)),
         no_progress_ms=context.no_progress_ms,
     )
-    generate = _generate(worker, session, started, number, prompt, completion, context)
+    generate = _generate(worker, session, started, number, prompt, sampled, context)
     return Decision([event], [(worker.slot, generate)])
 
 
@@ -145,7 +160,7 @@ def _generate(
     started: TurnStarted,
     number: int,
     prompt: bytes,
-    completion: bytes,
+    sampled: _Sampled,
     context: Context,
 ) -> r.GenerateTurn:
     return r.GenerateTurn(
@@ -158,7 +173,7 @@ def _generate(
         incarnation=worker.incarnation,
         prompt_ids=prompt,
         prompt_hash=started.prompt_hash,
-        completion_ids=completion,
+        completion_ids=sampled.ids,
         sampling=started.sampling_effective,
         tools=started.tools,
         stream=started.stream,
@@ -171,4 +186,6 @@ def _generate(
         prefill=started.prefill,
         computed=started.prompt_length - len(started.suffix_ids) // TOKEN_BYTES,
         min_version=_needs(session, started).min_version,
+        control=started.control,
+        control_state=sampled.control_state,
     )

@@ -8,14 +8,29 @@ doing, unless the call that closes the session says otherwise. The outcome is on
 Pure.
 """
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.decisions import dispatch
 from seamlessflow.consumers.trajectories.decisions.context import Context, Decision
-from seamlessflow.consumers.trajectories.sessions.session import MANAGER_FAILED, Session, TurnState
-from seamlessflow.schemas.records import CloseSession, SessionClosed, SessionFinalized
+from seamlessflow.consumers.trajectories.sessions.calls import asked_hash
+from seamlessflow.consumers.trajectories.sessions.session import (
+    MANAGER_FAILED,
+    Session,
+    Turn,
+    TurnState,
+)
+from seamlessflow.schemas.records import (
+    CloseSession,
+    Reward,
+    RewardAssigned,
+    SessionClosed,
+    SessionFinalized,
+)
 
 TIME = "time"
+CONTROL = "control"
+"""Limit of a session whose last completion a rule of control ended, and name of its reward."""
 _LEFT_OUT = {"retry": "environment", "drop": "setting"}
 
 
@@ -53,10 +68,37 @@ def ending_left_open(session: Session) -> SessionEnding:
     return SessionEnding("timeout", "environment", "")
 
 
+def ruled(session: Session, context: Context, command: CloseSession | None = None) -> SessionClosed:
+    """Return the event that closes a session which a rule of control ended, asked or not.
+
+    It is the policy's doing, whatever its agent says; without a return the session leaves its
+    group.
+    """
+    turn = session.turns[session.ended_by]
+    counts = _return_of(turn) is not None
+    return SessionClosed(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=None if command is None else command.command_id,
+        reply=None if command is None else command.reply,
+        status="pruned",
+        reason=turn.control,
+        cause="policy" if counts else "setting",
+        limit=CONTROL,
+        await_reward_until_ms=context.now_ms,
+        idempotency_key=None if command is None else command.idempotency_key,
+        call_hash=None if command is None else asked_hash(command),
+    )
+
+
 def close(session: Session, event: SessionClosed, context: Context) -> Decision:
     """Return the decision that closes the session and, if it waits for no reward, finalizes it."""
     running = list(session.running.values())
-    decision = Decision([event], dispatch.stop(session, running, "session_closed", context))
+    decision = Decision(
+        [*_rule_reward(session, context), event],
+        dispatch.stop(session, running, "session_closed", context),
+    )
     if session.has_rewards(event):
         decision.events.append(finalized(session, "rewarded", context))
     elif event.await_reward_until_ms <= context.now_ms:
@@ -91,6 +133,27 @@ def given_up(session: Session, context: Context) -> Decision:
     return Decision(
         [closed, finalized(session, MANAGER_FAILED, context)],
         dispatch.stop(session, running, MANAGER_FAILED, context),
+    )
+
+
+def _return_of(turn: Turn) -> float | None:
+    """Return what a session counts that the turn's rule ended; None if it leaves its group."""
+    return None if turn.started.control is None else turn.started.control.reward
+
+
+def _rule_reward(session: Session, context: Context) -> Iterator[RewardAssigned]:
+    """Yield the reward of a session that a rule ended, by which it counts in its group."""
+    turn = session.turns.get(session.ended_by)
+    value = None if turn is None else _return_of(turn)
+    if turn is None or value is None:
+        return
+    yield RewardAssigned(
+        session_id=session.session_id,
+        epoch=context.epoch,
+        at_ms=context.now_ms,
+        command_id=f"{turn.started.turn_id}.{CONTROL}",
+        reward=Reward(name=CONTROL, value=value, source=CONTROL),
+        final=False,
     )
 
 

@@ -66,6 +66,11 @@ class SessionFates:
         place = FinalizedSession(group_id, opened.sample, opened.attempt, *end)
         _keep(self._finalized, opened.session_id, place)
 
+    def why_pruned(self, session_id: str) -> str:
+        """Return the reason of a session that was pruned; empty for any other."""
+        ended = self._finalized.get(session_id)
+        return ended.reason if ended is not None and ended.status == "pruned" else ""
+
     def apply(self, record: Record) -> None:
         """Apply a record of `control`."""
         match record:

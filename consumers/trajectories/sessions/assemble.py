@@ -255,6 +255,9 @@ def _node(
         masked_reason=reasons.get(node.node_id, ""),
         reward=turn_rewards.get(node.turn_id) if sampled else None,
         log_offset=node.log_offset,
+        control=turn.control if sampled else "",
+        control_at=turn.control_at if sampled else 0,
+        control_exempt=sampled and bool(turn.control) and turn.exempt,
     )
 
 

@@ -184,7 +184,9 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
         turn.progress.append(event)
     if isinstance(event, r.TurnInterrupted):
         turn.worker = None
-    elif isinstance(event, r.TurnCompleted):
+    if not isinstance(event, r.TurnCompleted):
+        turn.control_state = event.control_state
+    else:
         _complete(session, turn, event, strictness(turn.started.policy))
     return Folded(session, True, turn)
 
@@ -195,10 +197,14 @@ def _complete(session: Session, turn: Turn, event: r.TurnCompleted, strictness: 
     turn.message = event.message
     turn.stop_sequence = event.stop_sequence
     turn.reasoning_tokens = event.reasoning_tokens
+    turn.control = event.control
+    turn.control_at = event.control_at
     turn.prompt_confirmed = (
         event.prompt_hash == started.prompt_hash and event.prompt_length == started.prompt_length
     )
     session.limit = turn.limit_at(session.tree.nodes[turn.node].length)
+    if event.control_ends == "session" and not turn.exempt:
+        session.ended_by = session.ended_by or event.turn_id
     end = chained(started.history_key, message_key(event.message, strictness))
     session.ends.setdefault(end, []).append(event.turn_id)
     _end(session, turn, TurnState.COMPLETED)
@@ -305,6 +311,7 @@ def judgement(reward: Reward) -> tuple[str, str, str | None]:
 def _end(session: Session, turn: Turn, state: TurnState) -> None:
     turn.state = state
     turn.progress.clear()
+    turn.control_state = None
     del session.running[turn.started.turn_id]
 
 

@@ -56,6 +56,12 @@ class Turn:
     stop_sequence: str | None = None
     reasoning_tokens: int | None = None
     message: bytes = b""
+    control_state: bytes | None = None
+    """State of its rule of control behind its tokens, while it runs."""
+    control: str = ""
+    """Verdict of that rule, once it has ended; empty without one."""
+    control_at: int = 0
+    """Length of its completion at the verdict."""
     undelivered: bool = False
     """True if the client left without the answer, and no retry asked for it since."""
     progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
@@ -80,8 +86,15 @@ class Turn:
         """Return the limit that ended a completion of this length, or an empty string."""
         if self.finish_reason != "length":
             return ""
+        if self.control and not self.exempt:
+            return "control"
         full = 0 < self.started.max_context <= self.started.prompt_length + length
         return "context" if full else "max_tokens"
+
+    @property
+    def exempt(self) -> bool:
+        """Return True if the verdict of its rule does not end it."""
+        return self.started.control is not None and self.started.control.exempt
 
     @property
     def running(self) -> bool:
@@ -130,8 +143,10 @@ class Session:
     """Hashes of the calls with an idempotency key that rewarded or closed it; see `calls`."""
     ignored: Counter[str] = field(default_factory=Counter)
     limit: str = ""
-    """Limit that ended the newest call: `context` or `max_tokens`; empty if none did."""
+    """Limit that ended the newest call: `context`, `max_tokens` or `control`; empty if none did."""
     last_activity_ms: int = 0
+    ended_by: str = ""
+    """Id of the turn whose rule of control ended the session; empty while none did."""
     failed: bool = False
     """True once an event could not be folded, or a manager gave it up: only its end counts then."""
     closed: SessionClosed | None = None

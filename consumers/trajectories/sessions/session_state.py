@@ -31,7 +31,9 @@ _OF_SESSION = _others(
     *("opened", "tree", "turns", "running", "ends", "idempotency", "commands", "rewards"),
     *("keyed_calls", "ignored", "closed", "fork"),
 )
-_OF_TURN = _others(Turn, "started", "waiting", "state", "message", "progress", "tensors")
+_OF_TURN = _others(
+    Turn, "started", "waiting", "state", "message", "progress", "tensors", "control_state"
+)
 _OF_NODE = _others(Node, "ids", "logprobs", "spans", "children")
 _OF_FORK = _others(ForkPlace, "history_key", "messages")
 

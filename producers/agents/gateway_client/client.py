@@ -139,8 +139,8 @@ class GatewayClient:
         opened = answer.json()
         return OpenedSession(str(opened["base_url"]), str(opened["api_key"]))
 
-    async def reward(self, session_id: str, reward: RewardCall) -> None:
-        """Assign a reward. Raises `GatewayRefused`."""
+    async def reward(self, session_id: str, reward: RewardCall) -> bool:
+        """Assign a reward; return False for a session that is pruned. Raises `GatewayRefused`."""
         body: dict[str, object] = {
             "name": reward.name,
             "value": reward.value,
@@ -149,7 +149,13 @@ class GatewayClient:
         }
         if reward.response_id is not None:
             body["turn"] = reward.response_id
-        await self._call(f"/sessions/{session_id}/reward", body)
+        try:
+            await self._call(f"/sessions/{session_id}/reward", body)
+        except GatewayRefused as error:
+            if error.code != "session_pruned":
+                raise
+            return False
+        return True
 
     async def close(self, session_id: str, close: CloseCall) -> bool:
         """Close a session; return False if it is closed already. Raises `GatewayRefused`."""

@@ -9,11 +9,13 @@ contiguous, and nothing comes after `TurnCompleted`, `TurnInterrupted` or `TurnF
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 import xxhash
 
 from seamlessflow.infra.rendering.completion import MessageStream
 from seamlessflow.infra.telemetry.tracing import Span
+from seamlessflow.producers.rollout.control.controlled import ControlledTurn, TokenRows
 from seamlessflow.producers.rollout.engine.contract import FinishReason, SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.turns.message import TurnMessage, message_json
 from seamlessflow.producers.rollout.turns.refusal import (
@@ -46,11 +48,18 @@ class _TokenFields(TurnFields):
     delta: bytes | None
 
 
+class _ControlFields(TypedDict, total=False):
+    control: str
+    control_at: int
+    control_ends: str
+    control_error: str
+
+
 class Dispatch:
     """A dispatch under way. Call `advance` at `due_ms` at the latest, even without a chunk.
 
     While `urgent`, call it for every chunk. Urgent are a streamed turn's first chunk, and all
-    chunks if the text may end the turn.
+    chunks if the text or a rule may end the turn.
     """
 
     def __init__(
@@ -59,20 +68,26 @@ class Dispatch:
         stream: MessageStream,
         now_ms: int,
         ends: Collection[int] = (),
+        control: ControlledTurn | None = None,
     ) -> None:
         """Begin; `stream` parses behind the prompt without its prefill, `ends` end a turn."""
         self.request = request
         self._message = TurnMessage(request, stream, ends)
+        self._control = control
+        self._reported = reported_logprobs(request, control)
         self._unwritten = Unwritten(
             request.turn_id,
             len(request.completion_ids) // TOKEN_BYTES,
             request.sampling.top_logprobs,
+            self._reported,
         )
         self._every_ms = STREAMED_EVERY_MS if request.stream else UNSTREAMED_EVERY_MS
         self._written_ms = now_ms
         self._first = True
         self._refused = ""
-        self.urgent = request.stream or self._message.may_end
+        self._stopped = False
+        """True once the rule's verdict ended the turn."""
+        self.urgent = request.stream or self._may_end
         self.due_ms = min(now_ms + self._every_ms, request.deadline_ms)
 
     def advance(self, chunks: Iterable[TokenChunk], now_ms: int) -> DispatchOutput | None:
@@ -101,19 +116,46 @@ class Dispatch:
             return self._completed(finish, now_ms)
         return self._interrupted(reason, now_ms)
 
+    @property
+    def _may_end(self) -> bool:
+        controlled = self._control is not None and not self._control.exempt
+        return controlled or self._message.may_end
+
     def _interrupted(self, reason: str, now_ms: int) -> r.TurnInterrupted:
-        return r.TurnInterrupted(**self._new_fields(now_ms), reason=reason)
+        return r.TurnInterrupted(
+            **self._new_fields(now_ms), reason=reason, control_state=self._control_state
+        )
 
     def _add(self, chunks: Iterable[TokenChunk]) -> FinishReason | None:
         new = list(chunks)
         if not new:
             return None
         self._refused = new[-1].refused
-        end = self._message.feed(self._unwritten.add(new))
-        if end is None:
+        begin = self._unwritten.end
+        ids = self._unwritten.add(new)
+        stopped_at = self._verdict_at(new, ids, begin)
+        if stopped_at is not None:
+            ids = ids[: (stopped_at - begin) * TOKEN_BYTES]
+        # The text comes first: at the verdict's token it may end the turn by itself.
+        end = self._message.feed(ids)
+        if end is not None:
+            self._unwritten.cut(end)
+            return "stop"
+        if stopped_at is None:
             return new[-1].finish_reason
-        self._unwritten.cut(end)
-        return "stop"
+        self._unwritten.cut(stopped_at)
+        self._stopped = True
+        return "length"
+
+    def _verdict_at(self, new: Sequence[TokenChunk], ids: bytes, begin: int) -> int | None:
+        """Show new tokens to the rule; return the length at which its verdict ends the turn."""
+        control = self._control
+        if control is None or not ids:
+            return None
+        logprobs = b"".join([chunk.logprobs for chunk in new])
+        likeliest = b"".join([chunk.top_logprobs for chunk in new])
+        control.feed(TokenRows(ids, logprobs, likeliest, self._reported), begin)
+        return None if control.verdict is None or control.exempt else control.verdict.at
 
     def _progressed(self, now_ms: int) -> r.TurnProgressed | None:
         new = self._unwritten
@@ -126,8 +168,8 @@ class Dispatch:
         self._written_ms = now_ms
         if new.ids:
             self._first = False
-            self.urgent = self._message.may_end
-        record = r.TurnProgressed(**self._new_fields(now_ms))
+            self.urgent = self._may_end
+        record = r.TurnProgressed(**self._new_fields(now_ms), control_state=self._control_state)
         new.clear()
         return record
 
@@ -136,6 +178,7 @@ class Dispatch:
         request = self.request
         if self._message.stop_sequence is not None:
             reason = "stop"  # found only now, in text that was held back
+            self._stopped = False
         called = reason == "stop" and message.tool_calls
         return r.TurnCompleted(
             **self._new_fields(now_ms),
@@ -146,7 +189,27 @@ class Dispatch:
             prompt_hash=xxhash.xxh3_128_digest(request.prompt_ids),
             stop_sequence=self._message.stop_sequence,
             reasoning_tokens=message.reasoning_tokens,
+            **self._control_fields(),
         )
+
+    @property
+    def _control_state(self) -> bytes | None:
+        return None if self._control is None else self._control.state
+
+    def _control_fields(self) -> _ControlFields:
+        control = self._control
+        if control is None:
+            return {}
+        verdict = control.verdict
+        # The turn of an exempt session goes on; its text may have ended it before the verdict.
+        counts = self._stopped or (control.exempt and verdict is not None)
+        if verdict is None or not counts or verdict.at > self._unwritten.end:
+            return {"control_error": control.error}
+        return {
+            "control": f"{control.name}: {verdict.reason}",
+            "control_at": verdict.at,
+            "control_ends": verdict.ends,
+        }
 
     def _new_fields(self, now_ms: int) -> _TokenFields:
         """Return the fields of all records with tokens; the delta in them is taken once."""
@@ -201,8 +264,17 @@ class LiveDispatch:
             yield self._chunks.popleft()
 
 
+def reported_logprobs(request: r.GenerateTurn, control: ControlledTurn | None) -> int:
+    """Return how many likeliest tokens the engine has to report: for the log, or for a rule."""
+    asked = request.sampling.top_logprobs
+    return asked if control is None else max(asked, control.top)
+
+
 def sampling_params(
-    request: r.GenerateTurn, stop_token_ids: Sequence[int], max_context: int
+    request: r.GenerateTurn,
+    stop_token_ids: Sequence[int],
+    max_context: int,
+    control: ControlledTurn | None = None,
 ) -> SamplingParams:
     """Return the engine's parameters; `max_context` bounds prompt and completion together.
 
@@ -217,7 +289,7 @@ def sampling_params(
         top_k=max(asked.top_k or 0, 0),
         stop_token_ids=tuple(stop_token_ids),
         seed=None if asked.seed is None else turn_seed(request, asked.seed),
-        top_logprobs=asked.top_logprobs,
+        top_logprobs=reported_logprobs(request, control),
         json_schema=asked.json_schema,
         session=session_name(request.session_id),
         choice=request.choice,

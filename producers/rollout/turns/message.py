@@ -36,6 +36,10 @@ class MessageParser(Protocol):
     def stop_token_ids(self) -> tuple[int, ...]:
         """Tokens that end a completion."""
 
+    @property
+    def thinking_marks(self) -> tuple[int, int] | None:
+        """Tokens that begin and end thinking, or None if there is not one for each."""
+
     def stream(self, tools: Sequence[Mapping[str, object]] | None, prompt: bytes) -> MessageStream:
         """Return the parser of one completion of `prompt`."""
 

@@ -15,6 +15,7 @@ from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.rendering.completion import MessageStream
 from seamlessflow.infra.telemetry.names import PROVIDER
 from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams
 from seamlessflow.producers.rollout.engine.errors import EngineStateInvalid, RequestInvalid
 from seamlessflow.producers.rollout.turns.admission import Admission
@@ -78,6 +79,8 @@ class Serving:
     _wake: Callable[[LiveDispatch], None]
     _undelivered: Callable[[LiveDispatch, DeliveryFailed], None]
     _telemetry: Telemetry
+    _rules: UsedRules = field(default_factory=UsedRules)
+    """Rules that end turns early."""
     service: Service | None = None
     running: dict[str, LiveDispatch] = field(default_factory=dict)
     tokens: int = 0
@@ -172,8 +175,10 @@ class Serving:
     ) -> Refusal | None:
         parser = service.parser
         try:
-            sampling = sampling_params(request, parser.stop_token_ids, service.max_context)
-            dispatch = Dispatch(request, _stream(parser, request), now_ms, parser.stop_token_ids)
+            stops = parser.stop_token_ids
+            control = self._rules.controlled(request, parser.thinking_marks, stops)
+            sampling = sampling_params(request, stops, service.max_context, control)
+            dispatch = Dispatch(request, _stream(parser, request), now_ms, stops, control)
         except ValueError as error:
             return bad_request(str(error))
         # Before `submit`: the engine may deliver the first chunk before that returns.

@@ -1,5 +1,9 @@
 """Tokens of one dispatch that are sampled and not yet on a record. Pure; used by `dispatch.py`."""
 
+from collections.abc import Iterable
+
+import numpy as np
+
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.producers.rollout.engine.contract import TokenChunk
 from seamlessflow.schemas.records import TokenTensor, VersionSpan
@@ -30,16 +34,20 @@ class ChunkIncomplete(SeamlessFlowError):
 class Unwritten:
     """The unwritten tokens; `offset` is where in the completion the first of them stands.
 
-    Beside each token are the `top_logprobs` most likely ones.
+    Beside each token are the `top_logprobs` most likely ones. The engine reports `reported` of
+    them, which may be more.
     """
 
-    def __init__(self, turn_id: str, offset: int, top_logprobs: int) -> None:
+    def __init__(
+        self, turn_id: str, offset: int, top_logprobs: int, reported: int | None = None
+    ) -> None:
         self.offset = offset
         self.ids = b""
         self.logprobs = b""
         self.spans: list[VersionSpan] = []
         self._turn_id = turn_id
         self._top = top_logprobs
+        self._reported = top_logprobs if reported is None else reported
         self._top_ids = b""
         self._top_logprobs = b""
 
@@ -69,8 +77,8 @@ class Unwritten:
         self.ids += new
         self.logprobs += b"".join([chunk.logprobs for chunk in chunks])
         if self._top:
-            self._top_ids += b"".join([chunk.top_ids for chunk in chunks])
-            self._top_logprobs += b"".join([chunk.top_logprobs for chunk in chunks])
+            self._top_ids += self._likeliest([chunk.top_ids for chunk in chunks])
+            self._top_logprobs += self._likeliest([chunk.top_logprobs for chunk in chunks])
         return new
 
     def cut(self, length: int) -> None:
@@ -88,6 +96,14 @@ class Unwritten:
         self.ids = self.logprobs = self._top_ids = self._top_logprobs = b""
         self.spans = []
 
+    def _likeliest(self, parts: Iterable[bytes]) -> bytes:
+        """Return the first `top_logprobs` of the values that are reported beside each token."""
+        data = b"".join(parts)
+        if self._reported == self._top:
+            return data
+        values_NK = np.frombuffer(data, "<i4").reshape(-1, self._reported)
+        return values_NK[:, : self._top].tobytes()
+
     def _checked(self, chunk: TokenChunk, end: int) -> int:
         """Return the end of a chunk that must begin at `end`."""
         if chunk.offset != end:
@@ -95,9 +111,9 @@ class Unwritten:
         size = len(chunk.token_ids)
         if len(chunk.logprobs) != size:
             raise ChunkIncomplete(self._turn_id, "logprobs", size, len(chunk.logprobs))
-        if self._top:
-            self._check_size("top_ids", size * self._top, chunk.top_ids)
-            self._check_size("top_logprobs", size * self._top, chunk.top_logprobs)
+        if self._reported:
+            self._check_size("top_ids", size * self._reported, chunk.top_ids)
+            self._check_size("top_logprobs", size * self._reported, chunk.top_logprobs)
         return end + size // TOKEN_BYTES
 
     def _check_size(self, field: str, expected: int, data: bytes) -> None:

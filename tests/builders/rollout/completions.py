@@ -52,6 +52,7 @@ class LetterParser:
     """A parser that reads completions as letters; token 0 ends one."""
 
     stop_token_ids = (0,)
+    thinking_marks = (ord("<"), ord(">"))
 
     def __init__(self) -> None:
         self.prompts: list[bytes] = []

@@ -36,10 +36,12 @@ _LACKS: Mapping[str, Mapping[str, Set[str]]] = {
         "RewardAssigned": {"idempotency_key"},
         "SessionOpened": {"idempotency_key"},
         "TrajectoryNode": {"logprob_temperature"},
+        "TurnStarted": {"control"},
+        "GenerateTurn": {"control"},
     },
     SECOND: _DROPPABLE,
 }
-_WITHOUT = {FIRST: {"TurnUndelivered", "ArmSnapshot"}, SECOND: set[str]()}
+_WITHOUT = {FIRST: {"TurnUndelivered", "ArmSnapshot", "TurnControl"}, SECOND: set[str]()}
 
 
 def _raw(lacks: Mapping[str, Set[str]], without: Set[str]) -> dict[str, Schema]:

@@ -120,6 +120,20 @@ def test_an_agent_is_stopped_when_its_group_is_complete_without_it() -> None:
     assert again.paths() == [], "and none of the group is started any more"
 
 
+def test_a_reward_of_a_session_that_a_rule_ended_is_no_failure(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def agent(task: Payload, session: AgentSession) -> float:
+        return 1.0
+
+    def pruned(path: str, body: Payload) -> tuple[int, Payload]:
+        return refusal(409, "session_pruned") if path.endswith("/reward") else accepting(path, body)
+
+    gateway = run(CallableAgent(agent, THREADS), answering=pruned)
+    assert closed(gateway) == ("complete", "policy")
+    assert [record.message for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 def test_a_sync_agent_works_as_well() -> None:
     def agent(task: Payload, session: AgentSession) -> float:
         return 1.0

@@ -3,8 +3,12 @@
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.producers.rollout.counts import Counts
 from seamlessflow.producers.rollout.turns.admission import Admission
+from tests.builders.records.content import ids
 from tests.builders.records.prompts import generate
+from tests.builders.records.sessions import completed
 
+VERDICTS = "seamlessflow_rollout_verdicts"
+FAILED = "seamlessflow_rollout_controls_failed"
 IGNORED = "seamlessflow_rollout_prompts_ignored"
 
 
@@ -26,3 +30,15 @@ def test_ignored_records_are_counted_once_whichever_incarnation_ignored_them() -
 
     (family,) = (candidate for candidate in metrics.families() if candidate.name == IGNORED)
     assert family.values == [({"reason": "other_worker"}, 5)]
+
+
+def test_verdicts_are_counted_by_whether_they_ended_the_turn_and_rules_that_failed() -> None:
+    metrics = Metrics()
+    counts = Counts(metrics)
+    for at in (2, 2, 1):
+        counts.count_record(completed(ids(7, 8), control="budget: thinking", control_at=at))
+    counts.count_record(completed(ids(7), control_error="KeyError"))
+    counts.count_record(completed(ids(7)))
+    families = {family.name: family.values for family in metrics.families()}
+    assert families[VERDICTS] == [({"ended": "true"}, 2), ({"ended": "false"}, 1)]
+    assert families[FAILED] == [({}, 1)]

@@ -13,8 +13,10 @@ from seamlessflow.trainer.credit import ONE_REWARD
 RewardWeights = Mapping[str, float]
 
 _UNJUDGED = {"unrewarded", "pruned", "filtered"}
-"""Final states in which a session has no return."""
+"""Final states in which a session has no return, unless a rule of control ended it."""
 
+CONTROL = "control"
+"""Limit of a session that a rule of `rollout.control` ended, and source of its reward."""
 _MOST_NAMED = 5
 """Most names of given rewards that a text lists."""
 
@@ -28,14 +30,23 @@ def session_return(trajectory: Trajectory, weights: RewardWeights = ONE_REWARD) 
     """Return the weighted sum of a session's rewards, or None if the session was not judged.
 
     The last session reward of each name counts. A complete session that lacks one is not judged. If
-    the policy itself spoilt the session (truncated, timed out), missing rewards are 0.
+    the policy itself spoilt the session (truncated, timed out), missing rewards are 0. A session
+    that a rule of `rollout.control` ended has the return that the rule's settings give it.
     """
     if trajectory.status in _UNJUDGED:
-        return None
+        return _pruned_return(trajectory)
     values = {name: reward.value for name, reward in session_rewards(trajectory).items()}
     if trajectory.status == "complete" and weights.keys() - values.keys():
         return None
     return weighted(values, weights)
+
+
+def _pruned_return(trajectory: Trajectory) -> float | None:
+    """Return what a session counts that a rule of control ended; of any other, None."""
+    if trajectory.limit != CONTROL:
+        return None
+    rewards = session_rewards(trajectory).values()
+    return next((reward.value for reward in rewards if reward.source == CONTROL), None)
 
 
 def lacking(trajectory: Trajectory, weights: RewardWeights) -> list[str]:

@@ -31,13 +31,21 @@ class SessionsOfStep:
     _counts: Counter[str] = field(default_factory=Counter)
     """Sessions, by metric."""
 
-    def add(self, trajectory: Trajectory) -> None:
-        """Count a session."""
+    def add(self, trajectory: Trajectory, passed: bool = False) -> None:
+        """Count a session; `passed` is True for one with a return of at least `PASSED`."""
         self._lengths.append(length_of(trajectory))
         self._limits[trajectory.limit] += 1
         self._rules.update(trajectory.match_rules)
-        self._counts["sessions_pruned"] += trajectory.status == PRUNED
+        self._counts["sessions_pruned"] += trajectory.status == PRUNED and not trajectory.limit
+        self._count_control(trajectory, passed)
         self._counts["failed_at_limit"] += failed_at_limit(trajectory)
+
+    def _count_control(self, trajectory: Trajectory, passed: bool) -> None:
+        verdicts = [node for node in trajectory.nodes if node.control]
+        ended = sum(not node.control_exempt for node in verdicts)
+        self._counts["turns_stopped"] += ended
+        if len(verdicts) > ended:
+            self._counts["exempt_passed" if passed else "exempt_failed"] += 1
 
     def add_failed(self, session: FailedSession) -> None:
         """Count a session as one that does not count for its group; it is also given to `add`."""

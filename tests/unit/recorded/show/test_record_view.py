@@ -94,6 +94,7 @@ def test_every_field_of_bytes_has_a_name_that_says_how_to_read_it(kind: type[Any
         "renderer",
         "settings",
         "state",
+        "control_state",
         "data",
         "loss_mask",
         "tokens",

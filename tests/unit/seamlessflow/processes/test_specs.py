@@ -107,6 +107,17 @@ def test_every_process_reads_back_what_the_configuration_says(
     assert (scheduler.run.steps, str(scheduler.data_dir)) == (7, "there")
 
 
+def test_the_manager_and_the_workers_have_the_same_rule_of_control(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rule = {"name": "repetition", "settings": {"period": 8}, "reward": None}
+    made = children(rollout={"control": rule})
+    manager = settings_of(made.manager(), ManagerSettings, monkeypatch).rollout.control
+    worker = settings_of(made.rollouts()[0], RolloutSettings, monkeypatch).rollout.control
+    assert manager == worker
+    assert (manager.name, manager.settings, manager.reward) == ("repetition", {"period": 8}, None)
+
+
 def test_each_worker_has_its_rollout_process(monkeypatch: pytest.MonkeyPatch) -> None:
     specs = children().rollouts()
     assert [spec.name for spec in specs] == ["rollout-w0", "rollout-w1"]

@@ -8,6 +8,7 @@ from seamlessflow.seams.listing import listed_methods
 from seamlessflow.seams.seams import (
     ADVANTAGE,
     AGGREGATION,
+    CONTROL,
     FILTER,
     STRATEGY,
     SURROGATE,
@@ -36,12 +37,14 @@ def test_each_seam_may_name_one_with_settings_of_its_own(tmp_path: Path) -> None
         "loss": {"surrogate": "mine:loss", "aggregation": "mine:sums"},
     }
     scheduler = {"policy": "mine:roles", "functions": {"mine:roles": {"kept": ["w1"]}}}
-    assert named(tmp_path, trainer=trainer, scheduler=scheduler) == [
+    rollout = {"control": {"name": "mine:rule", "settings": {"below": -3.0}}}
+    assert named(tmp_path, trainer=trainer, scheduler=scheduler, rollout=rollout) == [
         (ADVANTAGE, "trainer.advantage", "mine:credit", {}),
         (FILTER, "trainer.filters", "mine:easy", {"above": 0.9}),
         (SURROGATE, "trainer.loss.surrogate", "mine:loss", {}),
         (AGGREGATION, "trainer.loss.aggregation", "mine:sums", {}),
         (STRATEGY, "scheduler.policy", "mine:roles", {"kept": ["w1"]}),
+        (CONTROL, "rollout.control.name", "mine:rule", {"below": -3.0}),
     ]
 
 

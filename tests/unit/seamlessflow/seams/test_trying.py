@@ -23,6 +23,7 @@ AGGREGATION = ("trainer", "loss", "aggregation")
 SAMPLER = ("pacing", "sampler", "name")
 PREDICTION = ("pacing", "sampler", "predict")
 TERMS = ("pacing", "terms", "name")
+CONTROL = ("rollout", "control", "name")
 STRATEGY = ("scheduler", "policy")
 MIXER = ("trainer", "replay", "name")
 EXAMPLES = {
@@ -37,6 +38,7 @@ EXAMPLES = {
     SAMPLER: "examples.methods.sampler:half_solved",
     PREDICTION: "examples.methods.prediction:own_results_first",
     TERMS: "examples.methods.terms:more_for_unsolved",
+    CONTROL: "examples.methods.control:Unlikely",
     STRATEGY: "examples.methods.strategy:keeps_some",
     MIXER: "examples.methods.mixer:sometimes",
 }
@@ -70,7 +72,7 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (1, ADVANTAGE, "[]", "it returned advantages of 0 sessions, not of 3"),
         (2, ADVANTAGE, "[[0.0]] * 3", "advantages of shape [1] for session 0, not [5], one for"),
         (3, ADVANTAGE, "[[float('nan')] * len(a) for a in args[0]]", "nan for session 0, not a fi"),
-        (4, ADVANTAGE, "1 / 0", "own_4.py, line 6: ZeroDivisionError: division by zero"),
+        (4, ADVANTAGE, "1 / 0", "own_4.py, line 10: ZeroDivisionError: division by zero"),
         (5, ADVANTAGE, "[[random.random()] * len(a) for a in args[0]]", "is not pure"),
         (23, MIXER, "[]", "it returned [], not a Plan"),
         (6, FILTER, "0.5", "it returned 0.5, not True or False"),
@@ -89,6 +91,10 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (20, SAMPLER, "[Task(place=1, figures={'p': nan})]", "it returned figure p nan, not a f"),
         (21, PREDICTION, "2.0", "it returned 2.0, not a rate from 0 to 1"),
         (22, TERMS, "Task(place=0, samples=0)", "it returned samples 0, not a whole number, 1 or"),
+        (23, CONTROL, "Rule(top=30)", "it returned a rule whose top is 30, not from 0 to 20"),
+        (24, CONTROL, "Rule(begin=lambda turn: (1,))", "it returned the state (1,), not one that"),
+        (25, CONTROL, "Rule(step=lambda state, token: None)", "it returned None, not a tuple of"),
+        (26, CONTROL, "Rule(step=lambda s, t: (random.random(), None))", "is not pure"),
         (15, SELECTION, "[1, 0, 1]", "it returned 1, not True or False for each session"),
     ],
 )
@@ -98,6 +104,9 @@ def test_what_a_function_does_wrong_is_said(
     imports = (
         "import random\nimport sys\nfrom math import nan\n"
         "from seamlessflow.scheduler.sampling.ask import TaskChoice as Task\n"
+        "from types import SimpleNamespace\n"
+        "RULE = {'top': 0, 'begin': lambda turn: 0, 'step': lambda state, token: (0, None)}\n"
+        "def Rule(**changes):\n    return SimpleNamespace(**{**RULE, **changes})\n"
     )
     text = f"{imports}def method(*args):\n    return {body}\n"
     (here / f"own_{number}.py").write_text(text)

@@ -21,6 +21,25 @@ def test_ended_sessions_are_counted_whatever_became_of_them_and_begin_anew() -> 
     assert ended.take() == {}
 
 
+def test_turns_that_a_rule_ended_are_counted_and_exempt_sessions_by_whether_they_passed() -> None:
+    ended, session = SessionsOfStep(), one_turn("s", 1.0)
+    prompt, answer = session.nodes[:2]
+    for exempt, passed in ((False, False), (True, True), (True, False), (True, False)):
+        judged = replace(answer, control="budget: thinking", control_exempt=exempt)
+        ended.add(replace(session, nodes=(prompt, judged, *session.nodes[2:])), passed)
+    ended.add(replace(session, status="pruned", cause="policy", limit="control"))
+    metrics = ended.take()
+    assert {
+        name: metrics[name] for name in ("turns_stopped", "exempt_passed", "exempt_failed")
+    } == {
+        "turns_stopped": 1,
+        "exempt_passed": 1,
+        "exempt_failed": 2,
+    }
+    assert metrics["ended_at/control"] == 0.2
+    assert "sessions_pruned" not in metrics
+
+
 def test_turns_are_told_by_the_rule_that_matched_them() -> None:
     ended, session = SessionsOfStep(), one_turn("s", 1.0)
     ended.add(replace(session, match_rules={"root": 1, "extend": 4}))

@@ -1,0 +1,94 @@
+"""The contract of rules that end a turn early, and the check of what a rule returns. Pure.
+
+A rule sees the sampled tokens of a turn, each once and in order. So what it says follows from the
+tokens alone, however an engine cuts them into chunks and whichever workers sample them.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+import orjson
+
+from seamlessflow.infra.user_functions import ResultMalformed
+
+MOST_STATE_BYTES = 4096
+"""Most bytes of a rule's state as JSON: it stands in each record of progress."""
+_MOST_REASON = 100
+Ends = Literal["turn", "session"]
+
+
+class TurnFacts(NamedTuple):
+    """Facts of a turn before its first token."""
+
+    prompt_length: int
+    """Tokens of its prompt."""
+    max_tokens: int | None
+    """Most tokens of its answer, or None if the context alone limits it."""
+    temperature: float
+    """Temperature of the log-probs."""
+    tools: bool
+    """True if tools are offered."""
+
+
+class SampledToken(NamedTuple):
+    """A sampled token; its log-probs are those that the engine reports."""
+
+    token_id: int
+    logprob: float
+    top: Sequence[float]
+    """Log-probs of the rule's `top` likeliest tokens there, the likeliest first."""
+    thinking: bool
+    """True within thinking, without the tokens that begin and end it."""
+
+
+class TurnStop(NamedTuple):
+    """The verdict that a turn ends behind this token."""
+
+    reason: str
+    ends: Ends = "turn"
+    """The end that it makes: of the turn, or with it of the session."""
+
+
+class TurnRule(Protocol):
+    """A rule. Both methods are pure; a state is JSON of at most `MOST_STATE_BYTES`."""
+
+    @property
+    def top(self) -> int:
+        """Number of likeliest tokens that it needs to see, from 0 to 20."""
+
+    def begin(self, turn: TurnFacts) -> Any:
+        """Return the state before the first token."""
+
+    def step(self, state: Any, token: SampledToken) -> tuple[Any, TurnStop | None]:
+        """Return the state behind a token, and the verdict, or None if the turn goes on."""
+
+
+def state_json(state: Any) -> bytes:
+    """Return a state as JSON, from which the next worker reads the same. Raises `ResultMalformed`.
+
+    JSON keeps neither tuples nor numbers that are not finite.
+    """
+    try:
+        text = orjson.dumps(state)
+    except TypeError as error:
+        raise ResultMalformed(f"the state {state!r:.80} ({error})", "JSON") from error
+    if len(text) > MOST_STATE_BYTES:
+        expected = f"one of at most {MOST_STATE_BYTES}"
+        raise ResultMalformed(f"a state of {len(text)} bytes", expected)
+    if orjson.loads(text) != state:
+        raise ResultMalformed(f"the state {state!r:.80}", "one that JSON keeps (lists, no tuples)")
+    return text
+
+
+def checked_step(result: Any) -> tuple[Any, TurnStop | None]:
+    """Return what a rule of the user's own returned for a token. Raises `ResultMalformed`."""
+    if not isinstance(result, tuple) or len(result) != 2:
+        raise ResultMalformed(f"{result!r:.80}", "a tuple of the state and a TurnStop or None")
+    state, stop = result
+    if stop is None:
+        return state, None
+    if not isinstance(stop, TurnStop) or not isinstance(stop.reason, str) or not stop.reason:
+        raise ResultMalformed(f"{stop!r:.80}", "a TurnStop with a reason, or None")
+    if stop.ends not in get_args(Ends):
+        raise ResultMalformed(f"a TurnStop that ends {stop.ends!r:.40}", "turn or session")
+    return state, stop._replace(reason=stop.reason[:_MOST_REASON])
