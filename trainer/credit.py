@@ -10,6 +10,8 @@ from seamlessflow.infra.settings import Section
 from seamlessflow.infra.user_functions import OrUserFunction
 
 FilterAction = Literal["count", "drop"]
+Chaining = Literal["merged", "per_request"]
+"""Chains of a session: a branch of its tree each, or a completion each, behind its own prompt."""
 EstimatorName = Literal[
     "grpo",
     "grpo_unscaled",

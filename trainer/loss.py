@@ -20,8 +20,6 @@ from seamlessflow.infra.user_functions import (
 Level = Literal["token", "turn", "session"]
 Unit = Literal["token", "turn", "session", "group"]
 """Trained tokens that a loss looks at together, so they must be in one micro-batch."""
-Chaining = Literal["merged", "per_request"]
-"""Chains of a session: a branch of its tree each, or a completion each, behind its own prompt."""
 LossName = Literal["ppo_clip", "tis", "icepop"]
 SurrogateName = Literal[
     "ppo_clip",

@@ -23,8 +23,8 @@ from seamlessflow.infra.user_functions import (
 )
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import WorkerTags
-from seamlessflow.trainer.credit import COMPARED, CreditSettings, FilterAction
-from seamlessflow.trainer.loss import Chaining, LossSection
+from seamlessflow.trainer.credit import COMPARED, Chaining, CreditSettings, FilterAction
+from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import ComputingSettings, MegatronSection
 from seamlessflow.trainer.policy import AdapterSettings, PolicySection
 from seamlessflow.trainer.sinks import SinkSettings

@@ -12,10 +12,11 @@ import numpy as np
 
 from seamlessflow.infra.user_functions import ResultMalformed, chosen
 from seamlessflow.schemas.arrays import Float64s, Int64s
+from seamlessflow.trainer.credit import Chaining
 from seamlessflow.trainer.data.chains import Chain
 from seamlessflow.trainer.data.methods import method
 from seamlessflow.trainer.data.units import membership
-from seamlessflow.trainer.loss import Chaining, LossSection
+from seamlessflow.trainer.loss import LossSection
 
 Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
 """Takes each chain's sequence and number of trained tokens; returns the weight of such a token.

@@ -21,7 +21,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.arrays import Bools, Float32s, Int32s
 from seamlessflow.schemas.records import Trajectory, TrajectoryNode
 from seamlessflow.schemas.tokens import FOREIGN, POLICY, of_exact_version
-from seamlessflow.trainer.loss import Chaining
+from seamlessflow.trainer.credit import Chaining
 
 _Element = TypeVar("_Element", bound=np.generic)
 SAMPLED = (POLICY, FOREIGN)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.user_functions import OwnSettings
-from seamlessflow.trainer.credit import ONE_REWARD, FilterAction
+from seamlessflow.trainer.credit import ONE_REWARD, Chaining, FilterAction
 from seamlessflow.trainer.data.advantages import Advantages, ReturnRules
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
 from seamlessflow.trainer.data.credit.returns import RewardWeights
@@ -12,7 +12,6 @@ from seamlessflow.trainer.data.episodes import Episode
 from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.data.staleness import OnStale
-from seamlessflow.trainer.loss import Chaining
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

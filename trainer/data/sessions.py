@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from seamlessflow.schemas.records import Reward, Trajectory
 from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.schemas.topics import Headers
-from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.credit import ONE_REWARD, Chaining
 from seamlessflow.trainer.data.chains import (
     SAMPLED,
     Chain,
@@ -28,7 +28,6 @@ from seamlessflow.trainer.data.credit.returns import (
     unjudged,
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
-from seamlessflow.trainer.loss import Chaining
 
 _NO_LOGPROBS = "none"
 """Value of an import's metadata `logprobs` if its file had none."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from seamlessflow.schemas.records import Trajectory, VersionSpan
+from seamlessflow.trainer.credit import Chaining
 from seamlessflow.trainer.data.chains import ELSEWHERE, Chain
 from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
 from seamlessflow.trainer.data.sessions import (
@@ -19,7 +20,6 @@ from seamlessflow.trainer.data.sessions import (
     is_unscored,
     read,
 )
-from seamlessflow.trainer.loss import Chaining
 from seamlessflow.trainer.replay.pools import StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 

@@ -11,12 +11,12 @@ from transformers import PreTrainedModel
 
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.credit import Chaining
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
-from seamlessflow.trainer.loss import Chaining
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.inputs import batch_rules, step_input

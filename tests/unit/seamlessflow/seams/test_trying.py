@@ -74,7 +74,7 @@ def test_each_seam_has_an_example_of_at_most_40_lines() -> None:
         (3, ADVANTAGE, "[[float('nan')] * len(a) for a in args[0]]", "nan for session 0, not a fi"),
         (4, ADVANTAGE, "1 / 0", "own_4.py, line 10: ZeroDivisionError: division by zero"),
         (5, ADVANTAGE, "[[random.random()] * len(a) for a in args[0]]", "is not pure"),
-        (23, MIXER, "[]", "it returned [], not a Plan"),
+        (27, MIXER, "[]", "it returned [], not a Plan"),
         (6, FILTER, "0.5", "it returned 0.5, not True or False"),
         (7, SURROGATE, "1.0", "it returned float, not Losses"),
         (8, SURROGATE, "args[0].nothing", "AttributeError: 'LossTokens' object has no attribute"),

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.schemas.records import Trajectory, VersionSpan
+from seamlessflow.trainer.credit import Chaining
 from seamlessflow.trainer.data.chains import Chain, TrajectoryMalformed, chains, forks, without
-from seamlessflow.trainer.loss import Chaining
 from tests.builders.trainer.trajectories import Run, trajectory
 
 

@@ -15,13 +15,13 @@ from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.stored_sessions import MemoryTopics, mixing, recording
 from tests.builders.trainer.trajectories import one_turn
+from tests.seed import seed
 
 STEPS = 100
 NEW, STORED = 2, 3
 """Groups of a batch."""
 USES = 10
 RULES_OF_POOLS = replace(RULES, max_staleness=STEPS, pools={"own": None, "old": None})
-SEED = random.randrange(2**32)
 
 
 class KilledRun:
@@ -99,22 +99,22 @@ class KilledRun:
         self.read = (step + 1) * NEW * 2
 
 
-@pytest.mark.parametrize("seed", [SEED, 1, 2])
-def test_each_step_has_exactly_the_groups_that_mix_asks_for(seed: int) -> None:
-    run = KilledRun("mix", seed, foreign=STORED)
+@pytest.mark.parametrize("drawn", [seed, 1, 2])
+def test_each_step_has_exactly_the_groups_that_mix_asks_for(drawn: int) -> None:
+    run = KilledRun("mix", drawn, foreign=STORED)
     for number in range(STEPS):
         run.step(number)
-    assert run.started > 10, seed
+    assert run.started > 10, drawn
     kinds = [[bool(group.pool) for group in commit.groups] for commit in run.commits]
     # The pool of another log is used up before the end; the own one grows.
-    assert kinds == [[False] * NEW + [True] * STORED] * STEPS, seed
+    assert kinds == [[False] * NEW + [True] * STORED] * STEPS, drawn
     names = [name for commit in run.commits for g in commit.groups for name in g.sessions]
-    assert max(map(names.count, names)) <= USES, seed
+    assert max(map(names.count, names)) <= USES, drawn
 
 
-@pytest.mark.parametrize("seed", [SEED, 1, 2])
-def test_each_failed_group_is_rescued_and_no_session_is_used_too_often(seed: int) -> None:
-    run = KilledRun("rescue", seed)
+@pytest.mark.parametrize("drawn", [seed, 1, 2])
+def test_each_failed_group_is_rescued_and_no_session_is_used_too_often(drawn: int) -> None:
+    run = KilledRun("rescue", drawn)
     for number in range(STEPS):
         run.step(number)
     returns = {
@@ -124,16 +124,16 @@ def test_each_failed_group_is_rescued_and_no_session_is_used_too_often(seed: int
     }
     for commit in run.commits:
         for group in commit.groups:
-            assert bool(group.replaced) == (returns[group.group_id] == 0), (seed, group)
+            assert bool(group.replaced) == (returns[group.group_id] == 0), (drawn, group)
     used = [each.by for commit in run.commits for g in commit.groups for each in g.replaced]
     before: dict[str, int] = {}
     for commit in run.commits:
         trained = {each.by: each.uses for g in commit.groups for each in g.replaced}
         for name, uses in trained.items():
-            assert uses == before.get(name, 0), (seed, name)
+            assert uses == before.get(name, 0), (drawn, name)
         for name in commit.trained_tokens or _trained(commit):
             before[name] = before.get(name, 0) + 1
-    assert max(map(used.count, used)) <= USES, seed
+    assert max(map(used.count, used)) <= USES, drawn
 
 
 def committed_by(feed: FedDataloader) -> StepCommitted:

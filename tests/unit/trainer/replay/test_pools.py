@@ -13,8 +13,7 @@ from seamlessflow.trainer.replay.pools import (
     pools_json,
     restore,
 )
-
-SEED = random.randrange(2**32)
+from tests.seed import seed
 
 
 def group(name: str, *sessions: str, task: str = "t", step: int | None = None) -> StoredGroup:
@@ -102,9 +101,9 @@ def test_a_checkpoint_keeps_own_groups_and_all_uses() -> None:
     restore(again, {})
 
 
-@pytest.mark.parametrize("seed", [SEED, 1, 2])
-def test_the_index_is_that_of_a_plain_list_after_any_history(seed: int) -> None:
-    source = random.Random(seed)
+@pytest.mark.parametrize("drawn", [seed, 1, 2])
+def test_the_index_is_that_of_a_plain_list_after_any_history(drawn: int) -> None:
+    source = random.Random(drawn)
     pool = Pool("own", PoolRules(uses=2, max_staleness=20, keep=8))
     plain: list[tuple[str, str, int]] = []
     for step in range(60):
@@ -118,4 +117,4 @@ def test_the_index_is_that_of_a_plain_list_after_any_history(seed: int) -> None:
             plain.remove(lost)
         for task in ("t0", "t1", "t2", "t3"):
             expected = [each[0] for each in plain if each[1] == task and step - each[2] <= 20]
-            assert [each.group_id for each in pool.at(step).of_task(task)] == expected, seed
+            assert [each.group_id for each in pool.at(step).of_task(task)] == expected, drawn

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from seamlessflow.schemas.records import Trajectory
+from seamlessflow.trainer.credit import Chaining
 from seamlessflow.trainer.data.advantages import ESTIMATORS
 from seamlessflow.trainer.data.batch import Batch, Prepared, prepare
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
-from seamlessflow.trainer.loss import Chaining
 from seamlessflow.trainer.replay.stored import stored_session
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.inputs import batch_rules
