@@ -111,7 +111,7 @@ def read_content(content: bytes) -> SharedContent:
     return SharedContent(task, tuple(map(_session, sessions)), provenance)
 
 
-def is_number(value: object) -> bool:
+def _is_number(value: object) -> bool:
     """Return True for a number that is finite as a float."""
     try:
         return (
@@ -130,7 +130,7 @@ def _session(value: Any) -> SharedSession:
     objects = all(isinstance(message, dict) for message in messages)
     _check(objects, "a message is no object")
     reward = value.get("reward")
-    _check(is_number(reward), "a session has no finite reward")
+    _check(_is_number(reward), "a session has no finite reward")
     tools = value.get("tools", [])
     _check(isinstance(tools, list), "tools is no list")
     answers = sum(message.get("role") == "assistant" for message in messages)

@@ -8,6 +8,7 @@ either raises is a reason to leave the group out.
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -24,7 +25,6 @@ from seamlessflow.recorded.share.content import (
     ContentMalformed,
     SharedContent,
     SharedSession,
-    is_number,
     name_of,
     read_content,
 )
@@ -219,10 +219,12 @@ def _judged(
     """Return the trajectory with the judge's reward. Raises `LeftOut`."""
     try:
         value = rules.judge(read_json(payload), session.text)
+        if not isinstance(value, Real):  # a number of numpy is one, and so is True
+            raise TypeError(f"it returned {type(value).__name__}, no number")
+        reward = float(value)
+        if not isfinite(reward):
+            raise ValueError(f"it returned {reward}")
     except (Exception, SystemExit) as error:  # a user's function may raise anything
         reason = f"{type(error).__name__}: {error}"
         raise LeftOut(Reason.JUDGE_FAILED, reason) from None
-    # A number of numpy is one, and so is True.
-    if not isinstance(value, Real) or not is_number(float(value)):
-        raise LeftOut(Reason.JUDGE_FAILED, f"it returned {value!r:.80}, no finite number")
-    return replace(trajectory, rewards=(Reward(value=float(value), source="share.judge"),))
+    return replace(trajectory, rewards=(Reward(value=reward, source="share.judge"),))
