@@ -49,7 +49,7 @@ class SharedSession:
 
 @dataclass(frozen=True, slots=True)
 class SharedContent:
-    """What a signature covers."""
+    """Content that a signature covers."""
 
     task: Mapping[str, Any]
     """The task's object, with its `id`."""

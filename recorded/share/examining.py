@@ -70,7 +70,9 @@ class LeftOut(Exception):
     def __init__(self, reason: Reason, detail: str = "") -> None:
         self.reason = reason
         self.detail = detail
-        super().__init__(f"{reason}: {detail}"[:_SHOWN] if detail else str(reason))
+        text = f"{reason}: {detail}" if detail else str(reason)
+        # A judge's error may quote half of a character, which no header has.
+        super().__init__(text.encode(errors="backslashreplace").decode()[:_SHOWN])
 
 
 @dataclass(frozen=True, slots=True)

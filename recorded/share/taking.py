@@ -61,7 +61,7 @@ class TakingOutcome:
     sessions: int = 0
     tokens: int = 0
     already_taken: int = 0
-    own: int = 0
+    passed_over: int = 0
     """Groups of the run's own key."""
     left_out: Counter[Reason] = field(default_factory=Counter)
 
@@ -104,7 +104,7 @@ class _TakenGroup:
 
 
 class _Taking:
-    """What was taken, and what is taken of the next group."""
+    """The groups that the pool has, and the next one."""
 
     def __init__(
         self, job: TakingJob, outcome: TakingOutcome, producer: Producer, letters: DeadLetters
@@ -137,8 +137,16 @@ class _Taking:
             self._take(raw.value, place)
         except LeftOut as error:
             self.outcome.left_out[error.reason] += 1
-            place_of = (SHARED.name, item.partition, item.offset)
-            self._letters.bury([Letter(*place_of, raw.key, raw.value, str(error), item.headers)])
+            letter = Letter(
+                SHARED.name,
+                item.partition,
+                item.offset,
+                raw.key,
+                raw.value,
+                str(error),
+                item.headers,
+            )
+            self._letters.bury([letter])
         self._seen += 1
         if self._seen % _FLUSH_EVERY == 0:
             self._producer.flush(_FLUSH_S)
@@ -147,7 +155,7 @@ class _Taking:
         rules = self._job.rules
         signed = signed_content(value, rules)
         if not signed.signer:
-            self.outcome.own += 1
+            self.outcome.passed_over += 1
             return
         group = self._groups.get(signed.name)
         if group is not None and group.place != place:

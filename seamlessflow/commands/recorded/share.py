@@ -134,7 +134,7 @@ def _print_taken(outcome: "TakingOutcome", to: str) -> None:
         f"took {outcome.groups:,} groups with {outcome.sessions:,} sessions and "
         f"{outcome.tokens:,} tokens to {to}trajectories"
     ]
-    counts = {"taken before": outcome.already_taken, "of the run's own key": outcome.own}
+    counts = {"taken before": outcome.already_taken, "of the run's own key": outcome.passed_over}
     lines += [f"{count:,} {what}" for what, count in counts.items() if count]
     for reason, count in sorted(outcome.left_out.items()):
         lines.append(f"left out: {count:,} {reason}")

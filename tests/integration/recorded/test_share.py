@@ -309,7 +309,7 @@ def test_a_run_publishes_what_it_trained_and_another_takes_it_for_a_pool(
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "fault"),
+    ("command", "section", "fault"),
     [
         ("publish", {}, "share.sign_with"),
         ("publish", {"sign_with": "nowhere.pem"}, "share.sign_with"),
@@ -319,9 +319,9 @@ def test_a_run_publishes_what_it_trained_and_another_takes_it_for_a_pool(
     ],
 )
 def test_a_missing_key_or_judge_is_refused_by_its_setting(
-    kafka: KafkaSettings, tmp_path: Path, command: str, given: dict[str, Any], fault: str
+    kafka: KafkaSettings, tmp_path: Path, command: str, section: dict[str, Any], fault: str
 ) -> None:
-    path = configuration(tmp_path, kafka, **given)
+    path = configuration(tmp_path, kafka, **section)
     prefixes = ["--to", "pool."] + (["--from", "team."] if command == "take" else [])
     with pytest.raises(Exception, match=fault):
         share(command, "--config", path, *prefixes)

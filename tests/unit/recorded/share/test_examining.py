@@ -171,7 +171,7 @@ def test_what_is_left_out_has_its_reason(value: bytes, reason: Reason) -> None:
 
 
 def raising(task: object, text: str) -> float:
-    raise RuntimeError("no answer")
+    raise RuntimeError("no answer \ud800")
 
 
 def ending(task: object, text: str) -> float:
@@ -195,6 +195,7 @@ def test_whatever_a_judge_does_leaves_out_its_group_alone(judging: Any) -> None:
     with pytest.raises(LeftOut) as left:
         taken(value_of(content_of()), rules(judging))
     assert left.value.reason == Reason.JUDGE_FAILED
+    assert str(left.value).encode()
 
 
 @pytest.mark.parametrize("value", [True, 1, np.float32(1)])
