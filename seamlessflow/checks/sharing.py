@@ -17,7 +17,7 @@ _KEY = ("share", "sign_with")
 def before_publishing(config: RunConfig) -> Iterator[Fault]:
     """Yield all faults of publishing: no key, or one that cannot be used."""
     if config.share.sign_with is None:
-        yield Fault(_KEY, "is not set: nothing is published unsigned; `share key` makes a key")
+        yield Fault(_KEY, "no key is named: nothing is published unsigned; `share key` makes one")
     yield from _key_faults(config)
     if config.pacing.issues:
         yield from pacing_faults(config.pacing)
@@ -28,16 +28,16 @@ def before_taking(config: RunConfig) -> Iterator[Fault]:
     share = config.share
     named = []
     if share.judge is None:
-        yield Fault(JUDGE, "is not set: nothing is taken without a judge of your own")
+        yield Fault(JUDGE, "no judge is named: nothing is taken without a judge of your own")
     else:
         settings = share.functions.get(share.judge, {})
         named = [NamedCallable(JUDGE, share.judge, ("task", "text"), settings)]
     with Importing(named, config.start_timeout_s) as importing:
         if not share.keys:
-            yield Fault(("share", "keys"), "names no signer, so no group could be taken")
+            yield Fault(("share", "keys"), "no signer is named, so no group could be taken")
         weighed = set(config.trainer.reward_weights)
         if weighed != set(ONE_REWARD):
-            text = "gives the reward named reward; trainer.rewards weighs"
+            text = "its reward is named reward, and trainer.rewards weighs"
             yield Fault(JUDGE, f"{text} {', '.join(sorted(weighed))}")
         yield from _key_faults(config)
         yield from pacing_faults(config.pacing)

@@ -23,7 +23,7 @@ from seamlessflow.infra.kafka.unreadable import Raw, Skipped
 from seamlessflow.infra.kafka.whole_topic import read_partitions, read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.share.content import MOST_BYTES, SharedSession, read_content
-from seamlessflow.recorded.share.examining import Reason
+from seamlessflow.recorded.share.examining import Reason, signed_content, trajectories_of
 from seamlessflow.recorded.share.keys import SigningKey, is_signed
 from seamlessflow.recorded.share.publishing import Publishing, PublishingJob
 from seamlessflow.recorded.share.taking import TakingJob, TakingOutcome, take
@@ -37,7 +37,6 @@ from tests.builders.records import control
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import closed, finalized, rewarded
 from tests.builders.shared_groups import (
-    OURS,
     STRANGERS,
     TASKS,
     THEIRS,
@@ -173,6 +172,21 @@ def test_what_is_published_later_is_taken_too(team: KafkaSettings, pool: KafkaSe
     assert (outcome.groups, len(taken(pool)), len(letters(pool))) == (2, 4, 1)
 
 
+def test_a_take_that_was_killed_goes_on(team: KafkaSettings, pool: KafkaSettings) -> None:
+    publish_values(team, [value_of(good(0))])
+    create_topics(pool, [TRAJECTORIES])
+    place = f"{team.topic_prefix}shared[0]@0"
+    (first, second) = trajectories_of(signed_content(value_of(good(0)), rules()), place, rules())
+    producer = Producer(pool, "killed")
+    producer.send(TRAJECTORIES.name, first, key=first.group_id)
+    producer.close()
+    outcome = TakingOutcome()
+    job = TakingJob(team.topic_prefix, pool.topic_prefix, rules())
+    take(team.model_copy(update={"topic_prefix": "run."}), job, outcome)
+    assert (outcome.groups, outcome.sessions) == (1, 1)
+    assert taken(pool) == [first, second]
+
+
 def write_run(kafka: KafkaSettings) -> None:
     """Write the topics of a run: group g solved its task, h failed, i was never trained."""
     create_topics(kafka, small(SESSIONS, TRAJECTORIES, CONTROL))
@@ -306,22 +320,3 @@ def test_a_run_publishes_what_it_trained_and_another_takes_it_for_a_pool(
     assert sorted(each.reward for each in trained if isinstance(each, ValidSession)) == [0.0, 2.0]
     texts = [renderer().decode(each.tokens) for each in sessions]
     assert all(f"user\nkey {TASKS[NAMES[0]]['key']}" in text for text in texts)
-
-
-@pytest.mark.parametrize(
-    ("command", "section", "fault"),
-    [
-        ("publish", {}, "share.sign_with"),
-        ("publish", {"sign_with": "nowhere.pem"}, "share.sign_with"),
-        ("take", {"keys": {"them": THEIRS.public}}, "share.judge"),
-        ("take", {"judge": "my_judge:judge"}, "share.keys"),
-        ("take", {"judge": "my_judge:nothing", "keys": {"a": OURS.public}}, "share.judge"),
-    ],
-)
-def test_a_missing_key_or_judge_is_refused_by_its_setting(
-    kafka: KafkaSettings, tmp_path: Path, command: str, section: dict[str, Any], fault: str
-) -> None:
-    path = configuration(tmp_path, kafka, **section)
-    prefixes = ["--to", "pool."] + (["--from", "team."] if command == "take" else [])
-    with pytest.raises(Exception, match=fault):
-        share(command, "--config", path, *prefixes)
