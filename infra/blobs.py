@@ -23,7 +23,7 @@ from seamlessflow.infra.network.storages import storage_at
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import HEADER_BYTES, decode, encode
 from seamlessflow.schemas.records import BlobReference, Record
-from seamlessflow.schemas.topics import TOPICS, TRAJECTORIES
+from seamlessflow.schemas.topics import LETTERED, TRAJECTORIES
 
 _HEX_SHA256 = re.compile("[0-9a-f]{64}")
 
@@ -35,7 +35,7 @@ _PATIENCE_S = 30.0
 _AGAIN_S = 1.0
 _MOST_BYTES = {
     name: topic.max_record_bytes - _ENVELOPE_BYTES
-    for topic in TOPICS.values()
+    for topic in LETTERED.values()
     for name in (topic.name, topic.dead_letters)
 }
 _LEAST_BYTES = min(_MOST_BYTES.values())

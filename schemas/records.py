@@ -891,6 +891,16 @@ class SessionOpened(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SharedGroup(Record):
+    """A group of sessions as text, signed, for runs of others."""
+
+    content: bytes
+    signer: str
+    signature: bytes
+    at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StepGroup(Record):
     """A group of an optimizer step's batch and its sessions."""
 
@@ -1456,6 +1466,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "SessionClosed": SessionClosed,
     "SessionFinalized": SessionFinalized,
     "SessionOpened": SessionOpened,
+    "SharedGroup": SharedGroup,
     "StepGroup": StepGroup,
     "StepCommitted": StepCommitted,
     "StepCompleted": StepCompleted,

@@ -161,6 +161,10 @@ ARMS = Topic("arms", 1, DAY_MS, (r.ArmSnapshot,), compacted=True)
 """Statistics of tasks and pools of tasks. Its keys have the epoch, so that a scheduler that another
 one has replaced never hides what that one wrote."""
 
+SHARED = Topic("shared", 1, FOR_EVER, (r.SharedGroup,), max_record_bytes=4 * 1_048_576)
+"""Groups as text, for runs of others (`seamlessflow share`). It has a prefix of its own, so a run
+does not create it. What is too large to be taken has room here, to become a dead letter."""
+
 SAME_PARTITIONS: tuple[tuple[Topic, ...], ...] = (
     (REQUESTS, SESSIONS, ENDED_SESSIONS),
     (CONTROL,),
@@ -185,6 +189,9 @@ TOPICS: Mapping[str, Topic] = {
         ARMS,
     )
 }
+"""Topics that each run creates."""
+LETTERED: Mapping[str, Topic] = {**TOPICS, SHARED.name: SHARED}
+"""All topics that have dead letters."""
 
 
 def arm_key(epoch: int, arm: str) -> str:

@@ -14,7 +14,7 @@ from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.methods import methods
-from seamlessflow.commands.recorded import replay
+from seamlessflow.commands.recorded import replay, share
 from seamlessflow.commands.recorded.erase import erase
 from seamlessflow.commands.recorded.export import export
 from seamlessflow.commands.recorded.import_files import import_files
@@ -65,6 +65,7 @@ app.command()(export)
 app.command()(stops)
 app.command(name="import")(import_files)
 app.add_typer(replay.app, name="replay")
+app.add_typer(share.app, name="share")
 app.add_typer(render.app, name="render")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")

@@ -25,6 +25,7 @@ from seamlessflow.lab.simulation.settings import SimulationSection
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.producers.rollout.settings import RolloutSection
+from seamlessflow.recorded.share.settings import ShareSection
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
     PacingSection,
@@ -230,6 +231,11 @@ class RunConfig(BaseSettings):
     simulation: SimulationSection = Field(
         default_factory=SimulationSection,
         description="The modelled cluster of `seamlessflow simulate`; no run reads it",
+    )
+    share: ShareSection = Field(
+        default_factory=ShareSection,
+        description="Groups that `seamlessflow share` gives to others and takes from them; no run "
+        "reads it",
     )
     start_timeout_s: float = Field(
         180,

@@ -28,6 +28,7 @@ READ = (
     ("evaluation", "tasks"),
     ("evaluation", "sets", _ANY, "tasks"),
     ("rollout", "vllm", "python"),
+    ("share", "sign_with"),
 )
 """Settings that name files and directories which must be there; * stands for any name."""
 

@@ -15,7 +15,7 @@ from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import UndecodableRecord, decode
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import TOPICS, Headers, dead_letters_of
+from seamlessflow.schemas.topics import LETTERED, Headers, dead_letters_of
 
 RETRIED_LETTER = "retried-letter"
 RETRIED_TO = "retried-to"
@@ -121,7 +121,7 @@ def decoded_letter(letter: DeadLetter) -> Record:
     As readers do it: a key that is not UTF-8 is garbage also.
     """
     record = decode(letter.value)
-    if not isinstance(record, TOPICS[letter.topic].records):
+    if not isinstance(record, LETTERED[letter.topic].records):
         raise UndecodableRecord(f"{type(record).__name__} does not belong on {letter.topic}")
     try:
         (letter.key or b"").decode()

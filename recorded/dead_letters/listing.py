@@ -14,7 +14,7 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark, decoded_letter
 from seamlessflow.recorded.show.record_view import records_view
 from seamlessflow.schemas.codec import UndecodableRecord
-from seamlessflow.schemas.topics import TOPICS
+from seamlessflow.schemas.topics import LETTERED
 
 _MOST_PLACES = 5
 _MOST_ERROR = 100
@@ -127,7 +127,7 @@ def _content(letter: DeadLetter) -> RenderableType:
     key = None if letter.key is None else letter.key.decode()
     source = -1 if letter.source is None else letter.source
     item = Received(
-        TOPICS[letter.topic].name,
+        LETTERED[letter.topic].name,
         letter.partition,
         source,
         letter.timestamp_ms,

@@ -35,6 +35,7 @@ from seamlessflow.schemas.topics import (
     PROMPTS,
     REPLIES,
     SESSIONS,
+    SHARED,
     TRAJECTORIES,
     Headers,
     dead_letters_of,
@@ -70,6 +71,7 @@ REFUSED: Mapping[str, str] = {
     REPLIES.name: (
         "it answers a call that has ended; the client's own retry gets the answer from the log"
     ),
+    SHARED.name: "`share take` looks at all that was published again: repair what it complains of",
 }
 """Reasons why letters of a topic are never retried, with what to do instead."""
 _UNDECODABLE = "it still cannot be decoded (dlq show has the reason); --force sends it all the same"

@@ -42,6 +42,8 @@ class ForeignRow:
     """Lowest and highest version of a row without versions for single tokens."""
     named: Mapping[str, str]
     """Columns of text, such as group, task, and the session of an export."""
+    begins: tuple[int, ...] = (0,)
+    """First tokens of its branches, each a whole sequence with a prompt of its own."""
 
 
 class _Columns:

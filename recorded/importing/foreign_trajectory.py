@@ -128,10 +128,11 @@ def _nodes(session_id: str, row: ForeignRow, train: bool) -> Iterator[Trajectory
     before = 0
     for number, (start, end) in enumerate(_runs(row)):
         sampled = bool(row.sampled_T[start])
+        is_root = start in row.begins
         yield TrajectoryNode(
             node_id=number,
-            parent=number - 1,
-            parent_end=before,
+            parent=-1 if is_root else number - 1,
+            parent_end=0 if is_root else before,
             start=start,
             length=end - start,
             origin=FOREIGN if sampled else "prompt",

@@ -67,7 +67,7 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
     outcome = ImportOutcome()
     groups = _groups(job)
     samples = Counter[str]()
-    _check_target(kafka, job.prefix)
+    check_target(kafka, job.prefix)
     target = kafka.model_copy(update={"topic_prefix": job.prefix})
     create_topics(target, [TRAJECTORIES], stopping=stopping)
     existing = set[str]()
@@ -144,7 +144,8 @@ def _digest(path: Path) -> str:
     return hasher.hexdigest()
 
 
-def _check_target(kafka: KafkaSettings, prefix: str) -> None:
+def check_target(kafka: KafkaSettings, prefix: str) -> None:
+    """Raise `SettingsRejected` for a prefix that is none, or whose topics are those of a run."""
     check_prefix("--to", prefix)
     if prefix == kafka.topic_prefix:
         raise SettingsRejected(

@@ -95,7 +95,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
         yield from sharing_faults(config)
         yield from unnamed_strategy_faults(config)
         yield from (
-            _service_faults(config) if config.opened_outside else _pacing_faults(config.pacing)
+            _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
         )
         yield from _evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
@@ -106,7 +106,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
         yield from importing.faults()
 
 
-def _pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
+def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
     """Yield the first fault of each file to train on; no two have a task of the same id.
 
     A service is not checked, since others open its sessions.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from seamlessflow.commands.options import Out
-from seamlessflow.schemas.topics import TOPICS
+from seamlessflow.schemas.topics import LETTERED
 
 if TYPE_CHECKING:
     from seamlessflow.recorded.dead_letters.retrying import RetryOutcome
@@ -113,9 +113,9 @@ def _report(outcome: "RetryOutcome", dry_run: bool) -> None:
 
 
 def _topics(topic: str | None) -> list[str]:
-    if topic is not None and topic not in TOPICS:
-        raise typer.BadParameter(f"{topic}: the topics are {', '.join(TOPICS)}")
-    return list(TOPICS) if topic is None else [topic]
+    if topic is not None and topic not in LETTERED:
+        raise typer.BadParameter(f"{topic}: the topics are {', '.join(LETTERED)}")
+    return list(LETTERED) if topic is None else [topic]
 
 
 def _counting(records: Iterator[T], seen: Callable[[int], None]) -> Iterator[T]:

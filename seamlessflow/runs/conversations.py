@@ -76,9 +76,8 @@ def read_conversations(
     for number, _, _, content in lines:
         try:
             row = json.loads(content.decode())
-            read = _chains(f"{path.name}:{number}", row, renderer, longest)
-            _refuse_unembedded(read, renderer, vocabulary)
-            chains.append(read)
+            name = f"{path.name}:{number}"
+            chains.append(conversation_chains(name, row, renderer, longest, vocabulary))
         except ApiError as error:
             faults.append(f"{path}:{number}: {error.message}")
         except (ValueError, RecursionError, RendererError) as error:
@@ -88,6 +87,18 @@ def read_conversations(
         faults.append("it has no conversation")
     if faults:
         raise ConversationsRejected(path, faults)
+    return chains
+
+
+def conversation_chains(
+    name: str, row: object, renderer: Renderer, longest: int, vocabulary: int = 0
+) -> tuple[Chain, ...]:
+    """Return the chains of a conversation, a line of a file as a value.
+
+    Raises `ApiError`, `ValueError`, `RecursionError` and `RendererError`.
+    """
+    chains = _chains(name, row, renderer, longest)
+    _refuse_unembedded(chains, renderer, vocabulary)
     return chains
 
 

@@ -71,7 +71,6 @@ def create_topics(
     options = options or TopicOptions()
     specs = list(topics)
     brokers = find_cluster(settings, stopping=stopping).brokers
-    admin = client(AdminClient, client_options(settings))
     existing = partition_counts(settings)
     slots = slots_asked(options.workers, existing, settings.topic_prefix)
     counts = topic_counts(specs, {**slots, **options.partitions}, existing, settings.topic_prefix)
@@ -81,8 +80,21 @@ def create_topics(
         for spec in specs
         for topic in _new_topics(settings, spec, counts[spec.name], copies, options)
     ]
+    return _create_missing(settings, wanted)
+
+
+def create_dead_letters(settings: KafkaSettings, topic: Topic, partitions: int) -> None:
+    """Create the dead-letter topic alone, if it is missing, of a topic that is elsewhere."""
+    copies = min(_COPIES, find_cluster(settings).brokers)
+    (_, letters) = _new_topics(settings, topic, partitions, copies, TopicOptions())
+    _create_missing(settings, [letters])
+
+
+def _create_missing(settings: KafkaSettings, wanted: Iterable[Any]) -> list[str]:
+    existing = partition_counts(settings)
     missing = [topic for topic in wanted if topic.topic not in existing]
     if missing:
+        admin = client(AdminClient, client_options(settings))
         for name, future in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
             _created(settings, name, future)
         _await_shown(settings, {topic.topic for topic in missing})

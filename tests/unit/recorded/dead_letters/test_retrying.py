@@ -8,7 +8,7 @@ from seamlessflow.recorded.dead_letters.letters import decoded_letter
 from seamlessflow.recorded.dead_letters.retrying import REFUSED, refusal
 from seamlessflow.schemas.codec import UndecodableRecord
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import REQUESTS, TASKS, TOPICS
+from seamlessflow.schemas.topics import LETTERED, REQUESTS, TASKS
 from tests.builders.letters import letter
 from tests.builders.records import commands, sessions
 from tests.builders.records.tasks import task
@@ -17,8 +17,8 @@ NOW_MS = 5_000
 
 
 def test_only_queues_of_independent_records_are_retried() -> None:
-    assert TOPICS.keys() - REFUSED.keys() == {REQUESTS.name, TASKS.name}
-    assert REFUSED.keys() < TOPICS.keys()
+    assert LETTERED.keys() - REFUSED.keys() == {REQUESTS.name, TASKS.name}
+    assert REFUSED.keys() < LETTERED.keys()
 
 
 @pytest.mark.parametrize(

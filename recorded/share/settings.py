@@ -1,0 +1,43 @@
+"""Settings of `seamlessflow share`: the section `share` of a run configuration."""
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, JsonValue, StringConstraints, model_validator
+
+from seamlessflow.infra.settings import Section
+from seamlessflow.infra.user_functions import UserFunctionName, refuse_unnamed
+
+PublicKey = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+"""Public key (Ed25519) in hexadecimal digits."""
+
+
+class ShareSection(Section):
+    """Groups as text that a run gives to others, and takes from them."""
+
+    sign_with: Path | None = Field(
+        None,
+        description="File with the private key that signs, as `seamlessflow share key` writes it; "
+        "nothing is published without it",
+    )
+    keys: dict[str, PublicKey] = Field(
+        {},
+        description="Public keys of the signers whose groups are taken, by a name of your choice; "
+        "64 hex digits, as `share key` prints them",
+    )
+    judge: UserFunctionName | None = Field(
+        None,
+        description="Function of your own, module:function, that rewards what is taken: from task "
+        "and text to a number. Nothing is taken without it",
+    )
+    functions: dict[UserFunctionName, dict[str, JsonValue]] = Field(
+        {}, description="Settings of the judge, by module:function its keyword arguments"
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        refuse_unnamed(self.functions, [self.judge] if self.judge else [], "judge")
+        names = {key: name for name, key in self.keys.items()}
+        if len(names) < len(self.keys):
+            raise ValueError("keys has a key under two names")
+        return self
