@@ -120,7 +120,7 @@ def signed_content(value: bytes, rules: TakingRules) -> SignedContent:
     if not record.signature or not record.signer:
         raise LeftOut(Reason.UNSIGNED)
     if record.signer != rules.public and record.signer not in rules.signers:
-        raise LeftOut(Reason.UNKNOWN_SIGNER, f"{record.signer!r:.70} is not in share.keys")
+        raise LeftOut(Reason.UNKNOWN_SIGNER, f"{record.signer!r:.70} is not in share.signers")
     if not is_signed(record.content, record.signature, record.signer):
         raise LeftOut(Reason.WRONG_SIGNATURE, f"it is not that of {record.signer}")
     name = "" if record.signer == rules.public else rules.signers[record.signer]

@@ -20,7 +20,7 @@ class ShareSection(Section):
         description="File with the private key that signs, as `seamlessflow share key` writes it; "
         "nothing is published without it",
     )
-    keys: dict[str, PublicKey] = Field(
+    signers: dict[str, PublicKey] = Field(
         {},
         description="Public keys of the signers whose groups are taken, by a name of your choice; "
         "64 hex digits, as `share key` prints them",
@@ -37,7 +37,7 @@ class ShareSection(Section):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         refuse_unnamed(self.functions, [self.judge] if self.judge else [], "judge")
-        names = {key: name for name, key in self.keys.items()}
-        if len(names) < len(self.keys):
-            raise ValueError("keys has a key under two names")
+        names = {key: name for name, key in self.signers.items()}
+        if len(names) < len(self.signers):
+            raise ValueError("signers has a key under two names")
         return self

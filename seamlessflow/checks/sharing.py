@@ -33,8 +33,8 @@ def before_taking(config: RunConfig) -> Iterator[Fault]:
         settings = share.functions.get(share.judge, {})
         named = [NamedCallable(JUDGE, share.judge, ("task", "text"), settings)]
     with Importing(named, config.start_timeout_s) as importing:
-        if not share.keys:
-            yield Fault(("share", "keys"), "no signer is named, so no group could be taken")
+        if not share.signers:
+            yield Fault(("share", "signers"), "no signer is named, so no group could be taken")
         weighed = set(config.trainer.reward_weights)
         if weighed != set(ONE_REWARD):
             text = "its reward is named reward, and trainer.rewards weighs"

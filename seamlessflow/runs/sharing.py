@@ -87,7 +87,7 @@ def taking_rules(config: RunConfig) -> TakingRules:
             raise ValueError(error.message) from None
 
     return TakingRules(
-        signers={key: name for name, key in share.keys.items()},
+        signers={key: name for name, key in share.signers.items()},
         public="" if share.sign_with is None else SigningKey.read(share.sign_with).public,
         payload=task_payloads(config),
         read=read_row,

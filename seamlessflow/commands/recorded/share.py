@@ -28,7 +28,7 @@ def key(
 ) -> None:
     """Make a key: write the private part to a file of yours alone, and print the public one.
 
-    Others name the public key in share.keys.
+    Others name the public key in share.signers.
     """
     from seamlessflow.checks.packages import require
 
@@ -91,7 +91,7 @@ def take(
         bool, typer.Option("--follow", help="Go on with what is published later, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """Take the groups of others whose keys share.keys names, for a pool of trainer.replay.
+    """Take the groups of others whose keys share.signers names, for a pool of trainer.replay.
 
     Texts are rendered for policy.model and rewarded by share.judge. What is left out goes to the
     dead letters of the pool's prefix with its reason. A group that was taken is not taken again.

@@ -305,7 +305,7 @@ def test_a_run_publishes_what_it_trained_and_another_takes_it_for_a_pool(
     taker = configuration(
         tmp_path,
         kafka,
-        keys={"them": public},
+        signers={"them": public},
         judge="my_judge:judge",
         functions={"my_judge:judge": {"right": 2.0}},
     )

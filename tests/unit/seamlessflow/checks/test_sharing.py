@@ -13,7 +13,7 @@ from tests.builders.shared_groups import OURS, THEIRS
 JUDGE = (
     "def judge(task, text, *, right=1.0):\n    return right\n\ndef blind(task):\n    return 1.0\n"
 )
-TAKEN: dict[str, Any] = {"judge": "share_judge:judge", "keys": {"them": THEIRS.public}}
+TAKEN: dict[str, Any] = {"judge": "share_judge:judge", "signers": {"them": THEIRS.public}}
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_what_has_keys_and_a_judge_is_right(run: Path) -> None:
         ({"judge": "judge"}, "share.judge", "module:function"),
         ({"functions": {"share_judge:judge": {"wrong": 1}}}, "share.judge", "wrong"),
         ({"functions": {"other:judge": {}}}, "share", "other:judge"),
-        ({"keys": {}}, "share.keys", "no signer is named"),
-        ({"keys": {"them": "00"}}, "share.keys.them", "pattern"),
-        ({"keys": {"a": OURS.public, "b": OURS.public}}, "share", "two names"),
+        ({"signers": {}}, "share.signers", "no signer is named"),
+        ({"signers": {"them": "00"}}, "share.signers.them", "pattern"),
+        ({"signers": {"a": OURS.public, "b": OURS.public}}, "share", "two names"),
         ({"sign_with": "nowhere.pem"}, "share.sign_with", "nowhere.pem"),
     ],
 )
