@@ -70,8 +70,12 @@ CLASSES = {
 }
 OTHERS = {
     "AnthropicModel",
+    "AstraFlow",
+    "CapaBench",
     "ConfigMap",
     "DeepSeek",
+    "FightLadder",
+    "MindAgent",
     "NetworkPolicy",
     "OpenTelemetry",
     "PodDisruptionBudget",

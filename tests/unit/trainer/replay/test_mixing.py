@@ -11,6 +11,7 @@ from seamlessflow.schemas.records import StepGroup
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.chains import ELSEWHERE
 from seamlessflow.trainer.data.figures.of_batch import facts
+from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.rules import BatchRules
 from seamlessflow.trainer.data.selection import SelectionRules
 from seamlessflow.trainer.recovery.resume import GroupsGone, Origin
@@ -143,6 +144,13 @@ def test_a_selection_chooses_among_stored_sessions_too() -> None:
     chosen = SelectionRules(name="extremes", best=1, worst=1)
     feed = fed(rescuing((1.0,)), [("g", 0, 0), ("h", 1, 0)], replace(POOLED, selection=chosen))
     assert "old/s0.0" in trained(feed.train(0))
+
+
+def test_a_stored_success_is_preferred_to_a_failure_of_its_group() -> None:
+    rules = replace(POOLED, pairs=PairRules(name="extremes"))
+    batch = fed(rescuing((1.0,)), [("g", 0, 0), ("h", 1, 0)], rules).train(0)
+    pairs = [pair.names for group in batch.groups for pair in group.pairs]
+    assert pairs == [("old/s0.0", "g.1.0"), ("h.0.0", "h.1.0")]
 
 
 def test_a_session_whose_record_is_gone_is_forgotten_and_another_takes_its_place() -> None:
