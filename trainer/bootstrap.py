@@ -83,6 +83,7 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
     log = f"{find_cluster(settings.kafka, (CONTROL, FLEET), stopping).id}/{_prefixes(settings)}"
     newest = _newest(settings, log, stopping)
     left = _left(settings, publication, newest, stopping)
+    mixing, pools = opened_pools(settings, publication.tokenizer_hash, newest.pools, stopping)
     instance = uuid.uuid4().hex[:12]
     gang = GangBackend(settings.trainer.host, instance)
     process = _process(settings, newest, gang, instance, instruments, stopping)
@@ -94,7 +95,6 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
     if detail := changes(resume, step_methods(settings)):
         _warn_of_changes(process, detail)
     process.status.state = "ready"
-    mixing, pools = opened_pools(settings, publication.tokenizer_hash, newest.pools, stopping)
     dataloader = Dataloader(
         first.resume,
         control_state,

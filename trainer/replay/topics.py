@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.errors import SeamlessFlowError, TopicMissing
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
 from seamlessflow.infra.kafka.reader import Reader
@@ -36,6 +36,9 @@ from seamlessflow.trainer.stored import OWN
 _log = logging.getLogger(__name__)
 _SHOWN = 10_000
 """Records of a pool between two lines of progress."""
+_MISSING = (
+    "is not there: `replay merge --to`, `import --to` and `share take --to` write such topics"
+)
 _NEAR = 32
 """Most records between two places that are read in one run."""
 OfPools = Sequence[tuple[str, StoredSession]]
@@ -43,16 +46,15 @@ OfPools = Sequence[tuple[str, StoredSession]]
 
 
 class PoolUnusable(SeamlessFlowError):
-    """A pool of which no session can be trained with these settings."""
+    """A pool that is not there, or of which no session can be trained with these settings."""
 
     lasting = True
 
-    def __init__(self, pool: str, topic: str, reasons: Mapping[str, int]) -> None:
+    def __init__(self, pool: str, topic: str, reason: str) -> None:
         self.pool = pool
         self.topic = topic
-        self.reasons = reasons
-        counts = ", ".join(f"{count} {reason}" for reason, count in reasons.items())
-        super().__init__(f"trainer.replay.pools.{pool}: {topic} has no session to train: {counts}")
+        self.reason = reason
+        super().__init__(f"trainer.replay.pools.{pool}: {topic} {reason}")
 
 
 @dataclass(eq=False)
@@ -77,7 +79,11 @@ class PoolTopics:
             if name == OWN:
                 continue
             kafka = self._kafka[name]
-            numbers = find_cluster(kafka, [TRAJECTORIES], self._stopping).numbers(TRAJECTORIES)
+            try:
+                cluster = find_cluster(kafka, [TRAJECTORIES], self._stopping)
+            except TopicMissing as error:
+                raise PoolUnusable(name, error.topic, _MISSING) from error
+            numbers = cluster.numbers(TRAJECTORIES)
             places = [(TRAJECTORIES.name, number) for number in numbers]
             reader = Reader(kafka, f"pool-{name}", stopping=self._stopping)
             self._readers[name] = reader
@@ -167,7 +173,8 @@ class PoolTopics:
         others = {reason: count for reason, count in counts.items() if reason}
         topic = kafka.topic_prefix + TRAJECTORIES.name
         if others and not taken:
-            raise PoolUnusable(name, topic, others)
+            faults = ", ".join(f"{count} {reason}" for reason, count in others.items())
+            raise PoolUnusable(name, topic, f"has no session to train: {faults}")
         listed = "".join(f", {count} {reason}" for reason, count in others.items())
         level = logging.INFO if taken else logging.WARNING
         _log.log(level, "pool %s: %d sessions of %s%s", name, taken, topic, listed)

@@ -218,5 +218,9 @@ def test_a_pool_of_another_tokenizer_is_refused_and_an_empty_one_is_not(
         monkeypatch.setenv("SEAMLESSFLOW_RUN__STEPS", "2")
         with pytest.raises(PoolUnusable, match=r"pools\.a: .*48 of another tokenizer"):
             RunningTrainer(TrainerSettings()).join()
+        replay = {"name": "mix", "pools": {"old": {"prefix": "nowhere."}}}
+        monkeypatch.setenv("SEAMLESSFLOW_TRAINER__REPLAY", json.dumps(replay))
+        with pytest.raises(PoolUnusable, match=r"pools\.old: nowhere\.trajectories is not there"):
+            RunningTrainer(TrainerSettings()).join()
     finally:
         scheduler.close()
