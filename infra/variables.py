@@ -32,6 +32,7 @@ SECTIONS = (
     "ROLLOUT",
     "RUN",
     "SCHEDULER",
+    "SHARE",
     "SIMULATION",
     "START_TIMEOUT_S",
     "TELEMETRY",

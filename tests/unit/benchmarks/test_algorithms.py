@@ -99,7 +99,7 @@ def test_every_method_has_settings_that_the_trainer_accepts(tmp_path: Path) -> N
 def test_every_estimator_is_compared() -> None:
     compared = {method.trainer.get("advantage") for method in METHODS.values()}
     assert compared - {None} == set(get_args(EstimatorName))
-    assert set(COMPARISONS) == {"advantages", "losses", "distillation", "kl", "samplers"}
+    assert set(COMPARISONS) == {"advantages", "losses", "distillation", "kl", "samplers", "stored"}
 
 
 def test_samplers_draw_as_the_scheduler_does() -> None:
