@@ -15,9 +15,7 @@ from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.recorded.stops.turns import TriedSession, recorded_turns
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import session_return
-
-_PASSED = 1.0
-"""Least return of a session that passed."""
+from seamlessflow.trainer.data.figures.evaluation import PASSED
 
 
 def recorded_sessions(
@@ -39,5 +37,5 @@ def recorded_sessions(
             if session.opened.purpose == "train":
                 made, _ = assembled(session, number, largest)
                 returned = session_return(made, weights.get(made.policy, ONE_REWARD))
-                passed = returned is not None and returned >= _PASSED
+                passed = returned is not None and returned >= PASSED
                 yield TriedSession(recorded_turns(session), passed)

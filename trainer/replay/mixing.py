@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
 from seamlessflow.infra.user_functions import OwnSettings, chosen, is_user_function, place_of
 from seamlessflow.schemas.steps import step_name
-from seamlessflow.trainer.data.batch import Batch, Prepared
+from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.recovery.control_state import Commit
@@ -151,15 +151,20 @@ class Mixing:
     def trained(self, step: int, batch: Batch) -> None:
         """Count a step that is committed, and store its new groups."""
         for prepared in batch.groups:
-            if prepared.pool:
-                self.pools[prepared.pool].count_group(prepared.group.group_id)
+            group = prepared.group
+            if prepared.reused and not group.pool:
+                continue  # a recorded step of a run that had `trainer.reuse` before
+            if (pool := self.pools.get(group.pool or OWN)) is not None:
+                if not group.pool:
+                    pool.put(_stored(group, step))
+                pool.count_group(group.group_id)
             trained = {chain.session_id for chain in prepared.chains}
-            for session in prepared.group.members:
-                if session.pool and session.source.session_id in trained:
-                    self.pools[session.pool].count(session.source.session_id)
+            for session in group.members:
+                name = session.source.session_id
+                pool = self.pools.get(session.pool or OWN)
+                if pool is not None and name in trained:
+                    pool.count(name)
         if (past := self.pools.get(OWN)) is not None:
-            for prepared in batch.new_groups:
-                self._keep(past, step, prepared)
             past.grow_old(step + 1)
 
     def _plan(self, step: int, groups: Sequence[Group]) -> Plan:
@@ -246,25 +251,6 @@ class Mixing:
         session = next(each for each in group.sessions if each.session_id == name)
         return replace(session, uses=self.pools[pool].used.get(name, 0))
 
-    def _keep(self, past: Pool, step: int, prepared: Prepared) -> None:
-        """Store a new group that was trained, with its own sessions."""
-        group = prepared.group
-        trained = {chain.session_id for chain in prepared.chains}
-        sessions = tuple(
-            StoredSession(
-                session.source.session_id,
-                session.source.partition,
-                session.source.offset,
-                session.reward,
-            )
-            for session in group.sessions
-        )
-        past.put(StoredGroup(OWN, group.group_id, task_of(group), step, sessions))
-        past.count_group(group.group_id)
-        for session in sessions:
-            if session.session_id in trained:
-                past.count(session.session_id)
-
 
 def mixing_of(trainer: TrainerSection) -> Mixing:
     """Return the mixer of these settings with its pools, still empty and without a reader."""
@@ -280,6 +266,16 @@ def mixing_of(trainer: TrainerSection) -> Mixing:
 def task_of(group: Group) -> str:
     """Return the task of a group; empty if no session names one."""
     return next(filter(None, (session.source.task_id for session in group.sessions)), "")
+
+
+def _stored(group: Group, step: int) -> StoredGroup:
+    """Return a new group as the run's own pool has it, behind the step that trained it."""
+    sources = ((session.source, session.reward) for session in group.sessions)
+    sessions = tuple(
+        StoredSession(source.session_id, source.partition, source.offset, reward)
+        for source, reward in sources
+    )
+    return StoredGroup(OWN, group.group_id, task_of(group), step, sessions)
 
 
 def _fresh(group: Group) -> FreshGroup:

@@ -170,12 +170,11 @@ class PoolTopics:
     def _report(self, name: str, kafka: KafkaSettings) -> None:
         counts = self._counts.get(name, Counter())
         taken = counts[""]
-        others = {reason: count for reason, count in counts.items() if reason}
+        others = ", ".join(f"{count} {reason}" for reason, count in counts.items() if reason)
         topic = kafka.topic_prefix + TRAJECTORIES.name
         if others and not taken:
-            faults = ", ".join(f"{count} {reason}" for reason, count in others.items())
-            raise PoolUnusable(name, topic, f"has no session to train: {faults}")
-        listed = "".join(f", {count} {reason}" for reason, count in others.items())
+            raise PoolUnusable(name, topic, f"has no session to train: {others}")
+        listed = f", {others}" if others else ""
         level = logging.INFO if taken else logging.WARNING
         _log.log(level, "pool %s: %d sessions of %s%s", name, taken, topic, listed)
 
