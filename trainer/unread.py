@@ -89,11 +89,19 @@ _CONSTANT = SettingReader(
 
 
 def _selection(*values: str) -> SettingReader:
-    def name(trainer: TrainerSection) -> str:
-        chosen = trainer.selection.name or "none"
-        return "module:function" if is_user_function(chosen) else chosen
+    return SettingReader("selection.name", _selection_name, values)
 
-    return SettingReader("selection.name", name, values)
+
+def _selection_name(trainer: TrainerSection) -> str:
+    chosen = trainer.selection.name or "none"
+    return "module:function" if is_user_function(chosen) else chosen
+
+
+def _compared_selection(trainer: TrainerSection) -> str:
+    """Return the selection, of a loss that compares a session's return with its group's."""
+    if trainer.loss.of_pairs:
+        return f"{trainer.loss.chosen_surrogate}, which compares pairs"
+    return _selection_name(trainer)
 
 
 def _replay(*values: str) -> SettingReader:
@@ -145,7 +153,11 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("selection", "worst"): (_selection("extremes", "module:function"),),
     ("selection", "keep"): (_selection("max_variance", "balanced", "module:function"),),
     ("selection", "baseline"): (
-        _selection("extremes", "max_variance", "balanced", "module:function"),
+        SettingReader(
+            "selection.name",
+            _compared_selection,
+            ("extremes", "max_variance", "balanced", "module:function"),
+        ),
     ),
 }
 """Readers of each setting that not every choice reads; any one of them suffices.

@@ -180,6 +180,11 @@ def faults(trainer: dict[str, Any], **policies: dict[str, Any]) -> list[str]:
             "loss.surrogate pairs_squared, not pairs_logistic",
         ),
         (
+            {**_LOGISTIC, "selection": {"name": "extremes", "baseline": "all"}},
+            "selection.baseline",
+            "balanced or module:function, not pairs_logistic, which compares pairs",
+        ),
+        (
             {**_SQUARED, "pairs": {"reference_share": 1, "opponents": {"most": 1}}},
             "pairs.opponents.most",
             "pairs_squared, not pairs_squared with pairs.reference_share 1",
