@@ -26,6 +26,7 @@ from seamlessflow.infra.kafka.client import (
 from seamlessflow.infra.kafka.messages import WantedKeys, decoded
 from seamlessflow.infra.kafka.outage import ASK_S, NO_LEADER_YET, REFUSALS, Outage
 from seamlessflow.infra.kafka.start.group import lasting
+from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.transactions.hanging import WARN_EVERY_S, warn_of_hanging
 from seamlessflow.infra.kafka.unreadable import Letter, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
@@ -292,10 +293,15 @@ class Reader:
         return answer, next((place.error for place in answer if place.error is not None), None)
 
     def _check_there(self, asked: list[TopicPartition], timeout_s: float) -> None:
-        """Raise `TopicMissing` if the cluster answers and a topic is not there."""
+        """Raise `TopicMissing` if the cluster answers and a topic is not there.
+
+        Another client is asked: a callback of `subscribe` may stand in the way. `list_topics` of
+        this consumer would end its process with the next event of the same poll
+        (confluent-kafka 2.16: `CallState_get: Assertion cs != NULL failed`).
+        """
         try:
-            topics = self._consumer.list_topics(timeout=timeout_s).topics
-        except KafkaException:
+            topics = partition_counts(self._settings, timeout_s)
+        except (KafkaUnavailable, KafkaRefused):
             return
         for place in asked:
             if place.topic not in topics:
