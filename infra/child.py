@@ -41,10 +41,11 @@ class ChildProcess:
         log_file: Path,
         environment: Mapping[str, str] | None = None,
         directory: Path | None = None,
+        sockets: Sequence[int] = (),
     ) -> None:
         """Start the program, in this process's environment and directory if none is given.
 
-        Raises `OSError`.
+        It gets these open `sockets`, by their numbers. Raises `OSError`.
         """
         self.log_file = log_file
         self._log_start = log_file.stat().st_size if log_file.exists() else 0
@@ -53,7 +54,7 @@ class ChildProcess:
         # The kernel watches the thread that forked, not the process: so that thread stays.
         threading.Thread(
             target=self._keep,
-            args=(command, environment, directory, started),
+            args=(command, environment, directory, sockets, started),
             name=f"keeper of {log_file}",
             daemon=True,
         ).start()
@@ -115,6 +116,7 @@ class ChildProcess:
         command: Sequence[str],
         environment: Mapping[str, str] | None,
         directory: Path | None,
+        sockets: Sequence[int],
         started: Future[subprocess.Popen[bytes]],
     ) -> None:
         share_cores()  # the child inherits this thread's scheduling class
@@ -128,6 +130,7 @@ class ChildProcess:
                     stdout=log,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
+                    pass_fds=sockets,
                 )
         except OSError as error:
             started.set_exception(error)

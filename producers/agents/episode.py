@@ -17,6 +17,8 @@ import orjson
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.names import PROVIDER
 from seamlessflow.producers.agents.ended_groups import EndedGroups
+from seamlessflow.producers.agents.environments.child import EnvironmentGone, EpisodeFailed
+from seamlessflow.producers.agents.failures import is_infrastructure_failure
 from seamlessflow.producers.agents.gateway_client.client import (
     GatewayClient,
     GatewayRefused,
@@ -33,7 +35,6 @@ from seamlessflow.producers.agents.gateway_client.ending import (
     Ending,
     EndingRules,
     closing_calls,
-    is_infrastructure_failure,
 )
 from seamlessflow.producers.agents.harness.agent import Agent
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
@@ -360,7 +361,7 @@ def _description(error: BaseException) -> str:
     """Return the error with its traceback, as Python prints it. For a failed program or an
     unreadable result, return the error's own words.
     """
-    if isinstance(error, CommandFailed | BadResult):
+    if isinstance(error, CommandFailed | BadResult | EpisodeFailed | EnvironmentGone):
         return str(error)
     return "".join(traceback.format_exception(error)).strip()
 
@@ -368,4 +369,6 @@ def _description(error: BaseException) -> str:
 def _infrastructure_failed(error: BaseException) -> bool:
     if isinstance(error, CommandFailed):
         return error.exit_status == TRY_AGAIN
-    return is_infrastructure_failure(error)
+    if isinstance(error, EpisodeFailed):
+        return error.infrastructure
+    return isinstance(error, EnvironmentGone) or is_infrastructure_failure(error)

@@ -18,6 +18,8 @@ from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.infra.user_functions import load_function
 from seamlessflow.producers.agents.backlog import Place
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
+from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
+from seamlessflow.producers.agents.environments.venvs import environment_spec
 from seamlessflow.producers.agents.episode import Episodes, UserCode
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
@@ -63,9 +65,12 @@ async def _serve(
     )
     ended = EndedGroups()
     serving = ServingTime()
-    episodes = _episodes(settings.agents, CallThreads(), instruments, leftovers, ended, serving)
+    agent = _agent(settings)
+    episodes = _episodes(settings.agents, agent, instruments, leftovers, ended, serving)
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
+    if isinstance(agent, EnvironmentAgent):
+        await agent.begin()
     loop = asyncio.get_running_loop()
     watches = _watches(settings, name, ended, serving, running, lambda report: feed.report(report))
     # The feed calls these in its own thread; episodes belong to this loop.
@@ -86,6 +91,8 @@ async def _serve(
     for watch in watches:
         await asyncio.to_thread(watch.close)
     await episodes.close()
+    if isinstance(agent, EnvironmentAgent):
+        await agent.close()
     if running.failure is not None:
         raise running.failure
 
@@ -97,7 +104,7 @@ def _quiet_libraries() -> None:
 
 def _episodes(
     settings: AgentsSection,
-    threads: CallThreads,
+    agent: Agent,
     instruments: Instruments,
     leftovers: Leftovers,
     ended: EndedGroups,
@@ -106,7 +113,7 @@ def _episodes(
     judge = load_function(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    code = UserCode(_agent(settings, threads), judge, threads)
+    code = UserCode(agent, judge, CallThreads())
     contain_exits(asyncio.get_running_loop())
     return Episodes(settings, code, gateway, instruments, leftovers, ended, serving)
 
@@ -147,10 +154,16 @@ def _tell(notice: str, report: Report) -> None:
     report(ProgressStalled(at_ms=at_ms, what="agent", detail=notice, since_ms=at_ms))
 
 
-def _agent(settings: AgentsSection, threads: CallThreads) -> Agent:
-    if settings.command:
-        return CommandAgent(Command(settings.command, os.environ))
-    return CallableAgent(load_function(settings.callable), threads)
+def _agent(settings: AgentsSettings) -> Agent:
+    agents = settings.agents
+    if agents.command:
+        return CommandAgent(Command(agents.command, os.environ))
+    if agents.environment:
+        log_file = settings.data_dir / "logs" / "environment.log"
+        spec = environment_spec(agents, os.environ, log_file)
+        live = agents.environment_limit or agents.concurrency
+        return EnvironmentAgent(spec, agents.environment_processes, live, agents.warm_up_limit_s)
+    return CallableAgent(load_function(agents.callable), CallThreads())
 
 
 class _RunningEpisodes:

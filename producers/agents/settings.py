@@ -1,8 +1,9 @@
 """Settings of the agents process, `SEAMLESSFLOW_AGENTS__*`. Importable without Kafka."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, SecretStr, StringConstraints, model_validator
+from pydantic import Field, JsonValue, SecretStr, StringConstraints, model_validator
 
 from seamlessflow.infra.settings import ProcessSettings, Section, SentKey, SharedPacingSection
 
@@ -13,12 +14,34 @@ class AgentsSection(Section):
     callable: str = Field(
         "",
         description="Agent as a Python callable, module:function; see producers/agents/harness/"
-        "session.py for its signature. Exactly one of callable and command is set",
+        "session.py for its signature. Exactly one of callable, command and environment is set",
     )
     command: tuple[str, ...] = Field(
         (),
         description="Agent as a command line, a JSON list. It reads the task as JSON from "
         "standard input. The last line of its output may be a JSON object with its reward",
+    )
+    environment: str = Field(
+        "",
+        description="Agent and tasks as an environment package: reasoning_gym (see "
+        "docs/start/environments.md), or FILE.py with an adapter of your own",
+    )
+    settings: dict[str, JsonValue] = Field(
+        default_factory=dict, description="Settings of the environment, by its adapter's names"
+    )
+    environment_python: Path | None = Field(
+        None,
+        description="Python in which the environment runs; none: that of `seamlessflow "
+        "environments install`, and this one for an adapter of your own",
+    )
+    environment_processes: int = Field(
+        1, ge=1, description="Most processes of the environment at the same time"
+    )
+    environment_limit: int = Field(
+        0, ge=0, description="Most episodes of the environment at the same time; 0: concurrency"
+    )
+    warm_up_limit_s: float = Field(
+        600, gt=0, description="Seconds until a process of the environment must be ready"
     )
     reward: str = Field(
         "",
@@ -106,6 +129,8 @@ class AgentsSettings(ProcessSettings):
 
     @model_validator(mode="after")
     def _one_agent(self) -> Self:
-        if bool(self.agents.callable) == bool(self.agents.command):
-            raise ValueError("exactly one of agents.callable and agents.command must be set")
+        agents = self.agents
+        if sum(map(bool, (agents.callable, agents.command, agents.environment))) != 1:
+            text = "exactly one of agents.callable, agents.command and agents.environment"
+            raise ValueError(f"{text} must be set")
         return self

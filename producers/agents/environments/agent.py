@@ -1,0 +1,122 @@
+"""An environment package as the agent of a run: one more kind behind `harness/agent.py`.
+
+Episodes are shared among a few processes. One that ended is started again at the next episode,
+after a pause that grows. Its episodes failed with the infrastructure, so their samples are tried
+again.
+"""
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from seamlessflow.producers.agents.environments.child import (
+    EnvironmentChild,
+    EnvironmentGone,
+    EnvironmentSpec,
+    EnvironmentUnusable,
+)
+from seamlessflow.producers.agents.harness.session import AgentSession
+
+_log = logging.getLogger(__name__)
+_LONGEST_PAUSE_S = 30.0
+
+
+class EnvironmentAgent:
+    """Agent whose episodes run in processes of an environment package. For one event loop."""
+
+    def __init__(
+        self, spec: EnvironmentSpec, processes: int, live: int, warm_up_limit_s: float
+    ) -> None:
+        """`processes`: most of them at the same time; `live`: most episodes at the same time."""
+        self._spec = spec
+        self._processes = processes
+        self._live = asyncio.Semaphore(live)
+        self._warm_up_limit_s = warm_up_limit_s
+        self._children: list[EnvironmentChild] = []
+        self._starting = asyncio.Lock()
+        self._room = asyncio.Condition()
+        self._failed_starts = 0
+        self._not_before_s = 0.0
+
+    async def begin(self) -> None:
+        """Start the first process. Raises `EnvironmentUnusable`: no later one would do better."""
+        begun_s = time.monotonic()
+        self._children.append(await self._start())
+        _log.info("%s is warm after %.1f s", self._spec.name, time.monotonic() - begun_s)
+
+    async def run(self, payload: bytes, session: AgentSession) -> object:
+        """Run an episode. Raises `EpisodeFailed` and `EnvironmentGone`."""
+        async with self._live:
+            child = await self._child()
+            try:
+                return await child.run(payload, _told(session))
+            finally:
+                async with self._room:
+                    self._room.notify()
+
+    def goes_on(self, _: AgentSession) -> bool:
+        """Return False: an episode that ignores its end goes on in another process."""
+        return False
+
+    async def close(self) -> None:
+        """End all processes."""
+        children, self._children = self._children, []
+        await asyncio.gather(*(child.close() for child in children))
+
+    async def _child(self) -> EnvironmentChild:
+        """Return the process with the fewest episodes, once there is one with room."""
+        while True:
+            await self._forget_ended()
+            least = min(filter(_has_room, self._children), key=len, default=None)
+            full = len(self._children) >= self._processes
+            if least is not None and (full or not len(least)):
+                return least
+            if not full:
+                await self._add(len(self._children))
+            else:
+                async with self._room:
+                    await self._room.wait()
+
+    async def _add(self, count: int) -> None:
+        async with self._starting:
+            if len(self._children) != count:
+                return  # another episode started it meanwhile
+            await asyncio.sleep(max(0.0, self._not_before_s - time.monotonic()))
+            try:
+                self._children.append(await self._start())
+            except EnvironmentUnusable as error:
+                self._failed_starts += 1
+                pause_s = min(_LONGEST_PAUSE_S, 2.0**self._failed_starts)
+                self._not_before_s = time.monotonic() + pause_s
+                raise EnvironmentGone(str(error)) from error
+            self._failed_starts = 0
+
+    async def _start(self) -> EnvironmentChild:
+        child = await EnvironmentChild.open(self._spec)
+        await child.warm_up(self._warm_up_limit_s)
+        return child
+
+    async def _forget_ended(self) -> None:
+        ended = [child for child in self._children if not child.running]
+        self._children = [child for child in self._children if child.running]
+        for child in ended:
+            await child.close()
+
+
+def _has_room(child: EnvironmentChild) -> bool:
+    return child.room
+
+
+def _told(session: AgentSession) -> dict[str, Any]:
+    """Return what an adapter sees of a session."""
+    return {
+        "session_id": session.session_id,
+        "base_url": session.base_url,
+        "api_key": session.api_key,
+        "model": session.model,
+        "deadline_ms": session.deadline_ms,
+        "metadata": dict(session.metadata),
+        "turn_limit": session.turn_limit,
+        "messages": list(session.messages),
+    }

@@ -1,0 +1,242 @@
+"""A process of an environment package, as the agents' process sees it: starts, runs, ends.
+
+`inside/host.py` has the lines that both exchange. What the process leaves when it ends, such as
+programs that it started, is ended too (`leftovers.py`).
+"""
+
+import asyncio
+import json
+import socket
+from asyncio import Future, StreamReader, StreamWriter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from seamlessflow.infra.child import ChildProcess
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.settings import ENV_PREFIX
+from seamlessflow.producers.agents.environments.inside.host import LONGEST_LINE_BYTES
+from seamlessflow.producers.agents.environments.known import HOST
+from seamlessflow.producers.agents.environments.leftovers import end_leftovers, new_mark
+
+ENDING_GRACE_S = 5.0
+_LOOK_S = 1.0
+"""Longest time until the end of a process is seen whose connection stays open."""
+
+
+class EnvironmentUnusable(SeamlessFlowError):
+    """The environment cannot be made from its settings, or its package is not there."""
+
+    lasting = True
+
+
+class EnvironmentGone(SeamlessFlowError):
+    """The process of an environment ended while an episode ran in it: no fault of the episode."""
+
+
+class EpisodeFailed(SeamlessFlowError):
+    """An episode raised an exception, here in its own words."""
+
+    def __init__(self, error: str, infrastructure: bool = False) -> None:
+        self.infrastructure = infrastructure
+        """True if a call got a server's error or no response; else it is the environment's."""
+        super().__init__(error)
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """What an environment process is started from."""
+
+    name: str
+    python: Path
+    adapter: Path
+    settings: Mapping[str, Any]
+    environment: Mapping[str, str] = field(repr=False)
+    """Variables of the process; no setting of this project is passed on."""
+    log_file: Path
+
+    def first_line(self, tasks: bool) -> Mapping[str, Any]:
+        """Return what the process is told first."""
+        return {"settings": dict(self.settings), **({"tasks": True} if tasks else {})}
+
+
+class EnvironmentChild:
+    """A started process, and the episodes that run in it. For one event loop."""
+
+    def __init__(
+        self,
+        process: ChildProcess,
+        lines: StreamReader,
+        out: StreamWriter,
+        spec: EnvironmentSpec,
+        mark: Mapping[str, str],
+    ) -> None:
+        self.concurrent = 0
+        """Episodes that it may run at once; 0: no limit."""
+        self._process = process
+        self._lines = lines
+        self._out = out
+        self._spec = spec
+        self._mark = mark
+        self._episodes: dict[int, Future[object]] = {}
+        self._count = 0
+        self._reading: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def open(cls, spec: EnvironmentSpec, tasks: bool = False) -> "EnvironmentChild":
+        """Start the process and tell it its settings. Raises `EnvironmentUnusable`."""
+        ours, theirs = socket.socketpair()
+        spec.log_file.parent.mkdir(parents=True, exist_ok=True)
+        command = [str(spec.python), "-P", str(HOST), str(theirs.fileno()), str(spec.adapter)]
+        mark = new_mark()
+        variables = {**_passed_on(spec), **mark}
+        with theirs:
+            try:
+                process = ChildProcess(
+                    command, spec.log_file, variables, sockets=(theirs.fileno(),)
+                )
+            except OSError as error:
+                ours.close()
+                raise EnvironmentUnusable(f"{spec.name}: {spec.python}: {error}") from error
+        lines, out = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE_BYTES)
+        child = cls(process, lines, out, spec, mark)
+        child._send(spec.first_line(tasks))
+        return child
+
+    async def warm_up(self, limit_s: float) -> None:
+        """Wait until it can run episodes. Raises `EnvironmentUnusable`; the process is then ended.
+
+        The wait has a deadline: packages install or compile at their first episode.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                answer = await self._answer()
+        except TimeoutError as error:
+            await self.close()
+            reason = f"{self._spec.name} was not ready within {limit_s:g} s"
+            raise EnvironmentUnusable(f"{reason}; see {self._spec.log_file}") from error
+        self.concurrent = int(answer["ready"]["concurrent"])
+        self._reading = asyncio.create_task(self._read())
+
+    async def listed(self) -> Mapping[str, Any] | None:
+        """Return the next task that it lists, or None at the end. Raises `EnvironmentUnusable`."""
+        return (await self._answer()).get("task")
+
+    @property
+    def running(self) -> bool:
+        """True while episodes can be run in it."""
+        return self._process.running and self._reading is not None and not self._reading.done()
+
+    @property
+    def room(self) -> bool:
+        """True if it may run one more episode."""
+        return self.running and (not self.concurrent or len(self._episodes) < self.concurrent)
+
+    def __len__(self) -> int:
+        """Return the number of running episodes."""
+        return len(self._episodes)
+
+    async def run(self, task: bytes, session: Mapping[str, Any]) -> object:
+        """Run an episode and return its result. Raises `EpisodeFailed` and `EnvironmentGone`.
+
+        Cancelling stops the episode.
+        """
+        self._count += 1
+        number = self._count
+        ended = self._episodes[number] = asyncio.get_running_loop().create_future()
+        head = json.dumps({"run": number, "session": session}).encode()
+        self._out.write(head[:-1] + b', "task": ' + task.replace(b"\n", b" ") + b"}\n")
+        try:
+            await self._out.drain()
+            return await ended
+        except ConnectionError as error:
+            raise self._gone() from error
+        except asyncio.CancelledError:
+            self._send({"stop": number})
+            raise
+        finally:
+            del self._episodes[number]
+
+    async def close(self) -> None:
+        """End the process and what it started: ask it, then use force."""
+        self._out.close()  # the end of its input
+        ended = await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)
+        end_leftovers(self._process.pid, self._mark)
+        if not ended:
+            await asyncio.to_thread(self._process.kill)
+        if self._reading is not None:
+            await self._reading
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        self._out.write(json.dumps(message).encode() + b"\n")
+
+    async def _answer(self) -> Mapping[str, Any]:
+        """Return its next message. Raises `EnvironmentUnusable` if that is why it ends."""
+        line = await _line_of(self._lines)
+        answer = json.loads(line) if line else {"unusable": self._process_tail()}
+        if "unusable" not in answer:
+            return dict(answer)
+        await self.close()
+        raise EnvironmentUnusable(f"{self._spec.name}: {str(answer['unusable']).strip()}")
+
+    async def _read(self) -> None:
+        """Deliver results until the process ends; then its episodes have failed with it."""
+        while line := await self._next_line():
+            answer = json.loads(line)
+            number = answer.get("ended", answer.get("failed"))
+            ended = self._episodes.get(number)
+            if ended is None or ended.done():
+                continue
+            if "failed" in answer:
+                failed = EpisodeFailed(answer["error"].strip(), answer["infrastructure"])
+                ended.set_exception(failed)
+            else:
+                ended.set_result(answer["result"])
+        for ended in self._waiting():
+            ended.set_exception(self._gone())
+
+    async def _next_line(self) -> bytes:
+        """Return the next line; empty once the process has ended.
+
+        A process that it forked may hold its connection open.
+        """
+        reading = asyncio.create_task(_line_of(self._lines))
+        while not reading.done():
+            ended = not self._process.running
+            await asyncio.wait({reading}, timeout=_LOOK_S)
+            if ended and not reading.done():
+                reading.cancel()
+                return b""
+        if not reading.result():
+            await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status
+        return reading.result()
+
+    def _waiting(self) -> Iterator[Future[object]]:
+        return (ended for ended in list(self._episodes.values()) if not ended.done())
+
+    def _gone(self) -> EnvironmentGone:
+        status = self._process.exit_status
+        ended = "ended" if status is None else f"ended with status {status}"
+        return EnvironmentGone(f"the process of {self._spec.name} {ended}\n{self._process.tail()}")
+
+    def _process_tail(self) -> str:
+        self._process.wait(ENDING_GRACE_S)
+        return f"it ended with status {self._process.exit_status}\n{self._process.tail()}"
+
+
+async def _line_of(lines: StreamReader) -> bytes:
+    """Return the next line; empty once the process is gone."""
+    try:
+        line = await lines.readline()
+    except (ConnectionError, ValueError):  # a line above the limit
+        return b""
+    return line if line.endswith(b"\n") else b""
+
+
+def _passed_on(spec: EnvironmentSpec) -> Mapping[str, str]:
+    return {
+        name: value
+        for name, value in spec.environment.items()
+        if not name.startswith(ENV_PREFIX) and name not in ("PYTHONPATH", "VIRTUAL_ENV")
+    }

@@ -1,0 +1,224 @@
+"""Host of an environment package: a program in the package's own Python, beside that of agents.
+
+    python -P host.py SOCKET ADAPTER
+
+It needs nothing but the standard library, the package and `openai`: this project's own packages do
+not stand beside others' versions. `SOCKET` is the number of an open socket to the process that
+started it. `ADAPTER` is a file with a class `Environment`:
+
+    class Environment:
+        concurrent = 0                      # episodes at once in one process; 0: no limit
+        def __init__(self, settings): ...   # settings of the configuration, by keyword
+        def tasks(self): ...                # yields mappings with `id`, and `metadata` of texts
+        async def warm_up(self): ...        # optional: what the first episode would wait for
+        async def run(self, task, session): # returns what an agent returns
+        async def close(self): ...          # optional
+
+`run` may be a plain function; it then has a thread of its own. Whatever it raises is a failure of
+the environment, never a reward. A line each way is a JSON object:
+
+    in:  {"settings": {...}, "tasks": true}           list the tasks and end
+         {"settings": {...}}                          warm up, then run episodes
+         {"run": 7, "task": {...}, "session": {...}}
+         {"stop": 7}
+    out: {"ready": {"concurrent": 0}}
+         {"task": {...}}, at last {"listed": 12}
+         {"ended": 7, "result": {...}}
+         {"failed": 7, "error": "the traceback", "infrastructure": false}
+         {"unusable": "the traceback"}                at the start; then it ends
+"""
+
+import asyncio
+import importlib.util
+import inspect
+import json
+import os
+import socket
+import sys
+import traceback
+from collections.abc import AsyncIterator, Callable, Mapping
+from functools import cache
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any, cast
+
+LONGEST_LINE_BYTES = 64 * 1024**2
+_UNUSABLE = 78
+"""Exit status EX_CONFIG of sysexits.h."""
+
+
+class Session(SimpleNamespace):
+    """Open session, as an adapter sees it: `base_url`, `api_key`, `model`, `session_id` and more.
+
+    `docs/start/environments.md` has all members. `ask` is for packages without a client.
+    """
+
+    def __repr__(self) -> str:
+        return f"Session({self.session_id})"
+
+    async def ask(self, messages: list[Mapping[str, Any]], **options: Any) -> Any:
+        """Return the message that the policy answers, as `openai` has it."""
+        completion = await client_of(self).chat.completions.create(
+            model=self.model, messages=messages, **options
+        )
+        return completion.choices[0].message
+
+
+_CONNECTIONS: dict[str, Any] = {}
+
+
+def client_of(session: Session) -> Any:
+    """Return an `openai` client for the session; connections are those of all sessions.
+
+    Calls are not repeated: the gateway waits for the engine as long as it takes.
+    """
+    import openai
+
+    shared = _CONNECTIONS.get(session.base_url)
+    if shared is None:
+        shared = _CONNECTIONS[session.base_url] = openai.AsyncOpenAI(
+            base_url=session.base_url, api_key="unset", max_retries=0, timeout=None
+        )
+    return shared.with_options(api_key=session.api_key)
+
+
+class Host:
+    """Runs what is asked for over a connection, until it is closed."""
+
+    def __init__(self, adapter: Path, lines: asyncio.StreamReader, out: asyncio.StreamWriter):
+        self._adapter = adapter
+        self._lines = lines
+        self._out = out
+        self._episodes: dict[int, asyncio.Task[None]] = {}
+
+    async def serve(self) -> int:
+        """Return the exit status."""
+        first = await self._read()
+        if first is None:
+            return 0
+        try:
+            environment = _module(self._adapter).Environment(**first["settings"])
+            if first.get("tasks"):
+                return await self._list(environment)
+            await _optional(environment, "warm_up")
+        except BaseException:
+            await self._write({"unusable": traceback.format_exc()})
+            return _UNUSABLE
+        await self._write({"ready": {"concurrent": getattr(environment, "concurrent", 0)}})
+        async for asked in self._asked():
+            if "stop" in asked:
+                if episode := self._episodes.get(asked["stop"]):
+                    episode.cancel()
+                continue
+            number = asked["run"]
+            running = self._run(environment, number, asked["task"], Session(**asked["session"]))
+            self._episodes[number] = asyncio.create_task(running)
+        for episode in self._episodes.values():
+            episode.cancel()
+        await asyncio.gather(*self._episodes.values(), return_exceptions=True)
+        await _optional(environment, "close")
+        return 0
+
+    async def _list(self, environment: Any) -> int:
+        count = 0
+        for task in environment.tasks():
+            await self._write({"task": dict(task)})
+            count += 1
+        await self._write({"listed": count})
+        return 0
+
+    async def _run(
+        self, environment: Any, number: int, task: Mapping[str, Any], session: Session
+    ) -> None:
+        try:
+            result = await _called(environment.run, task, session)
+            answer = {"ended": number, "result": _plain(result)}
+            line = _line(answer)
+        except BaseException as error:  # `exit`, a test's failure: none of them ends the host
+            line = _line({"failed": number, **_described(error)})
+        del self._episodes[number]
+        self._out.write(line)
+        await self._out.drain()
+
+    async def _asked(self) -> AsyncIterator[dict[str, Any]]:
+        while (asked := await self._read()) is not None:
+            yield asked
+
+    async def _read(self) -> dict[str, Any] | None:
+        line = await self._lines.readline()
+        return cast(dict[str, Any], json.loads(line)) if line else None
+
+    async def _write(self, message: Mapping[str, Any]) -> None:
+        self._out.write(_line(message))
+        await self._out.drain()
+
+
+async def _called(function: Callable[..., Any], *arguments: object) -> Any:
+    """Call an async function here, any other in a thread of its own."""
+    if inspect.iscoroutinefunction(function):
+        return await function(*arguments)
+    value = await asyncio.to_thread(function, *arguments)
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _optional(environment: Any, name: str) -> None:
+    if (function := getattr(environment, name, None)) is not None:
+        await _called(function)
+
+
+def _plain(result: Any) -> Any:
+    """Return a result as JSON has it: scalars of numpy and torch are numbers."""
+    if isinstance(result, Mapping):
+        return {str(name): _plain(value) for name, value in result.items()}
+    if isinstance(result, bool | str | int) or result is None:
+        return result
+    if isinstance(result, list | tuple):
+        return [_plain(value) for value in result]
+    return float(result)
+
+
+def _described(error: BaseException) -> dict[str, Any]:
+    failures = _module(Path(__file__).parents[2] / "failures.py")
+    return {
+        "error": "".join(traceback.format_exception(error)),
+        "infrastructure": failures.is_infrastructure_failure(error),
+    }
+
+
+def _line(message: Mapping[str, Any]) -> bytes:
+    return json.dumps(message).encode() + b"\n"
+
+
+@cache
+def _module(path: Path) -> ModuleType:
+    """Return a file's module. A package of the same name is another module."""
+    name = f"seamlessflow_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path} is no Python file")
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+async def _main(number: int, adapter: Path) -> int:
+    connection = socket.socket(fileno=number)
+    connection.set_inheritable(False)  # a program that the package starts does not hold it open
+    lines, out = await asyncio.open_connection(sock=connection, limit=LONGEST_LINE_BYTES)
+    try:
+        return await Host(adapter, lines, out).serve()
+    finally:
+        out.close()
+
+
+def main() -> None:
+    """Serve; what packages print goes to standard error, which is the log."""
+    os.dup2(2, 1)
+    status = asyncio.run(_main(int(sys.argv[1]), Path(sys.argv[2])))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # threads of episodes that ignore their end do not hold it up
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""Tasks of reasoning-gym: a question, and an answer that the package scores.
+
+An entry follows from data set, its settings, size, seed and index. Each episode builds it again
+from these, since some answers do not survive JSON. `strict`: an answer is worth 1 or 0. Without it
+the package gives parts of a reward, some of them for the length of an answer alone.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+_ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
+_ASKED = "\nGive the final answer between <answer> and </answer>."
+
+
+class Environment:
+    """Data sets by their names, each with settings of its own."""
+
+    def __init__(
+        self,
+        datasets: list[str] | dict[str, dict[str, Any]],
+        size: int = 500,
+        seed: int = 0,
+        strict: bool = False,
+        system: str = "",
+        **options: Any,
+    ) -> None:
+        """`options`: of each call, such as `max_tokens`."""
+        named = datasets if isinstance(datasets, dict) else {name: {} for name in datasets}
+        self._datasets: dict[str, dict[str, Any]] = named
+        self._size, self._seed, self._strict = size, seed, strict
+        self._system = [{"role": "system", "content": system}] if system else []
+        self._options = options
+
+    def tasks(self) -> Iterator[dict[str, Any]]:
+        """Yield what each entry is built from, with the package's own difficulty as metadata."""
+        for name, config in self._datasets.items():
+            built = {"dataset": name, "config": config, "size": self._size, "seed": self._seed}
+            entries = _entries(built)
+            for index in range(self._size):
+                difficulty = entries[index]["metadata"].get("difficulty") or {}
+                words = {key: str(value) for key, value in difficulty.items()}
+                place = f"{name}-{self._seed}-{index}"
+                yield {**built, "id": place, "index": index, "metadata": {"dataset": name, **words}}
+
+    async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
+        """Ask once; the reward is the package's score of what stands between the last tags."""
+        entries = _entries(task)
+        entry = entries[task["index"]]
+        question = {"role": "user", "content": entry["question"] + _ASKED}
+        message = await session.ask([*self._system, question], **self._options)
+        answers = _ANSWER.findall(message.content or "")
+        score = float(entries.score_answer(answers[-1].strip() if answers else None, entry))
+        return {"reward": float(score >= 1) if self._strict else score, "rewards": {"score": score}}
+
+
+def _entries(task: Mapping[str, Any]) -> Any:
+    return _dataset(task["dataset"], task["size"], task["seed"], json.dumps(task["config"]))
+
+
+@cache
+def _dataset(name: str, size: int, seed: int, config: str) -> Any:
+    import reasoning_gym
+
+    return reasoning_gym.create_dataset(name, size=size, seed=seed, **json.loads(config))

@@ -1,0 +1,63 @@
+"""Environment packages that this project has an adapter for, and the program that hosts them. Pure.
+
+Each has an environment of its own, since versions of their requirements exclude each other and
+ours (`venvs.py`). An adapter of the user's own is a file, which runs in the Python that
+`agents.environment_python` names.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import suggestion
+
+INSIDE = Path(__file__).parent / "inside"
+HOST = INSIDE / "host.py"
+LOCKS = Path(__file__).parent / "locks"
+
+
+class EnvironmentUnknown(SeamlessFlowError):
+    """No adapter has this name."""
+
+    lasting = True
+
+
+@dataclass(frozen=True, slots=True)
+class KnownEnvironment:
+    """An environment package with its adapter."""
+
+    name: str
+    packages: tuple[str, ...]
+    """Distributions whose versions are shown."""
+    what: str
+
+    @property
+    def adapter(self) -> Path:
+        """File of the adapter."""
+        return INSIDE / f"{self.name}.py"
+
+    @property
+    def lock(self) -> Path:
+        """File of all packages of its environment, with hashes."""
+        return LOCKS / f"{self.name}.txt"
+
+
+KNOWN: Mapping[str, KnownEnvironment] = {
+    known.name: known
+    for known in (
+        KnownEnvironment(
+            "reasoning_gym", ("reasoning-gym",), "106 data sets of questions, made by code"
+        ),
+    )
+}
+
+
+def adapter_of(name: str) -> Path:
+    """Return the file of a named adapter, or of the user's own. Raises `EnvironmentUnknown`."""
+    if name in KNOWN:
+        return KNOWN[name].adapter
+    if name.endswith(".py"):
+        return Path(name).absolute()
+    near = suggestion(name, KNOWN)
+    raise EnvironmentUnknown(f"{name!r} is not {', '.join(KNOWN)} or a file FILE.py{near}")

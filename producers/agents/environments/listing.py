@@ -1,0 +1,41 @@
+"""Tasks of an environment, written to a file that a run reads as any other file of tasks."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import orjson
+
+from seamlessflow.producers.agents.environments.child import (
+    EnvironmentChild,
+    EnvironmentSpec,
+    EnvironmentUnusable,
+)
+
+_SHOW_EVERY = 1_000
+
+
+async def write_tasks(spec: EnvironmentSpec, path: Path, show: Callable[[int], object]) -> int:
+    """Write a line for each task that the environment lists; return their number.
+
+    The file is there whole or not at all. `show` gets the number so far. Raises
+    `EnvironmentUnusable`, also if there are none.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f"{path.name}.{os.getpid()}")
+    child = await EnvironmentChild.open(spec, tasks=True)
+    count = 0
+    try:
+        with draft.open("wb") as file:
+            while (task := await child.listed()) is not None:
+                file.write(orjson.dumps(task) + b"\n")
+                count += 1
+                if count % _SHOW_EVERY == 0:
+                    show(count)
+        if not count:
+            raise EnvironmentUnusable(f"{spec.name} lists no tasks")
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+        await child.close()
+    return count

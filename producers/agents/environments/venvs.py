@@ -1,0 +1,111 @@
+"""Environments (virtual) of packages: made once from a lock, each apart from all others.
+
+They lie in the user's cache, by the hash of their lock, so a newer release makes its own.
+`seamlessflow environments install NAME` makes one.
+"""
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from importlib.metadata import distributions
+from pathlib import Path
+
+from seamlessflow.infra.broker.jars import default_cache
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.agents.environments.child import EnvironmentSpec, EnvironmentUnusable
+from seamlessflow.producers.agents.environments.known import KNOWN, KnownEnvironment, adapter_of
+from seamlessflow.producers.agents.settings import AgentsSection
+
+_MADE = "made"
+"""File that is there once all packages are."""
+
+
+class NotInstalled(SeamlessFlowError):
+    """Packages of an environment could not be installed."""
+
+
+def directory(known: KnownEnvironment) -> Path:
+    """Return where the packages of an environment lie, made or not."""
+    lock = hashlib.sha256(known.lock.read_bytes()).hexdigest()[:12]
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    return default_cache() / "environments" / f"{known.name}-{python}-{lock}"
+
+
+def is_installed(known: KnownEnvironment) -> bool:
+    """Return whether its packages are there."""
+    return (directory(known) / _MADE).exists()
+
+
+def versions(known: KnownEnvironment) -> Mapping[str, str]:
+    """Return the versions of the packages that are shown; empty if it is not installed."""
+    libraries = (directory(known) / "lib").glob("python*/site-packages")
+    present = {
+        str(distribution.metadata["Name"]).lower(): distribution.version
+        for library in libraries
+        for distribution in distributions(path=[str(library)])
+    }
+    return {name: present[name] for name in known.packages if name in present}
+
+
+def install(known: KnownEnvironment, show: Callable[[str], object]) -> Path:
+    """Make the environment if it is not there, and return its Python. Raises `NotInstalled`.
+
+    `show` gets lines of progress. Another process that installs the same is waited for.
+    """
+    home = directory(known)
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (home / _MADE).exists():
+            show(f"installing the packages of {known.name} in {home}")
+            _run([sys.executable, "-m", "venv", str(home)])
+            python = str(home / "bin" / "python")
+            _run(_installing(python, known.lock), show)
+            (home / _MADE).touch()
+    return home / "bin" / "python"
+
+
+def environment_spec(
+    agents: AgentsSection, environment: Mapping[str, str], log_file: Path
+) -> EnvironmentSpec:
+    """Return what the environment of an agent is started from.
+
+    Raises `EnvironmentUnknown`, and `EnvironmentUnusable` if it is not installed.
+    """
+    name = agents.environment
+    adapter = adapter_of(name)
+    python = agents.environment_python
+    if python is None and name not in KNOWN:
+        python = Path(sys.executable)
+    elif python is None:
+        if not is_installed(KNOWN[name]):
+            command = f"seamlessflow environments install {name}"
+            raise EnvironmentUnusable(f"{name} is not installed: {command}")
+        python = directory(KNOWN[name]) / "bin" / "python"
+    return EnvironmentSpec(name, python, adapter, agents.settings, environment, log_file)
+
+
+def _installing(python: str, lock: Path) -> list[str]:
+    """Return the command that installs a lock: by uv, which is fast, where it is on the path."""
+    options = ["--require-hashes", "-r", str(lock)]
+    if uv := shutil.which("uv"):
+        return [uv, "pip", "install", "--python", python, *options]
+    return [python, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check", *options]
+
+
+def _run(command: list[str], show: Callable[[str], object] | None = None) -> None:
+    process = subprocess.Popen(  # nosec B603 # a list of our own, no shell
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+    )
+    lines: list[str] = []
+    assert process.stdout is not None
+    for line in process.stdout:
+        lines.append(line.rstrip())
+        if show is not None and line.strip():
+            show(lines[-1])
+    if status := process.wait():
+        tail = "\n".join(lines[-20:])
+        raise NotInstalled(f"{command[0]} ended with status {status}\n{tail}")
