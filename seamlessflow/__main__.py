@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from seamlessflow.commands import dead_letters, render, schemas, topics
+from seamlessflow.commands import dead_letters, environments, render, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
@@ -66,6 +66,7 @@ app.command()(stops)
 app.command(name="import")(import_files)
 app.add_typer(replay.app, name="replay")
 app.add_typer(share.app, name="share")
+app.add_typer(environments.app, name="environments")
 app.add_typer(render.app, name="render")
 app.add_typer(topics.app, name="topics")
 app.add_typer(schemas.app, name="schemas")
