@@ -43,7 +43,7 @@ def versions(known: KnownEnvironment) -> Mapping[str, str]:
     """Return the versions of the packages that are shown; empty if it is not installed."""
     libraries = (directory(known) / "lib").glob("python*/site-packages")
     present = {
-        str(distribution.metadata["Name"]).lower(): distribution.version
+        str(distribution.metadata["Name"]).lower().replace("_", "-"): distribution.version
         for library in libraries
         for distribution in distributions(path=[str(library)])
     }
