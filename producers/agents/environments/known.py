@@ -49,6 +49,8 @@ KNOWN: Mapping[str, KnownEnvironment] = {
         KnownEnvironment(
             "reasoning_gym", ("reasoning-gym",), "106 data sets of questions, made by code"
         ),
+        KnownEnvironment("textarena", ("textarena",), "text games, here for one player"),
+        KnownEnvironment("gymnasium", ("gymnasium",), "worlds with text and numbered actions"),
     )
 }
 
