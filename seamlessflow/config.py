@@ -327,7 +327,8 @@ class RunConfig(BaseSettings):
     @property
     def opened_outside(self) -> bool:
         """True for a service: it names no tasks and no agent, and others open its sessions."""
-        agent = self.agents.callable or self.agents.command
+        agents = self.agents
+        agent = agents.callable or agents.command or agents.environment
         return not (agent or self.pacing.issues or self.evaluation.files)
 
     @property

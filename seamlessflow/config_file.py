@@ -26,6 +26,7 @@ from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import from_environment, unread
 from seamlessflow.infra.variables import SettingPath, place_in
 from seamlessflow.infra.weights.model_hub import ModelNotFetched
+from seamlessflow.listed_tasks import LISTED, NotListed, is_listed, listed_file
 from seamlessflow.named_models import Fetched, fetch, fetchable, hub_models
 from seamlessflow.prepared_tasks import named_tasks, prepare, shared_faults
 from seamlessflow.read_paths import found_beside, replaced, searched
@@ -205,6 +206,7 @@ def _prepare_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
 
     Once a setting is wrong, nothing more is prepared.
     """
+    _list_tasks(reading, read_by_command)
     if reading.config is None:
         return
     named = named_tasks(reading.sections, reading.config)
@@ -220,6 +222,31 @@ def _prepare_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
         except SourceRejected as error:
             reading.add([Fault(tasks.setting, str(error))])
         reading.left_out.append(tasks.setting)  # no lines that could be checked
+
+
+def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
+    """Put files in the places of tasks that an environment lists.
+
+    They are its agent's tasks where no others are named.
+    """
+    config = reading.config
+    if config is None or reading.lines:
+        return
+    if config.agents.environment and not config.pacing.issues and "pacing" in read_by_command:
+        pacing = {**reading.sections.get("pacing", {}), "tasks": LISTED}
+        reading.sections = {**reading.sections, "pacing": pacing}
+    for tasks in named_tasks(reading.sections, config):
+        if not is_listed(tasks.text) or tasks.section[0] not in read_by_command:
+            continue
+        try:
+            file = listed_file(tasks.text, config.agents, config.out)
+        except (NotListed, OSError) as error:
+            reading.add([Fault(tasks.setting, str(error))])
+            reading.left_out.append(tasks.setting)
+            continue
+        reading.sections = replaced(reading.sections, tasks.setting, str(file))
+    if not reading.lines:
+        reading.config = RunConfig(**deepcopy(reading.sections))
 
 
 def as_written(path: SettingPath) -> str:

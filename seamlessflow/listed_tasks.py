@@ -1,0 +1,91 @@
+"""Tasks that an environment package lists, as a file of JSON lines in the run's directory.
+
+`environment:` stands for them where settings name a file of tasks. Behind it may be settings in
+place of those of `agents.settings`, as in `environment:seed=7&size=50`. The file is named by all
+that it follows from, so a run that is resumed reads the same one.
+"""
+
+import asyncio
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.agents.environments.child import EnvironmentSpec
+from seamlessflow.producers.agents.environments.listing import write_tasks
+from seamlessflow.producers.agents.environments.venvs import environment_spec
+from seamlessflow.producers.agents.settings import AgentsSection
+
+LISTED = "environment:"
+FOLDER = "listed_tasks"
+"""Folder of the run's directory with the files."""
+
+
+class NotListed(SeamlessFlowError):
+    """An environment lists no tasks, or there is none."""
+
+    lasting = True
+
+
+def is_listed(text: str) -> bool:
+    """Return whether a text stands for the tasks of the environment."""
+    return text.startswith(LISTED)
+
+
+def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
+    """Return the file of the tasks that `text` stands for; make it if it is not there.
+
+    It prints to standard error how far a long one is. Raises `NotListed`, and `OSError` if nothing
+    can be written there.
+    """
+    if not agents.environment:
+        raise NotListed(f"{text!r} stands for tasks of agents.environment, which is not set")
+    settings = {**agents.settings, **_settings(text.removeprefix(LISTED))}
+    try:
+        log_file = out / "logs" / "environment.log"
+        chosen = agents.model_copy(update={"settings": settings})
+        spec = environment_spec(chosen, os.environ, log_file)
+        target = out / FOLDER / f"{_name(spec)}.jsonl"
+        if not target.exists():
+            count = asyncio.run(write_tasks(spec, target, _shown))
+            _shown(count)
+    except SeamlessFlowError as error:
+        raise NotListed(_last_line(error)) from error
+    return target
+
+
+def _settings(query: str) -> Mapping[str, Any]:
+    return {name: _value(text) for name, text in parse_qsl(query, keep_blank_values=True)}
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _name(spec: EnvironmentSpec) -> str:
+    """Return a name by all that the tasks follow from: adapter, package and settings."""
+    facts = [
+        spec.adapter.read_text(encoding="utf-8"),
+        str(spec.python),
+        json.dumps(spec.settings, sort_keys=True),
+    ]
+    digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
+    return f"{Path(spec.name).stem}-{digest}"
+
+
+def _shown(count: int) -> None:
+    print(f"{count:,} tasks listed", file=sys.stderr, flush=True)
+
+
+def _last_line(error: SeamlessFlowError) -> str:
+    """Return the last line of the error, which is the point of a traceback."""
+    first, *lines = str(error).splitlines()
+    return f"{first.partition(': Traceback')[0]}: {lines[-1].strip()}" if lines else first
