@@ -266,6 +266,7 @@ class ForkOrigin(Record):
     turn_id: str
     offset: int
     behind: str = "prompt"
+    parent_return: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -416,6 +417,16 @@ class GenerationResumed(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ParentPlace(Record):
+    """Turn of an ended session of the same run, from which new sessions go on."""
+
+    session_id: str
+    turn: int
+    first_offset: int
+    parent_return: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupAdmitted(Record):
     """Pacing issued the tasks of a group and took its credit."""
 
@@ -441,6 +452,7 @@ class GroupAdmitted(Record):
     arms: tuple[str, ...] = ()
     terms: str = ""
     terms_sha256: str = ""
+    fork_at: ParentPlace | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,6 +502,8 @@ class GroupReady(Record):
     passed: int | None = None
     returns: tuple[float, ...] = ()
     turns: tuple[int, ...] = ()
+    first_offsets: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -988,6 +1002,7 @@ class Task(Record):
     deadline_ms: int
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    fork_at: ParentPlace | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1437,6 +1452,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "GenerateTurn": GenerateTurn,
     "GenerationPaused": GenerationPaused,
     "GenerationResumed": GenerationResumed,
+    "ParentPlace": ParentPlace,
     "GroupAdmitted": GroupAdmitted,
     "GroupConsumed": GroupConsumed,
     "GroupDropped": GroupDropped,
