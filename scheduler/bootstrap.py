@@ -89,7 +89,12 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
 def check_release(settings: SchedulerSettings, encode: EncodeRecord) -> None:
     """Raise `SettingsRejected` if tasks are drawn by statistics that the written release lacks."""
-    rules = {"SAMPLER": settings.pacing.sampler.name, "TERMS": settings.pacing.terms.name}
+    pacing = settings.pacing
+    rules = {
+        "SAMPLER__NAME": pacing.sampler.name,
+        "TERMS__NAME": pacing.terms.name,
+        "FORKS_LIVE": pacing.forks_live or None,
+    }
     asked = [rule for rule, name in rules.items() if name is not None]
     if not asked:
         return
@@ -102,7 +107,7 @@ def check_release(settings: SchedulerSettings, encode: EncodeRecord) -> None:
             "without it until all processes are upgraded, or unset kafka.write_release "
             "(SEAMLESSFLOW_KAFKA__WRITE_RELEASE) if they are"
         )
-        raise SettingsRejected(f"SEAMLESSFLOW_PACING__{asked[0]}__NAME", reason) from error
+        raise SettingsRejected(f"SEAMLESSFLOW_PACING__{asked[0]}", reason) from error
 
 
 def rules_of(settings: SchedulerSettings) -> Rules:
@@ -120,7 +125,9 @@ def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSam
     """Return the sampler and the terms of a run. Raises `FunctionUnusable`, `TasksRejected`."""
     pacing = settings.pacing
     sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
-    return sampling_of(pacing.sampler, pacing.terms, pacing.functions, draws, sizes)
+    return sampling_of(
+        pacing.sampler, pacing.terms, pacing.functions, draws, sizes, pacing.live_forks
+    )
 
 
 def arms_of(settings: SchedulerSettings) -> Arms:

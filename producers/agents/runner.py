@@ -8,15 +8,19 @@ next owner of their tasks.
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 
 from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.infra.user_functions import load_function
 from seamlessflow.producers.agents.backlog import Place
+from seamlessflow.producers.agents.beginnings import Beginnings
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
 from seamlessflow.producers.agents.episode import Episodes, UserCode
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
@@ -37,8 +41,14 @@ _LOG_EVERY_CALL = ("httpx", "httpx2")
 """Libraries of agents that log a line for each call."""
 
 
-async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
-    """Run agents until `stop` is set.
+MakeBeginnings = Callable[[KafkaSettings, Stopping], Beginnings]
+"""Makes what copies beginnings of ended sessions; it ends once the second is true."""
+
+
+async def serve(
+    settings: AgentsSettings, stop: asyncio.Event, beginnings: MakeBeginnings | None = None
+) -> None:
+    """Run agents until `stop` is set. Without `beginnings` no session goes on from an ended one.
 
     Raises `FunctionUnusable` before it reads any task, and what `find_cluster` raises. Raises
     `GatewayRefused` if the gateway does not accept the admin key.
@@ -46,11 +56,16 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     _quiet_libraries()
     name = f"agents-{os.getpid()}"
     with instruments(settings, "agents", name) as made:
-        await _serve(settings, name, made, stop)
+        copies = None if beginnings is None else beginnings(settings.kafka, stop.is_set)
+        await _serve(settings, name, made, stop, copies)
 
 
 async def _serve(
-    settings: AgentsSettings, name: str, instruments: Instruments, stop: asyncio.Event
+    settings: AgentsSettings,
+    name: str,
+    instruments: Instruments,
+    stop: asyncio.Event,
+    beginnings: Beginnings | None,
 ) -> None:
     capacity = AgentCapacity(settings.agents.concurrency)
     running = _RunningEpisodes(capacity, stop)
@@ -63,7 +78,10 @@ async def _serve(
     )
     ended = EndedGroups()
     serving = ServingTime()
-    episodes = _episodes(settings.agents, CallThreads(), instruments, leftovers, ended, serving)
+    code, gateway = _code_and_gateway(settings.agents)
+    episodes = Episodes(
+        settings.agents, code, gateway, instruments, leftovers, ended, serving, beginnings
+    )
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     loop = asyncio.get_running_loop()
@@ -95,20 +113,14 @@ def _quiet_libraries() -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-def _episodes(
-    settings: AgentsSection,
-    threads: CallThreads,
-    instruments: Instruments,
-    leftovers: Leftovers,
-    ended: EndedGroups,
-    serving: ServingTime,
-) -> Episodes:
+def _code_and_gateway(settings: AgentsSection) -> tuple[UserCode, GatewayClient]:
     judge = load_function(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
+    threads = CallThreads()
     code = UserCode(_agent(settings, threads), judge, threads)
     contain_exits(asyncio.get_running_loop())
-    return Episodes(settings, code, gateway, instruments, leftovers, ended, serving)
+    return code, gateway
 
 
 def _watches(

@@ -14,6 +14,7 @@ from math import ceil
 from typing import NamedTuple
 
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
+from seamlessflow.scheduler.sampling.live_forks import next_forks
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.arms import Arms
 from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
@@ -104,13 +105,17 @@ def admissions(
     arms: Arms = _NO_ARMS,
     sampling: TaskSampling = _IN_ORDER,
 ) -> list[r.GroupAdmitted]:
-    """Return the groups to admit now: first for tasks to be tried again, then for new draws."""
+    """Return the groups to admit now.
+
+    First those that go on from ended sessions, then tasks to be tried again, then new draws.
+    """
     began = all(policy.rollouts_began for policy in state.by_policy)
     count = free_credits(state, settings, now_ms) if began else 0
-    first = state.first.ledger.admitted
+    forks = next_forks(state, arms, source, sampling, count)
+    drawn = [*forks, *next_draws(state, arms, source, sampling, count - len(forks))]
     return [
-        _group(state, settings, f"{settings.run.id}-{number}", drawn, now_ms)
-        for number, drawn in enumerate(next_draws(state, arms, source, sampling, count), first)
+        _group(state, settings, f"{settings.run.id}-{number}", each, now_ms)
+        for number, each in enumerate(drawn, state.first.ledger.admitted)
     ]
 
 
@@ -282,7 +287,8 @@ def _group(
     size, least = _sizes(use.purpose, use.split, settings, row)
     if drawn.samples is not None:
         size = drawn.samples
-        least = min(least, size)
+        # The session that a fork goes on from is something to compare with.
+        least = min(least, size) if drawn.fork_at is None else 1
     limits = [drawn.turn_limit, row.turn_limit, settings.run.turn_limit]
     return r.GroupAdmitted(
         epoch=state.epoch,
@@ -298,8 +304,7 @@ def _group(
         min_group_size=least,
         tags=row.tags,
         turn_limit=next(limit for limit in limits if limit is not None),
-        parent_session=row.fork.origin.session_id if row.fork else "",
-        parent_turn=row.fork.origin.turn_id if row.fork else "",
+        **_parent(drawn),
         sampler=drawn.rule.name,
         sampler_version=drawn.rule.version,
         sampler_figures=drawn.rule.figures,
@@ -307,7 +312,19 @@ def _group(
         arms=drawn.arms,
         terms=drawn.terms,
         terms_sha256=drawn.terms_sha256,
+        fork_at=drawn.fork_at,
     )
+
+
+def _parent(drawn: Drawn) -> dict[str, str]:
+    """Return session and turn that the group goes on from, as `GroupAdmitted` names them."""
+    place = drawn.fork_at
+    if place is not None:
+        return {"parent_session": place.session_id, "parent_turn": str(place.turn)}
+    if drawn.row.fork is None:
+        return {}
+    origin = drawn.row.fork.origin
+    return {"parent_session": origin.session_id, "parent_turn": origin.turn_id}
 
 
 def _task(
@@ -348,6 +365,7 @@ def _task(
         issued_at_ms=issued_ms,
         deadline_ms=issued_ms + min(milliseconds(settings.pacing.task_timeout_s), left_ms),
         overrides=terms.sampling.overrides if evaluates else None,
+        fork_at=group.fork_at,
     )
 
 

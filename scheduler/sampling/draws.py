@@ -8,6 +8,7 @@ those under way while others are left. Called by `scheduler/decisions/pacing.py`
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from seamlessflow.infra.user_functions import OwnSettings
@@ -22,15 +23,17 @@ from seamlessflow.scheduler.sampling.index import TaskIndex, indexed
 from seamlessflow.scheduler.sampling.registry import (
     VERSION,
     UsedMethod,
+    used_forks,
     used_sampler,
     used_terms,
 )
-from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 from seamlessflow.scheduler.state.arms import Arms, arm_hash
 from seamlessflow.scheduler.state.ledger import Ledger, source_arm, source_name, task_arm
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Stages, sources
 from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
+from seamlessflow.schemas.records import ParentPlace
 
 FELL_BACK = "fell_back"
 """Figure of a task in shuffled order that a sampler should have chosen."""
@@ -48,11 +51,13 @@ class Drawn:
     terms: str = ""
     """Rule of samples and turns; empty: none."""
     terms_sha256: str = ""
+    fork_at: ParentPlace | None = None
+    """Place of an ended session at which its sessions begin."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSampling:
-    """Sampler and terms of a run, with the index of each source by its name."""
+    """Sampler, terms and forks of a run, with the index of each source by its name."""
 
     sampler: UsedMethod | None = None
     terms: UsedMethod | None = None
@@ -62,6 +67,9 @@ class TaskSampling:
     samples: int = 1
     """Samples of a group, `run.group_size`."""
     turn_limit: int = 0
+    forks: UsedMethod | None = None
+    fork_share: Fraction = Fraction(0)
+    """Largest share of samples that go on from ended sessions."""
 
 
 def sampling_of(
@@ -70,6 +78,7 @@ def sampling_of(
     functions: OwnSettings,
     draws: Draws | None,
     sizes: tuple[int, int, int],
+    live: LiveForks | None = None,
 ) -> TaskSampling:
     """Return the sampling that the settings name; `sizes`: seed, `group_size` and `turn_limit`.
 
@@ -77,12 +86,14 @@ def sampling_of(
     """
     chosen = used_sampler(sampler, functions)
     used = used_terms(terms, functions)
+    live = live or LiveForks()
+    forks = used_forks(live, functions)
     indexes = {}
-    if draws is not None and (chosen or used):
+    if draws is not None and (chosen or used or forks):
         indexes = {
             source.name: indexed(source.rows, source.name, sampler.by) for source in sources(draws)
         }
-    return TaskSampling(chosen, used, indexes, sampler.candidates, *sizes)
+    return TaskSampling(chosen, used, indexes, sampler.candidates, *sizes, forks, live.share)
 
 
 class _Slot(NamedTuple):
@@ -232,7 +243,9 @@ def _ask(state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot
 def _under_way(state: State) -> frozenset[int]:
     """Return the keys of tasks that have a group that has not ended, or wait for another."""
     groups = [group for policy in state.by_policy for group in policy.ledger.training.values()]
-    tasks = {group.task_id for group in groups} | set(state.first.ledger.again)
+    tasks = {group.task_id for group in groups if group.fork_at is None} | set(
+        state.first.ledger.again
+    )
     return frozenset(arm_hash(task_arm(task)) for task in tasks)
 
 

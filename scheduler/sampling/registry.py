@@ -22,6 +22,7 @@ from seamlessflow.infra.user_functions import (
     user_function,
 )
 from seamlessflow.scheduler.sampling.ask import TaskChoice
+from seamlessflow.scheduler.sampling.forks import LIVE, fork_choices
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
     greso,
@@ -30,7 +31,7 @@ from seamlessflow.scheduler.sampling.samplers import (
     trace,
     vade,
 )
-from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 
 SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "vade": vade,
@@ -120,6 +121,14 @@ def used_sampler(section: SamplerSection, functions: OwnSettings) -> UsedMethod 
 def used_terms(section: TermsSection, functions: OwnSettings) -> UsedMethod | None:
     """Return the terms that the settings name, or None. Raises `FunctionUnusable`."""
     return _used("pacing.terms", TERMS, section.name, section.arguments, functions)
+
+
+def used_forks(live: LiveForks, functions: OwnSettings) -> UsedMethod | None:
+    """Return the choice of places to go on from, or None without. Raises `FunctionUnusable`."""
+    if not live.share:
+        return None
+    arguments = {"predict": live.predict}
+    return _used("pacing.forks_live", {LIVE: fork_choices}, LIVE, arguments, functions)
 
 
 def _used(

@@ -1,7 +1,8 @@
 """Settings of the choice of tasks. Importable without Kafka."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -37,6 +38,15 @@ class _Method(Section):
                 if getattr(self, setting) != fields[setting].default:
                     raise ValueError(f"only {reader} reads {setting}, but name is {self.name}")
         return self
+
+
+class LiveForks(NamedTuple):
+    """The settings of forks while the run goes on."""
+
+    share: Fraction = Fraction(0)
+    """Largest share of samples that go on from ended sessions; 0: none do."""
+    predict: str | None = None
+    """Function of the user's own that predicts how a turn goes on."""
 
 
 class SamplerSection(_Method):

@@ -1,4 +1,4 @@
-"""Trials of a user's sampler, terms and prediction, each on a small input. Pure.
+"""Trials of a user's sampler, terms and predictions, each on a small input. Pure.
 
 A trial returns what the function gave, so that two can be compared. It raises what the function
 raises, and `ResultMalformed`.
@@ -15,6 +15,7 @@ from seamlessflow.scheduler.sampling.ask import (
     checked_choices,
     checked_rate,
 )
+from seamlessflow.scheduler.sampling.forks import ParentTurn
 from seamlessflow.scheduler.sampling.index import indexed
 from seamlessflow.scheduler.state.arms import Arm, Arms
 from seamlessflow.scheduler.state.ledger import source_arm, task_arm
@@ -73,3 +74,24 @@ def try_terms(function: Callable[..., Any]) -> TaskChoice:
 def try_prediction(function: Callable[..., Any]) -> float:
     """Call a function of the seam `pacing.sampler.predict`."""
     return checked_rate(function(small_ask().candidate(0)))
+
+
+def try_fork_prediction(function: Callable[..., Any]) -> list[float]:
+    """Call a function of the seam `pacing.forks_predict`, for two turns of a failed session."""
+    candidate = small_ask().candidate(0)
+    pool = candidate.tasks.pool(candidate.place)
+    return [
+        checked_rate(
+            function(
+                ParentTurn(
+                    turn=turn,
+                    turns_left=4 - turn,
+                    length=120,
+                    parent_return=0.0,
+                    pool=pool,
+                    candidate=candidate,
+                )
+            )
+        )
+        for turn in (2, 3)
+    ]

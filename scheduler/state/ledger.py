@@ -50,6 +50,10 @@ class AdmittedGroup:
     """Samples with which it may be trained at its deadline; 0: not recorded."""
     turn_limit: int = 0
     """Turns of each of its sessions; 0: no limit."""
+    forked: bool = False
+    """True if its sessions begin in the middle of another one."""
+    fork_at: r.ParentPlace | None = None
+    """Place in an ended session of this run at which they begin, or None."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None
@@ -147,6 +151,8 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         size=record.group_size,
         min_size=record.min_group_size,
         turn_limit=record.turn_limit,
+        forked=bool(record.parent_session),
+        fork_at=record.fork_at,
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
@@ -155,6 +161,8 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         admitted = {**before, record.split: before.get(record.split, 0) + 1}
         return replace(begun, eval_version=record.version, eval_admitted=admitted)
     begun = replace(begun, admitted=ledger.admitted + 1)
+    if record.fork_at is not None:  # offered, not drawn
+        return begun
     # A task to be tried again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:
         return _drawn(begun, record)
@@ -168,7 +176,13 @@ def source_arm(source: str) -> str:
 
 
 def arms_of(record: r.GroupAdmitted) -> tuple[str, ...]:
-    """Return the arms that a group's result counts for; its task's is the first."""
+    """Return the arms that a group's result counts for; its task's is the first.
+
+    A group that goes on from an ended session counts for none: where it begins is chosen by what
+    came of that session.
+    """
+    if record.fork_at is not None:
+        return ()
     source = source_name(record.split, bool(record.parent_session))
     return tuple(dict.fromkeys((task_arm(record.task_id), source_arm(source), *record.arms)))
 
@@ -236,7 +250,7 @@ def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Le
     count = ledger.dropped_in_step + 1
     ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
     tries = ledger.tries.get(group.task_id, 0) + 1
-    if record.reason != _FAILED or tries >= MOST_TRIES:
+    if record.reason != _FAILED or tries >= MOST_TRIES or group.fork_at is not None:
         return ended
     return replace(
         ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}
@@ -274,7 +288,8 @@ def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
 def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
     if not names:
         return ledger
-    tasks = {ledger.groups[name].task_id for name in names}
+    ended = [ledger.groups[name] for name in names]
+    tasks = {group.task_id for group in ended if group.fork_at is None}
     return replace(
         ledger,
         groups={name: group for name, group in ledger.groups.items() if name not in names},

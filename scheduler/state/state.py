@@ -15,8 +15,9 @@ from hashlib import sha256
 from pydantic import TypeAdapter, ValidationError
 
 from seamlessflow.infra.clock import NEVER_MS
-from seamlessflow.scheduler.state import policy_state, serving, workers
-from seamlessflow.scheduler.state.ledger import EVAL, arms_of
+from seamlessflow.scheduler.state import offers, policy_state, serving, workers
+from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, arms_of
+from seamlessflow.scheduler.state.offers import Offers
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
 from seamlessflow.scheduler.state.serving import ServingProcesses
 from seamlessflow.scheduler.state.workers import Worker, device_count
@@ -59,6 +60,8 @@ class State:
     """States of the policies, in the order of `policies`."""
     uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Arms of each group for training whose result is not on the log; the task's is the first."""
+    offers: Offers = field(default_factory=Offers)
+    """Places of ended sessions at which others may begin."""
 
     @classmethod
     def of_run(cls, policies: Sequence[str]) -> "State":
@@ -86,6 +89,7 @@ def apply(state: State, record: Record) -> State:
         "workers": workers.apply(state.workers, record),
         "serving": _serving(state, record, by_policy),
         "by_policy": by_policy,
+        "offers": offers.apply(state.offers, record, _begun_or_ended(state, record, by_policy)),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(after, **changed) if changed else after  # type: ignore[arg-type]
@@ -112,6 +116,23 @@ def _uncounted(
     if isinstance(record, r.GroupDropped) and left:
         return before
     return {name: arms for name, arms in before.items() if name != record.group_id}
+
+
+def _begun_or_ended(
+    state: State, record: Record, by_policy: Sequence[PolicyState]
+) -> AdmittedGroup | None:
+    """Return the group for training that a record admits, or whose first result it is.
+
+    `by_policy` is the state after it.
+    """
+    if not isinstance(record, r.GroupAdmitted | r.GroupReady):
+        return None
+    if isinstance(record, r.GroupAdmitted):
+        counts = is_new_group(state, record)
+    else:
+        counts = record.group_id in state.uncounted
+    groups = [policy.ledger.groups.get(record.group_id) for policy in by_policy]
+    return next((group for group in groups if group is not None and counts), None)
 
 
 def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> ServingProcesses:

@@ -19,6 +19,7 @@ from seamlessflow.checks.callables import (
 from seamlessflow.checks.combinations import (
     faults_of_processes,
     group_faults,
+    live_fork_faults,
     truncation_faults,
     unread_faults,
     update_faults,
@@ -99,6 +100,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
         )
         yield from _evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
+        yield from live_fork_faults(config)
         yield from unread_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from seamlessflow.config import RunConfig
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
-from seamlessflow.each_policy import each_policy
+from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.infra.faults import Fault, faults
 from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
 from seamlessflow.infra.variables import misspelt, place_in
@@ -28,6 +28,7 @@ _SETTINGS: dict[str, type[ProcessSettings]] = {
     "seamlessflow.producers.agents": AgentsSettings,
     "seamlessflow.producers.gateway": GatewaySettings,
     "seamlessflow.producers.rollout": RolloutSettings,
+    "seamlessflow.recorded.fork": AgentsSettings,
     "seamlessflow.scheduler": SchedulerSettings,
     "seamlessflow.trainer": TrainerSettings,
     "seamlessflow.trainer.ranks": TrainerSettings,
@@ -91,6 +92,21 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
         text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"
         remedy = "nothing would be learned: set 2 or more, or another trainer.advantage"
         yield Fault(("run", "group_size"), f"{text} {remedy}")
+
+
+def live_fork_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each setting that live forks cannot go with."""
+    if not config.pacing.forks_live:
+        return
+    if config.agents.forks == "none":
+        text = "pacing.forks_live needs an agent that can go on from an ended session"
+        yield Fault(("agents", "forks"), f"{text}: set middle or playback, or forks_live to 0")
+    for policy_config in each_policy(config):
+        if policy_config.trainer.advantage == "gdpo":
+            text = "gdpo compares each named reward, and of an ended session only the return is"
+            remedy = "set another trainer.advantage, or pacing.forks_live to 0"
+            path = (*sections_path(policy_config), "trainer", "advantage")
+            yield Fault(path, f"{text} recorded with its forks: {remedy}")
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:

@@ -171,9 +171,10 @@ class ProcessSpecs:
         )
         stop_s = section.drain_s + _LONG_STOP_S
         pacing = self._config.pacing
-        return self._child(
-            AGENTS, "seamlessflow.producers.agents", stop_s=stop_s, agents=section, pacing=pacing
-        )
+        # Only what reads recorded sessions can copy their beginnings.
+        room = "recorded.fork" if pacing.forks_live else "producers.agents"
+        module = f"seamlessflow.{room}"
+        return self._child(AGENTS, module, stop_s=stop_s, agents=section, pacing=pacing)
 
     def rollout(self, worker: WorkerSection, beside: Sequence[WorkerSection] = ()) -> ChildSpec:
         """Return the rollout process of a worker, and of those beside it."""

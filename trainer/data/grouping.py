@@ -9,14 +9,19 @@ sessions.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
 from seamlessflow.trainer.data.figures.evaluation import passed
-from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
+from seamlessflow.trainer.data.sessions import (
+    FailedSession,
+    SessionSource,
+    ValidSession,
+    parent_of,
+)
 
 
 class MemberLost(SeamlessFlowError):
@@ -49,8 +54,18 @@ class Group:
 
     @property
     def members(self) -> tuple[ValidSession, ...]:
-        """Return its sessions, and behind them the stored ones."""
-        return self.sessions + self.stored
+        """Return its sessions, behind them the stored ones, and the session that they go on from.
+
+        Of the last only the return counts, as one more of the baseline.
+        """
+        parent = parent_of(self.sessions)
+        return self.sessions + self.stored + (() if parent is None else (parent,))
+
+    def with_members(self, members: Sequence[ValidSession]) -> "Group":
+        """Return it with other sessions in the order of `members`."""
+        count = len(self.sessions)
+        stored = tuple(members[count : count + len(self.stored)])
+        return replace(self, sessions=tuple(members[:count]), stored=stored)
 
     def returns(self) -> list[float]:
         """Return the return of each session: the weighted sum of its rewards."""
@@ -246,6 +261,8 @@ class Grouping:
                 passed=passed(group.returns()),
                 returns=tuple(group.returns()),
                 turns=tuple(session.source.turns for session in group.sessions),
+                first_offsets=tuple(session.source.first_offset for session in group.sessions),
+                lengths=tuple(session.source.length.tokens for session in group.sessions),
             )
         ]
 

@@ -6,7 +6,7 @@ system sampled are trained only if the settings ask for it. Pure; called by the 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.schemas.records import Reward, Trajectory
@@ -29,6 +29,8 @@ from seamlessflow.trainer.data.credit.returns import (
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
+PARENT = "parent"
+"""Reason for which the session that others go on from is left out of their group's loss."""
 _NO_LOGPROBS = "none"
 """Value of an import's metadata `logprobs` if its file had none."""
 
@@ -57,6 +59,12 @@ class SessionSource:
     task_id: str = ""
     turns: int = 0
     """Sampled turns."""
+    first_offset: int = -1
+    """Offset of its first event on `sessions`."""
+    parent: str = ""
+    """Ended session of the run that it goes on from, if that counts for its group's baseline."""
+    parent_return: float | None = None
+    """Return of that session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +89,8 @@ class ValidSession:
     punishment: float = 0.0
     """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
     left_out: str = ""
-    """Why all of it is masked: a limit ended it, it is not selected, or in no pair; or empty."""
+    """Why all of it is masked: a limit ended it, it is not selected, in no pair, or a parent; or
+    empty."""
     compared: bool = True
     """True if the advantages of its group are compared with its return."""
     pool: str = ""
@@ -206,7 +215,21 @@ def without_foreign(trajectory: Trajectory) -> Trajectory:
     return replace(trajectory, loss_mask=bytes(mask), masked_tokens=masked)
 
 
+def parent_of(sessions: Sequence[ValidSession]) -> ValidSession | None:
+    """Return the session that those of a group go on from, for its return alone, or None.
+
+    It has no token here: its own group trained them.
+    """
+    for session in sessions:
+        source = session.source
+        if source.parent_return is not None:
+            parent = replace(source, session_id=source.parent, length=NO_LENGTH, parent_return=None)
+            return ValidSession(parent, source.parent_return, (), {}, None, left_out=PARENT)
+    return None
+
+
 def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers) -> SessionSource:
+    fork = trajectory.fork
     return SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,
@@ -224,6 +247,9 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
         limit=trajectory.limit,
         task_id=trajectory.task_id,
         turns=trajectory.turns,
+        first_offset=trajectory.first_offset,
+        parent=fork.session_id if fork is not None and fork.parent_return is not None else "",
+        parent_return=None if fork is None else fork.parent_return,
     )
 
 

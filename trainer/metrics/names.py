@@ -59,6 +59,8 @@ METRICS: Mapping[str, str] = {
     "foreign_share": "Share of trained tokens in sessions of which another system sampled tokens",
     "reused_groups": "Groups that earlier steps trained and this one trains again (trainer.reuse)",
     "reused_share": "Share of trained tokens that are of such groups",
+    "forked_groups": "New groups that go on from ended sessions of the run (pacing.forks_live)",
+    "forked_other_share": "Share of those with a session that ended with another return",
     "stored_groups": "Stored groups that this step trains beside its new ones (trainer.replay)",
     "stored_replaced": "Stored sessions that took the place of a new one (trainer.replay)",
     "stored_share": "Share of trained tokens that are of stored sessions",

@@ -61,7 +61,9 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
 def _fork_identity(fork: ForkedPrefix) -> list[object]:
     """Return what distinguishes forks; the session keeps this much of its own."""
     appended = [message.hex() for message in fork.appended]
-    return [vars(fork.origin), fork.mode, fork.hash.hex(), appended]
+    # An origin without a parent's return has the hash that earlier releases recorded.
+    origin = {name: value for name, value in vars(fork.origin).items() if value is not None}
+    return [origin, fork.mode, fork.hash.hex(), appended]
 
 
 def reward_hash(reward: Reward, key: str | None) -> int:

@@ -9,7 +9,8 @@ If a group's step did not survive, the group is open until that step was execute
 
 Pacing admits a group, or an agent opens its sessions by itself. Sessions of pacing's tasks have the
 id that follows from group, sample and attempt. A session without a group is a group of its own. A
-training on a recording has the groups of its trajectories.
+training on a recording has the groups of its trajectories. Sessions that go on from an ended one
+begin at the place that their group was admitted for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -69,6 +70,10 @@ class GroupsCheck:
         self._commits: list[_AuditedCommit] = []
         self._unjudged: list[tuple[_AuditedCommit, tuple[AuditedGroup, ...]]] = []
         self._evaluated = 0
+        self._places: dict[str, r.ParentPlace] = {}
+        """Places from which admitted groups go on."""
+        self._going_on: list[tuple[LogPlace, r.SessionOpened, r.ForkOrigin]] = []
+        """Sessions with a parent that are not judged yet."""
         self._late_drops: dict[AuditedGroup, LogPlace] = {}
         """Groups that were dropped behind a step with them, which may not have survived."""
 
@@ -88,6 +93,8 @@ class GroupsCheck:
             case r.SessionOpened() if record.purpose != EVAL:
                 if record.session_id != session_id(record.group_id, record.sample, record.attempt):
                     self._opened.add(record.group_id or record.session_id)
+                if record.fork is not None and record.fork.origin.parent_return is not None:
+                    self._going_on.append((place_of(received), record, record.fork.origin))
             case r.Trajectory() if self._recorded and record.purpose != EVAL:
                 self._opened.add(record.group_id or record.session_id)
             case r.GroupAdmitted(purpose=purpose, group_id=group_id):
@@ -95,6 +102,8 @@ class GroupsCheck:
                     self._rounds.add(group_id)
                 else:
                     self._admitted.add(group_id)
+                if record.fork_at is not None:
+                    self._places.setdefault(group_id, record.fork_at)
             case r.GroupReady() | r.GroupExpired() if record.group_id in self._rounds:
                 self._evaluate(record.group_id)
             case r.GroupDropped():
@@ -109,6 +118,7 @@ class GroupsCheck:
 
         All of `sessions`, or of a recording, was read to behind every commit.
         """
+        self._judge_parents()
         if not self._unjudged:
             self._judge_dropped()
             return
@@ -155,6 +165,21 @@ class GroupsCheck:
                 detail = f"group {_shown(name)} is dropped, although a step trained it"
                 self.findings.add(place, detail)
                 del self._late_drops[name]
+
+    def _judge_parents(self) -> None:
+        """Judge where sessions with a parent begin; those of groups not read yet come later."""
+        waiting = []
+        for log_place, opened, origin in self._going_on:
+            place = self._places.get(opened.group_id)
+            if place is None and opened.group_id not in self._admitted:
+                waiting.append((log_place, opened, origin))
+                continue
+            asked = None if place is None else (place.session_id, place.parent_return)
+            if (origin.session_id, origin.parent_return) != asked:
+                actual = f"goes on from {origin.session_id}, return {origin.parent_return:g}"
+                detail = f"session {opened.session_id} {actual}; its group was not admitted to"
+                self.findings.add(log_place, detail)
+        self._going_on = waiting
 
     def _consume(self, received: Received, record: r.GroupConsumed) -> None:
         step = record.step
