@@ -215,8 +215,10 @@ class Episodes:
         mode = self._settings.forks
         if place is None:
             return task
-        if mode == "none" or self._beginnings is None:
-            raise NoBeginning(place, f"no session begins there: agents.forks is {mode}")
+        if mode == "none":
+            raise NoBeginning(place, "agents.forks is none")
+        if self._beginnings is None:
+            raise NoBeginning(place, "this agents process copies no beginnings")
         return replace(task, fork=await asyncio.to_thread(self._beginnings.prefix, place, mode))
 
     async def _refused(self, name: str, place: Task, gateway: GatewayClient, reason: str) -> Ending:

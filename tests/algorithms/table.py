@@ -339,6 +339,23 @@ RUNS: Mapping[str, WholeRun] = {
     "own_prediction": WholeRun(
         {}, more=_sampler("trace", predict=f"{_OWN}.prediction:own_results_first")
     ),
+    "forks_live": WholeRun(
+        {"layout": "tree"},
+        more={
+            "agents": {"forks": "playback"},
+            "pacing": {
+                "forks_live": 0.3,
+                "forks_predict": f"{_OWN}.fork_prediction:by_progress",
+                "functions": {f"{_OWN}.fork_prediction:by_progress": {"weight": 0.3}},
+            },
+        },
+        metrics=("forked_groups", "forked_other_share"),
+    ),
+    "forks_middle": WholeRun(
+        {"advantage": "grpo_batch"},
+        more={"agents": {"forks": "middle"}, "pacing": {"forks_live": 0.25}},
+        metrics=("forked_groups", "forked_other_share"),
+    ),
     "rescue": WholeRun(
         {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
         more={"pacing": {"tasks": FEW}},

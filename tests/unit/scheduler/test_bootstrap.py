@@ -189,14 +189,15 @@ def test_a_task_that_is_tried_again_keeps_its_source_and_costs_no_draw(tmp_path:
     [
         PacingSection(tasks=Path("tasks.jsonl"), sampler=SamplerSection(name="vade")),
         PacingSection(tasks=Path("tasks.jsonl"), terms=TermsSection(name="by_success")),
+        PacingSection(tasks=Path("tasks.jsonl"), forks_live=0.25),
     ],
-    ids=["sampler", "terms"],
+    ids=["sampler", "terms", "forks"],
 )
 def test_a_rule_of_statistics_is_refused_while_the_written_release_lacks_them(
     pacing: PacingSection,
 ) -> None:
     settings = scheduler_settings(pacing=pacing)
-    with pytest.raises(SettingsRejected, match=r"PACING__\w+__NAME: it needs .* release 0\.0\.1 "):
+    with pytest.raises(SettingsRejected, match=r"PACING__\w+: it needs .* release 0\.0\.1 "):
         check_release(settings, refusing(FIRST, encoder(FIRST)))
     check_release(settings, refusing(SECOND, encoder(SECOND)))
 

@@ -1,12 +1,15 @@
 """Groups and the steps that trained them."""
 
+from dataclasses import replace
+
 import pytest
 
 from seamlessflow.schemas.identity import session_id
-from seamlessflow.schemas.records import Record, StepGroup
+from seamlessflow.schemas.records import ParentPlace, Record, StepGroup
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 from tests.builders.auditing.audited_log import AuditedLog, trajectory
 from tests.builders.records import control, sessions
+from tests.builders.records.forks import forked
 
 
 def admitted(*groups: str) -> list[Record]:
@@ -193,3 +196,35 @@ def test_each_of_several_policies_trains_or_drops_a_group_once() -> None:
 
     twice = audited(*first, *(control.committed(step, ["g"], **fields) for step in range(2)))
     assert "control[0]@3: group g is in step 2 and in [1]" in twice.details("groups")
+
+
+PLACE = ParentPlace(session_id="parent", turn=2, first_offset=7, parent_return=1.0)
+
+
+def going_on(session: str = "parent", parent_return: float | None = 1.0) -> Record:
+    """Return the beginning of a session of group `g` that goes on from another."""
+    prefix = forked()
+    origin = replace(prefix.origin, session_id=session, parent_return=parent_return)
+    name = session_id("g", 0, 0)
+    fork = replace(prefix, origin=origin)
+    return sessions.opened(session_id=name, group_id="g", fork=fork)
+
+
+@pytest.mark.parametrize(
+    ("begun", "violations"),
+    [
+        (going_on(), 0),
+        (going_on(session="another"), 1),
+        (going_on(parent_return=0.0), 1),
+        (going_on(session="of-a-file", parent_return=None), 0),
+    ],
+)
+def test_sessions_go_on_from_the_place_of_their_group(begun: Record, violations: int) -> None:
+    log = audited(begun, control.admitted("g", fork_at=PLACE))
+    assert log.counts("groups")[3] == violations
+    assert log.settle().counts("groups")[3] == violations
+
+
+def test_sessions_of_other_groups_have_no_parent() -> None:
+    (detail,) = audited(going_on(), *admitted("g")).details("groups")
+    assert "goes on from parent, return 1; its group was not admitted to" in detail
