@@ -390,6 +390,7 @@ class GenerateTurn(Record):
     min_version: int | None = None
     control: TurnControl | None = None
     control_state: bytes | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,6 +414,15 @@ class GenerationResumed(Record):
     incarnation: str
     version: int
     paused_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedSession(Record):
+    """Session of an exploration whose sampling seeds another session takes."""
+
+    session_id: str
+    text: str
+    value: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +451,8 @@ class GroupAdmitted(Record):
     arms: tuple[str, ...] = ()
     terms: str = ""
     terms_sha256: str = ""
+    explored: str = ""
+    seeds: tuple[SeedSession, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,6 +502,7 @@ class GroupReady(Record):
     passed: int | None = None
     returns: tuple[float, ...] = ()
     turns: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -559,6 +572,7 @@ class OpenSession(Record):
     idempotency_key: str | None = None
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -888,6 +902,7 @@ class SessionOpened(Record):
     fold_version: int = 1
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -988,6 +1003,7 @@ class Task(Record):
     deadline_ms: int
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1087,6 +1103,7 @@ class Trajectory(Record):
     finalized_at_ms: int
     fold_version: int
     fork: ForkOrigin | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1283,6 +1300,7 @@ class TurnStarted(Record):
     answer_differs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     control: TurnControl | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1437,6 +1455,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "GenerateTurn": GenerateTurn,
     "GenerationPaused": GenerationPaused,
     "GenerationResumed": GenerationResumed,
+    "SeedSession": SeedSession,
     "GroupAdmitted": GroupAdmitted,
     "GroupConsumed": GroupConsumed,
     "GroupDropped": GroupDropped,
