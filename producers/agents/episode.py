@@ -344,6 +344,7 @@ def _place(task: Task) -> Task:
         pinned_version=None,
         fork=None,
         overrides=None,
+        seed_session=None,
     )
 
 

@@ -24,6 +24,7 @@ from seamlessflow.infra.user_functions import (
 from seamlessflow.scheduler.sampling.ask import TaskChoice
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
+    explore,
     greso,
     srpo,
     target,
@@ -38,6 +39,7 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "greso": greso,
     "srpo": srpo,
     "trace": trace,
+    "explore": explore,
 }
 TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success}
 VERSION = 1

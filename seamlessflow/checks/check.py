@@ -18,6 +18,7 @@ from seamlessflow.checks.callables import (
 )
 from seamlessflow.checks.combinations import (
     faults_of_processes,
+    exploration_faults,
     group_faults,
     truncation_faults,
     unread_faults,
@@ -93,6 +94,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _resume_faults(policy_config)
             yield from group_faults(policy_config)
         yield from sharing_faults(config)
+        yield from exploration_faults(config)
         yield from unnamed_strategy_faults(config)
         yield from (
             _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)

@@ -3,16 +3,17 @@
 Each process demands some of its settings together, and its faults are seen before it is started.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from pydantic import BaseModel, ValidationError
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.each_policy import each_policy
 from seamlessflow.infra.faults import Fault, faults
 from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
 from seamlessflow.infra.variables import misspelt, place_in
+from seamlessflow.infra.worker.tags import CHEAP, EXACT
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.producers.agents.settings import AgentsSettings
@@ -91,6 +92,41 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
         text = f"advantage {trainer.advantage} compares the sessions of a group, and of one alone"
         remedy = "nothing would be learned: set 2 or more, or another trainer.advantage"
         yield Fault(("run", "group_size"), f"{text} {remedy}")
+
+
+def exploration_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a run that explores on cheap workers and samples again on exact ones."""
+    sampler = config.pacing.sampler
+    if not sampler.explores:
+        return
+    name = ("pacing", "sampler", "name")
+    if config.policies:
+        yield Fault(name, "explore is for one policy: leave out policies")
+    if config.pacing.terms.name is not None:
+        yield Fault(("pacing", "terms", "name"), "explore sets the samples of its groups itself")
+    if config.pacing.redundancy:
+        text = "explore trains exactly the sessions that it chose: set 0"
+        yield Fault(("pacing", "redundancy"), text)
+    trained = sampler.best + sampler.worst
+    if sampler.samples < trained:
+        text = f"fewer than the {trained} of best and worst, so all would be sampled again"
+        yield Fault(("pacing", "sampler", "samples"), text)
+    if config.run.group_size != trained:
+        text = f"explore trains pacing.sampler.best + worst sessions of a group: set {trained}"
+        yield Fault(("run", "group_size"), text)
+    yield from _exploring_workers(config.workers)
+
+
+def _exploring_workers(workers: Sequence[WorkerSection]) -> Iterator[Fault]:
+    rolling_out = [worker for worker in workers if "rollout" in worker.tags]
+    for number, worker in enumerate(workers):
+        if {CHEAP, EXACT} <= {*worker.tags}:
+            text = f"{worker.id} has the tags {CHEAP} and {EXACT}: what {CHEAP} ones sample is "
+            yield Fault(("workers", number, "tags"), text + "never trained")
+    for tag in (CHEAP, EXACT):
+        if not any(tag in worker.tags for worker in rolling_out):
+            text = f"pacing.sampler.name is explore, and no rollout worker has the tag {tag}"
+            yield Fault(("workers",), text)
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:

@@ -28,7 +28,7 @@ from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 
-EVAL = "eval"
+TRAIN = "train"
 AuditedGroup = str | tuple[str, str]
 """A group as the first policy has it; as a further one does, with the name of that policy."""
 _OF_POLICY = (r.GroupAdmitted, r.GroupDropped, r.GroupConsumed, r.StepCommitted)
@@ -64,7 +64,7 @@ class GroupsCheck:
         self._first = ""
         """First policy of the run: the one that the first record names."""
         self._rounds: set[str] = set()
-        """Groups of evaluations that are not over."""
+        """Groups of evaluations and explorations that are not over."""
         self._trained: UInt64s = np.empty(0, np.uint64)
         self._commits: list[_AuditedCommit] = []
         self._unjudged: list[tuple[_AuditedCommit, tuple[AuditedGroup, ...]]] = []
@@ -85,16 +85,16 @@ class GroupsCheck:
         if received.topic == CONTROL.name and isinstance(record, _OF_POLICY):
             self._first = self._first or record.policy
         match record:
-            case r.SessionOpened() if record.purpose != EVAL:
+            case r.SessionOpened() if record.purpose == TRAIN:
                 if record.session_id != session_id(record.group_id, record.sample, record.attempt):
                     self._opened.add(record.group_id or record.session_id)
-            case r.Trajectory() if self._recorded and record.purpose != EVAL:
+            case r.Trajectory() if self._recorded and record.purpose == TRAIN:
                 self._opened.add(record.group_id or record.session_id)
             case r.GroupAdmitted(purpose=purpose, group_id=group_id):
-                if purpose == EVAL:
-                    self._rounds.add(group_id)
-                else:
+                if purpose == TRAIN:
                     self._admitted.add(group_id)
+                else:
+                    self._rounds.add(group_id)
             case r.GroupReady() | r.GroupExpired() if record.group_id in self._rounds:
                 self._evaluate(record.group_id)
             case r.GroupDropped():
