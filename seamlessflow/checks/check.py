@@ -17,8 +17,8 @@ from seamlessflow.checks.callables import (
     unnamed_strategy_faults,
 )
 from seamlessflow.checks.combinations import (
-    faults_of_processes,
     exploration_faults,
+    faults_of_processes,
     group_faults,
     truncation_faults,
     unread_faults,
