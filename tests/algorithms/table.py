@@ -339,6 +339,17 @@ RUNS: Mapping[str, WholeRun] = {
     "own_prediction": WholeRun(
         {}, more=_sampler("trace", predict=f"{_OWN}.prediction:own_results_first")
     ),
+    "explore": WholeRun(
+        {},
+        more={
+            "workers": [
+                {"id": "w0", "tags": ["rollout", "train", "exact"]},
+                {"id": "w1", "tags": ["rollout", "cheap"]},
+            ],
+            **_sampler("explore", samples=8, best=2, worst=2, under_way=3),
+        },
+        metrics=("sampled_again", "equal_texts"),
+    ),
     "rescue": WholeRun(
         {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
         more={"pacing": {"tasks": FEW}},

@@ -62,6 +62,8 @@ METRICS: Mapping[str, str] = {
     "stored_groups": "Stored groups that this step trains beside its new ones (trainer.replay)",
     "stored_replaced": "Stored sessions that took the place of a new one (trainer.replay)",
     "stored_share": "Share of trained tokens that are of stored sessions",
+    "sampled_again": "Sessions that sample one of an exploration again (pacing.sampler explore)",
+    "equal_texts": "Share of these sessions whose sampled tokens are those of the explored one",
     "unscored_share": "Share of trained tokens without a log-prob of their sampler",
     "reused_most": "Largest number of earlier steps that trained one of them",
     "older_share": "Share of trained tokens that earlier weights than the trained ones sampled",
