@@ -3,7 +3,7 @@
 Each process demands some of its settings together, and its faults are seen before it is started.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
 
@@ -114,19 +114,29 @@ def exploration_faults(config: RunConfig) -> Iterator[Fault]:
     if config.run.group_size != trained:
         text = f"explore trains pacing.sampler.best + worst sessions of a group: set {trained}"
         yield Fault(("run", "group_size"), text)
-    yield from _exploring_workers(config.workers)
+    yield from _exploring_workers(config)
 
 
-def _exploring_workers(workers: Sequence[WorkerSection]) -> Iterator[Fault]:
-    rolling_out = [worker for worker in workers if "rollout" in worker.tags]
-    for number, worker in enumerate(workers):
+def _exploring_workers(config: RunConfig) -> Iterator[Fault]:
+    for number, worker in enumerate(config.workers):
         if {CHEAP, EXACT} <= {*worker.tags}:
             text = f"{worker.id} has the tags {CHEAP} and {EXACT}: what {CHEAP} ones sample is "
             yield Fault(("workers", number, "tags"), text + "never trained")
+    rolling_out = [worker for worker in config.workers if _rolls_out(worker, config)]
     for tag in (CHEAP, EXACT):
         if not any(tag in worker.tags for worker in rolling_out):
-            text = f"pacing.sampler.name is explore, and no rollout worker has the tag {tag}"
-            yield Fault(("workers",), text)
+            text = f"pacing.sampler.name is explore, and no worker with the tag {tag} rolls out"
+            by = f"under scheduler.policy {config.scheduler.policy}"
+            yield Fault(("workers",), f"{text} {by}: give one the tags rollout and {tag}")
+
+
+def _rolls_out(worker: WorkerSection, config: RunConfig) -> bool:
+    """Return whether the run's strategy lets a worker roll out."""
+    scheduler = config.scheduler
+    if scheduler.policy == "colocated":
+        return {"rollout", "train"} <= {*worker.tags}
+    for_good = scheduler.policy == "disaggregated" and scheduler.gang_size is None
+    return "rollout" in worker.tags and not (for_good and "train" in worker.tags)
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:

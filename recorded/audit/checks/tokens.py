@@ -188,7 +188,7 @@ class TokensCheck:
         for name in group.sessions:
             opened_in = self._groups.get(name, group.group_id)
             if opened_in != group.group_id:
-                origin = f"of group {opened_in}" if opened_in else "not of a training"
+                origin = f"of group {opened_in}" if opened_in else "of no training"
                 what = f"session {name} is {origin}, and stands in group {group.group_id}"
                 self._add(step, f"{step_name(step.step)}: {what}")
         for name in group.foreign:
