@@ -62,6 +62,8 @@ METRICS: Mapping[str, str] = {
     "stored_groups": "Stored groups that this step trains beside its new ones (trainer.replay)",
     "stored_replaced": "Stored sessions that took the place of a new one (trainer.replay)",
     "stored_share": "Share of trained tokens that are of stored sessions",
+    "explored_equal": "Explorations since the step before whose returns are equal",
+    "explored_mixed": "Explorations since then of which some sessions are sampled again",
     "sampled_again": "Sessions that sample one of an exploration again (pacing.sampler explore)",
     "equal_texts": "Share of these sessions whose sampled tokens are those of the explored one",
     "unscored_share": "Share of trained tokens without a log-prob of their sampler",

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from seamlessflow.schemas.records import (
     GroupDropped,
     GroupExpired,
+    GroupReady,
     Record,
     Trajectory,
 )
@@ -176,6 +177,9 @@ class Dataloader:
             return records
         if records and isinstance(session, FailedSession):
             self._sessions.add_failed(session)
+        for record in records:
+            if isinstance(record, GroupReady) and trajectory.purpose == "explore":
+                self._sessions.add_explored(record)
         records += self._without_turn(session.source.group_id, now_ms)
         unused = self._unused.warning(trajectory, self.rules.advantage, now_ms)
         return self._counted(records) + unused + self._cut.notice(trajectory, now_ms)

@@ -42,6 +42,16 @@ def test_an_exploration_that_is_over_takes_no_session_after_a_restart(end: r.Gro
     assert feed.returned == []
 
 
+def test_explorations_with_equal_and_with_different_returns_are_counted() -> None:
+    feed = FedDataloader(*(replace(EXPLORED, group_id=name) for name in "abc"))
+    for group, rewards in {"a": (1.0, 1.0), "b": (1.0, 0.0), "c": (0.0, 0.0)}.items():
+        for sample, reward in enumerate(rewards):
+            feed.session(group, sample, reward, purpose="explore")
+    metrics = feed.loader.drop_metrics()
+    assert (metrics["explored_equal"], metrics["explored_mixed"]) == (2.0, 1.0)
+    assert "sessions_ended" not in metrics
+
+
 def test_no_step_waits_for_an_exploration() -> None:
     state = ControlState("tiny")
     state.apply(EXPLORED, 0)
