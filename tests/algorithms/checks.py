@@ -54,7 +54,7 @@ def log_faults(kafka: KafkaSettings) -> Iterator[str]:
 
 
 def exploration_faults(kafka: KafkaSettings) -> Iterator[str]:
-    """Yield what is wrong with explorations: seeds that were not taken, cheap tokens in the loss."""
+    """Yield wrong seeds of sessions that sample again, and cheap tokens in the loss."""
     cheap: set[str] = set()
     seeds: dict[str, Sequence[SeedSession]] = {}
     for received in read_topic(kafka, CONTROL, Skipped()):
