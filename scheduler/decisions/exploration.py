@@ -57,8 +57,8 @@ def placed(
         tag = EXACT
     else:
         return metadata
-    own = metadata.get(WISHES)
-    return {**metadata, WISHES: f"{own},{tag}!" if own else f"{tag}!"}
+    wishes = [*filter(None, [metadata.get(WISHES)]), f"{tag}!"]
+    return {**metadata, WISHES: ",".join(wishes)}
 
 
 def _again(name: str, group: AdmittedGroup, sampler: SamplerSection, draws: Draws) -> Drawn:

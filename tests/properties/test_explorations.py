@@ -104,8 +104,8 @@ def test_each_exploration_is_sampled_again_once_whichever_scheduler_dies(number:
         returns = history.returns[group.explored]
         assert sorted(session.value for session in group.seeds) == chosen(returns)
         assert len({session.session_id for session in group.seeds}) == len(group.seeds)
-        known = ready_with(group.explored, returns)
-        values = dict(zip(known.sessions, returns, strict=True))
+        explored = ready_with(group.explored, returns)
+        values = dict(zip(explored.sessions, returns, strict=True))
         assert all(values[each.session_id] == each.value for each in group.seeds)
 
 
