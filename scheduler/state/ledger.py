@@ -252,9 +252,11 @@ def returns_differ(record: r.GroupReady) -> bool:
 
 
 def _explored(record: r.GroupReady) -> tuple[r.SeedSession, ...]:
+    # A trainer of an older release gives no texts.
+    texts = record.texts or ("",) * len(record.sessions)
     return tuple(
         r.SeedSession(session_id=session, text=text, value=value)
-        for session, text, value in zip(record.sessions, record.texts, record.returns, strict=True)
+        for session, text, value in zip(record.sessions, texts, record.returns, strict=True)
     )
 
 

@@ -36,9 +36,9 @@ class History:
         """Go on without deaths until no exploration waits."""
         self.run.happen(control.published(1))  # groups that were dropped are replaced again
         while any(group.ready for group in self.run.state.first.ledger.explorations.values()):
-            assert self.run.admit()
             for group in [*self.run.state.first.ledger.training]:
                 self.run.happen(control.ready(group), control.consumed(group))
+            assert self.run.admit(), f"seed {seed}"
 
     def accepted(self) -> list[r.GroupAdmitted]:
         """Return the admissions that count: those of the newest claim before them."""
@@ -61,7 +61,7 @@ class History:
         before = self.run.state.first.ledger
         self.epoch += 1
         self.run.take_over(self.epoch)
-        assert self.run.state.first.ledger == before
+        assert self.run.state.first.ledger == before, f"seed {seed}"
         self.run.happen(*decided[written:])
 
     def _end(self) -> None:
@@ -102,8 +102,8 @@ def test_each_exploration_is_sampled_again_once_whichever_scheduler_dies(number:
     assert sorted(group.explored for group in again) == sorted(mixed), f"seed {seed}"
     for group in again:
         returns = history.returns[group.explored]
-        assert sorted(session.value for session in group.seeds) == chosen(returns)
-        assert len({session.session_id for session in group.seeds}) == len(group.seeds)
+        assert sorted(each.value for each in group.seeds) == chosen(returns), f"seed {seed}"
+        assert len({each.session_id for each in group.seeds}) == len(group.seeds)
         explored = ready_with(group.explored, returns)
         values = dict(zip(explored.sessions, returns, strict=True))
         assert all(values[each.session_id] == each.value for each in group.seeds)
