@@ -391,6 +391,7 @@ class GenerateTurn(Record):
     min_version: int | None = None
     control: TurnControl | None = None
     control_state: bytes | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -427,6 +428,15 @@ class ParentPlace(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeedSession(Record):
+    """Session of an exploration whose sampling seeds another session takes."""
+
+    session_id: str
+    text: str
+    value: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class GroupAdmitted(Record):
     """Pacing issued the tasks of a group and took its credit."""
 
@@ -453,6 +463,8 @@ class GroupAdmitted(Record):
     terms: str = ""
     terms_sha256: str = ""
     fork_at: ParentPlace | None = None
+    explored: str = ""
+    seeds: tuple[SeedSession, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -504,6 +516,7 @@ class GroupReady(Record):
     turns: tuple[int, ...] = ()
     first_offsets: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -573,6 +586,7 @@ class OpenSession(Record):
     idempotency_key: str | None = None
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -902,6 +916,7 @@ class SessionOpened(Record):
     fold_version: int = 1
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1003,6 +1018,7 @@ class Task(Record):
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
     fork_at: ParentPlace | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1102,6 +1118,7 @@ class Trajectory(Record):
     finalized_at_ms: int
     fold_version: int
     fork: ForkOrigin | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1298,6 +1315,7 @@ class TurnStarted(Record):
     answer_differs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     control: TurnControl | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1453,6 +1471,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "GenerationPaused": GenerationPaused,
     "GenerationResumed": GenerationResumed,
     "ParentPlace": ParentPlace,
+    "SeedSession": SeedSession,
     "GroupAdmitted": GroupAdmitted,
     "GroupConsumed": GroupConsumed,
     "GroupDropped": GroupDropped,

@@ -368,6 +368,7 @@ def _place(task: Task) -> Task:
         fork=None,
         fork_at=None,
         overrides=None,
+        seed_session=None,
     )
 
 

@@ -13,11 +13,16 @@ from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple
 
+from seamlessflow.scheduler.decisions.exploration import (
+    free_explorations,
+    placed,
+    to_sample_again,
+)
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
 from seamlessflow.scheduler.sampling.live_forks import next_forks
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.arms import Arms
-from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
+from seamlessflow.scheduler.state.ledger import EVAL, EXPLORE, TRAIN, AdmittedGroup, Ledger
 from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
 from seamlessflow.scheduler.state.state import State
@@ -30,12 +35,13 @@ from seamlessflow.schemas import records as r
 class GroupUse(NamedTuple):
     """The use of a group."""
 
-    purpose: str = "train"
+    purpose: str = TRAIN
     split: str = ""
     """Task set of an evaluation; empty for training, where the task or the settings name it."""
 
 
 _TRAINING = GroupUse()
+_EXPLORING = GroupUse(EXPLORE)
 _NO_ARMS = Arms()
 _IN_ORDER = TaskSampling()
 
@@ -107,16 +113,34 @@ def admissions(
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now.
 
-    First those that go on from ended sessions, then tasks to be tried again, then new draws.
+    First those that go on from ended sessions, then tasks to be tried again, then new draws. Where
+    tasks are explored first, a draw begins an exploration, which takes no credit.
     """
-    began = all(policy.rollouts_began for policy in state.by_policy)
-    count = free_credits(state, settings, now_ms) if began else 0
-    forks = next_forks(state, arms, source, sampling, count)
-    drawn = [*forks, *next_draws(state, arms, source, sampling, count - len(forks))]
-    return [
-        _group(state, settings, f"{settings.run.id}-{number}", each, now_ms)
-        for number, each in enumerate(drawn, state.first.ledger.admitted)
+    if not all(policy.rollouts_began for policy in state.by_policy):
+        return []
+    run = settings.run.id
+    ledger = state.first.ledger
+    sampler = settings.pacing.sampler
+    count = free_credits(state, settings, now_ms)
+    if sampler.explores:
+        drawn = to_sample_again(ledger, sampler, source)[:count]
+    else:
+        drawn = next_forks(state, arms, source, sampling, count)
+        drawn += next_draws(state, arms, source, sampling, count - len(drawn))
+    admitted = [
+        _group(state, settings, f"{run}-{number}", each, now_ms)
+        for number, each in enumerate(drawn, ledger.admitted)
     ]
+    if sampler.explores:
+        _, needed = _free_of(state, state.first, settings, now_ms)
+        lost = withheld(state, state.first, settings, now_ms)
+        count = max(0, free_explorations(ledger, sampler, needed) - lost)
+        begun = next_draws(state, arms, source, sampling, count)
+        admitted += [
+            _group(state, settings, f"{run}-explore-{number}", each, now_ms, _EXPLORING)
+            for number, each in enumerate(begun, ledger.explored)
+        ]
+    return admitted
 
 
 def evaluations(
@@ -258,6 +282,8 @@ def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) 
     """Return how many samples a group of the task asks for, and the least number to train."""
     if purpose == EVAL:
         return settings.evaluation.terms(split).samples, 1
+    if purpose == EXPLORE:
+        return settings.pacing.sampler.samples, 1
     size = settings.run.group_size if row.samples is None else row.samples
     least = settings.run.least_samples if row.min_samples is None else row.min_samples
     return size, min(least, size)
@@ -271,7 +297,7 @@ def _sizes_of(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -
 
 def _begun(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
     """Return the number of samples that a group begins: more than it needs, with redundancy."""
-    spare = 0 if group.purpose == EVAL else settings.pacing.redundancy
+    spare = settings.pacing.redundancy if group.purpose == TRAIN else 0
     return _sizes_of(group, settings, row)[0] + spare
 
 
@@ -313,6 +339,8 @@ def _group(
         terms=drawn.terms,
         terms_sha256=drawn.terms_sha256,
         fork_at=drawn.fork_at,
+        explored=drawn.explored,
+        seeds=drawn.seeds,
     )
 
 
@@ -359,13 +387,14 @@ def _task(
         min_group_size=least,
         turn_limit=group.turn_limit,
         pinned_version=group.version if evaluates and terms.pinned else None,
-        metadata=row.metadata,
+        metadata=placed(row.metadata, group, settings.pacing.sampler),
         payload=row.payload,
         fork=row.fork,
         issued_at_ms=issued_ms,
         deadline_ms=issued_ms + min(milliseconds(settings.pacing.task_timeout_s), left_ms),
         overrides=terms.sampling.overrides if evaluates else None,
         fork_at=group.fork_at,
+        seed_session=group.seeds[sample] if sample < len(group.seeds) else None,
     )
 
 

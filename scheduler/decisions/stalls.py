@@ -115,11 +115,12 @@ def _rollout(
         return []
     since_ms = max(ledger.moved_ms, state.claimed_ms)
     quiet = now_ms - since_ms >= milliseconds(settings.scheduler.stall_s)
-    if ledger.running and quiet:
-        detail = f"{ledger.running} groups are running, {ledger.ready} ready"
+    running = ledger.running + ledger.exploring
+    if running and quiet:
+        detail = f"{running} groups are running, {ledger.ready} ready"
         return [("rollout", detail, since_ms)]
     spent = pacing.withheld(state, policy, settings, now_ms) > 0
-    if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
+    if spent and not running and not pacing.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
         return [(REFILL, detail, ledger.moved_ms)]
     return []
@@ -187,12 +188,13 @@ def _topics_of_workers(
     ledger = policy.ledger
     # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
     trains = settings.pacing.issues and policy.rollouts_began
-    if not trains or not ledger.training:
+    if not trains or not (ledger.training or ledger.explorations):
         return
+    running = ledger.running + ledger.exploring
     present = {process for worker in state.workers.values() for process in worker.processes}
     waits = (
-        ("train", TRAJECTORIES.name, f"{ledger.running} groups run and no trainer is there"),
-        ("rollout", PROMPTS.name, f"{ledger.running} groups run and no rollout process is there"),
+        ("train", TRAJECTORIES.name, f"{running} groups run and no trainer is there"),
+        ("rollout", PROMPTS.name, f"{running} groups run and no rollout process is there"),
     )
     for process, topic, detail in waits:
         if process not in present:

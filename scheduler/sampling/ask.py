@@ -128,6 +128,13 @@ class Ask:
         """Return the statistics of the task of a place."""
         return self.arms.by_key(self.tasks.key(place))
 
+    def from_draw(self) -> Iterator[int]:
+        """Yield each place once, in the shuffled order of the passes from the draw on."""
+        size = len(self.tasks)
+        numbers = range(self.draw, self.draw + 2 * size)
+        places = (shuffled_place(n % size, size, self.seed, n // size) for n in numbers)
+        return iter(dict.fromkeys(places))
+
     def in_order(self, finished_passes: int, first: int = 0) -> Iterator[int]:
         """Yield the places of a pass over all tasks in its shuffled order, from the `first` on."""
         size = len(self.tasks)

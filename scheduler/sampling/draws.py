@@ -29,11 +29,17 @@ from seamlessflow.scheduler.sampling.registry import (
 )
 from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 from seamlessflow.scheduler.state.arms import Arms, arm_hash
-from seamlessflow.scheduler.state.ledger import Ledger, source_arm, source_name, task_arm
+from seamlessflow.scheduler.state.ledger import (
+    EVAL,
+    Ledger,
+    source_arm,
+    source_name,
+    task_arm,
+)
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Stages, sources
 from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
-from seamlessflow.schemas.records import ParentPlace
+from seamlessflow.schemas.records import ParentPlace, SeedSession
 
 FELL_BACK = "fell_back"
 """Figure of a task in shuffled order that a sampler should have chosen."""
@@ -53,6 +59,10 @@ class Drawn:
     terms_sha256: str = ""
     fork_at: ParentPlace | None = None
     """Place of an ended session at which its sessions begin."""
+    explored: str = ""
+    """Group of an exploration of which it samples some sessions again; empty: none."""
+    seeds: tuple[SeedSession, ...] = ()
+    """Those sessions, by sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +133,7 @@ def next_draws(
     drawn += _chosen(state, arms, sampling, slots)
     return [
         _with_terms(state, arms, sampling, each, ledger.admitted + number)
-        for number, each in enumerate(drawn)
+        for number, each in enumerate(drawn, ledger.explored)
     ]
 
 
@@ -242,10 +252,9 @@ def _ask(state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot
 
 def _under_way(state: State) -> frozenset[int]:
     """Return the keys of tasks that have a group that has not ended, or wait for another."""
-    groups = [group for policy in state.by_policy for group in policy.ledger.training.values()]
-    tasks = {group.task_id for group in groups if group.fork_at is None} | set(
-        state.first.ledger.again
-    )
+    groups = [group for policy in state.by_policy for group in policy.ledger.groups.values()]
+    drawn = {group.task_id for group in groups if group.purpose != EVAL and group.fork_at is None}
+    tasks = drawn | set(state.first.ledger.again)
     return frozenset(arm_hash(task_arm(task)) for task in tasks)
 
 

@@ -25,6 +25,7 @@ from seamlessflow.scheduler.sampling.ask import TaskChoice
 from seamlessflow.scheduler.sampling.forks import LIVE, fork_choices
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
+    explore,
     greso,
     srpo,
     target,
@@ -39,6 +40,7 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "greso": greso,
     "srpo": srpo,
     "trace": trace,
+    "explore": explore,
 }
 TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success}
 VERSION = 1

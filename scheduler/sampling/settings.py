@@ -9,12 +9,15 @@ from pydantic import Field, model_validator
 from seamlessflow.infra.settings import Section
 from seamlessflow.infra.user_functions import OrUserFunction, UserFunctionName
 
-SamplerName = Literal["vade", "target", "greso", "srpo", "trace"]
+SamplerName = Literal["vade", "target", "greso", "srpo", "trace", "explore"]
+EXPLORE_SAMPLER: SamplerName = "explore"
+"""The sampler whose groups are tried on cheap workers first."""
 TermsName = Literal["by_success"]
 _READ: Mapping[str, tuple[str, ...]] = {
     "target": ("rate",),
     "srpo": ("return_after",),
     "trace": ("most", "predict"),
+    "explore": ("samples", "best", "worst", "under_way"),
     "by_success": ("least", "exempt"),
 }
 """Settings that a method takes as keyword arguments, by its name."""
@@ -54,7 +57,7 @@ class SamplerSection(_Method):
 
     name: OrUserFunction[SamplerName] | None = Field(
         None,
-        description="vade, target, greso, srpo, trace (docs/scheduling/samplers.md), or "
+        description="vade, target, greso, srpo, trace, explore (docs/scheduling/samplers.md), or "
         "module:function of your own; none: in the order of pacing.shuffle",
     )
     by: str | None = Field(
@@ -93,6 +96,26 @@ class SamplerSection(_Method):
         description="trace: module:function that returns the rate of passes of a candidate; none: "
         "from its statistics",
     )
+    samples: int = Field(
+        96, ge=2, description="explore: sessions of a task on workers with the tag cheap"
+    )
+    best: int = Field(
+        12,
+        ge=1,
+        description="explore: those of highest return that workers with the tag exact sample again",
+    )
+    worst: int = Field(12, ge=1, description="explore: those of lowest return, likewise")
+    under_way: int = Field(
+        8,
+        ge=1,
+        description="explore: most explored groups at once, with those that wait to be sampled "
+        "again",
+    )
+
+    @property
+    def explores(self) -> bool:
+        """True if tasks are tried on cheap workers first."""
+        return self.name == EXPLORE_SAMPLER
 
 
 class TermsSection(_Method):

@@ -2,7 +2,8 @@
 
 A fold of `control`, updated in place: with as many arms as tasks, a copy for each record would cost
 too much. Groups of evaluations do not count. A group of several policies counts once, with the
-first of its results. Called by `scheduler/journal.py`; samplers read it.
+first of its results. An exploration counts, and the group that samples some of it again does not.
+Called by `scheduler/journal.py`; samplers read it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from seamlessflow.scheduler.state.ledger import arms_of
+from seamlessflow.scheduler.state.ledger import SMALLEST_DIFFERENCE, arms_of, returns_differ
 from seamlessflow.scheduler.state.state import State, is_new_group
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -19,8 +20,6 @@ from seamlessflow.schemas.records import Record
 POOL_MEMORY = 0.97
 """Factor of a pool's counts at each further result: its rate is that of some thirty groups. With a
 task's factor it would be that of five, and without any that of long ago (ours, by simulation)."""
-_SMALLEST_DIFFERENCE = 1e-8
-"""Largest difference of returns that count as equal, as for advantages."""
 
 
 class PassCounts(NamedTuple):
@@ -191,12 +190,12 @@ def result_of(record: r.GroupReady, passes: float) -> GroupResult | None:
         counted = len(record.sessions)
         if record.passed is None or not counted:
             return None
-        equal = counted > 1 and record.reward_std <= _SMALLEST_DIFFERENCE
+        equal = counted > 1 and record.reward_std <= SMALLEST_DIFFERENCE
         return GroupResult(record.passed, counted, equal, 0)
     passed = [value >= passes for value in returns]
     turns = record.turns or (0,) * len(returns)
     longest = max((turn for turn, is_pass in zip(turns, passed, strict=True) if is_pass), default=0)
-    equal = len(returns) > 1 and max(returns) - min(returns) <= _SMALLEST_DIFFERENCE
+    equal = len(returns) > 1 and not returns_differ(record)
     return GroupResult(sum(passed), len(returns), equal, longest)
 
 

@@ -2,7 +2,9 @@
 
 A group is in the ledger from `GroupAdmitted` until it ends. It ends once: trained (the weights of
 its step are published) or dropped. Until then it holds a credit. An `eval` group holds none; it
-ends when it is ready or expired. A pure fold of `control`. Called by `scheduler/state/state.py`.
+ends when it is ready or expired. Neither does an `explore` group. It ends when it is ready, or, if
+its returns differ, when a group is admitted that samples some of its sessions again. A pure fold of
+`control`. Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +13,11 @@ from dataclasses import dataclass, field, replace
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
+TRAIN = "train"
 EVAL = "eval"
+EXPLORE = "explore"
+SMALLEST_DIFFERENCE = 1e-8
+"""Largest difference of returns that count as equal, as for advantages."""
 MOST_TRIES = 3
 """Failures of a task's groups in a row after which it is not tried again. A later pass over the
 tasks draws it again."""
@@ -60,6 +66,10 @@ class AdmittedGroup:
     """Version that was trained from it; its credit returns when that version is published."""
     failures: Mapping[int, FailedAttempt] = field(default_factory=dict)
     """Newest failed attempts, by sample."""
+    explored: tuple[r.SeedSession, ...] = ()
+    """Sessions of a ready exploration."""
+    seeds: tuple[r.SeedSession, ...] = ()
+    """Sessions whose sampling seeds its samples take, by sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +99,18 @@ class Ledger:
     eval_version: int = -1
     eval_admitted: Mapping[str, int] = field(default_factory=dict)
     """Number of groups admitted to evaluate `eval_version`, by split."""
+    explored: int = 0
+    """Number of groups admitted to explore."""
 
     @property
     def training(self) -> Mapping[str, AdmittedGroup]:
         """Groups for training: those that hold credits."""
-        return {name: group for name, group in self.groups.items() if group.purpose != EVAL}
+        return {name: group for name, group in self.groups.items() if group.purpose == TRAIN}
 
     @property
     def running(self) -> int:
         """Number of groups for training that are not ready."""
-        return sum(not group.ready and group.purpose != EVAL for group in self.groups.values())
+        return sum(not group.ready and group.purpose == TRAIN for group in self.groups.values())
 
     @property
     def evaluating(self) -> int:
@@ -106,10 +118,20 @@ class Ledger:
         return sum(group.purpose == EVAL for group in self.groups.values())
 
     @property
+    def exploring(self) -> int:
+        """Number of groups for exploration that are not ready."""
+        return sum(not group.ready for group in self.explorations.values())
+
+    @property
+    def explorations(self) -> Mapping[str, AdmittedGroup]:
+        """Groups for exploration; some sessions of each ready one will be sampled again."""
+        return {name: group for name, group in self.groups.items() if group.purpose == EXPLORE}
+
+    @property
     def ready(self) -> int:
         """Number of groups for training that are ready and in no committed step."""
         return sum(
-            group.ready and group.trained_version is None and group.purpose != EVAL
+            group.ready and group.trained_version is None and group.purpose == TRAIN
             for group in self.groups.values()
         )
 
@@ -153,6 +175,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         turn_limit=record.turn_limit,
         forked=bool(record.parent_session),
         fork_at=record.fork_at,
+        seeds=record.seeds,
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
@@ -160,7 +183,13 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         before = ledger.eval_admitted if record.version == ledger.eval_version else {}
         admitted = {**before, record.split: before.get(record.split, 0) + 1}
         return replace(begun, eval_version=record.version, eval_admitted=admitted)
-    begun = replace(begun, admitted=ledger.admitted + 1)
+    if record.purpose == EXPLORE:
+        begun = replace(begun, explored=ledger.explored + 1)
+    else:
+        begun = replace(begun, admitted=ledger.admitted + 1)
+    if record.explored:  # its task was drawn for the exploration
+        left = {name: each for name, each in groups.items() if name != record.explored}
+        return replace(begun, groups=left)
     if record.fork_at is not None:  # offered, not drawn
         return begun
     # A task to be tried again was drawn before: only fresh tasks advance the draw.
@@ -223,8 +252,26 @@ def _ready(ledger: Ledger, group: AdmittedGroup, record: r.GroupReady) -> Ledger
         return ledger
     if group.purpose == EVAL:
         return _ended(ledger, [record.group_id], record.at_ms)
+    if group.purpose == EXPLORE and not returns_differ(record):
+        return _ended(ledger, [record.group_id], record.at_ms)
     ledger = replace(ledger, moved_ms=record.at_ms)
-    return _with_group(ledger, record.group_id, replace(group, ready=True))
+    explored = _explored(record) if group.purpose == EXPLORE else ()
+    return _with_group(ledger, record.group_id, replace(group, ready=True, explored=explored))
+
+
+def returns_differ(record: r.GroupReady) -> bool:
+    """Return whether two sessions of a group have different returns."""
+    returns = record.returns
+    return len(returns) > 1 and max(returns) - min(returns) > SMALLEST_DIFFERENCE
+
+
+def _explored(record: r.GroupReady) -> tuple[r.SeedSession, ...]:
+    # A trainer of an older release gives no texts.
+    texts = record.texts or ("",) * len(record.sessions)
+    return tuple(
+        r.SeedSession(session_id=session, text=text, value=value)
+        for session, text, value in zip(record.sessions, texts, record.returns, strict=True)
+    )
 
 
 def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed) -> Ledger:

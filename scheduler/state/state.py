@@ -59,7 +59,7 @@ class State:
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
     """States of the policies, in the order of `policies`."""
     uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Arms of each group for training whose result is not on the log; the task's is the first."""
+    """Arms of each drawn task's group whose result is not on the log; the task's is the first."""
     offers: Offers = field(default_factory=Offers)
     """Places of ended sessions at which others may begin."""
 
@@ -96,8 +96,8 @@ def apply(state: State, record: Record) -> State:
 
 
 def is_new_group(state: State, record: r.GroupAdmitted) -> bool:
-    """Return whether a record admits a group for training that the state does not have."""
-    if record.purpose == EVAL or record.epoch < state.epoch:
+    """Return whether a record admits a drawn task's group that the state does not have."""
+    if record.purpose == EVAL or record.explored or record.epoch < state.epoch:
         return False
     return all(record.group_id not in policy.ledger.groups for policy in state.by_policy)
 

@@ -17,6 +17,7 @@ from seamlessflow.checks.callables import (
     unnamed_strategy_faults,
 )
 from seamlessflow.checks.combinations import (
+    exploration_faults,
     faults_of_processes,
     group_faults,
     live_fork_faults,
@@ -94,6 +95,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from _resume_faults(policy_config)
             yield from group_faults(policy_config)
         yield from sharing_faults(config)
+        yield from exploration_faults(config)
         yield from unnamed_strategy_faults(config)
         yield from (
             _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.infra.faults import Fault, faults
 from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
 from seamlessflow.infra.variables import misspelt, place_in
+from seamlessflow.infra.worker.tags import CHEAP, EXACT
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.producers.agents.settings import AgentsSettings
@@ -107,6 +108,54 @@ def live_fork_faults(config: RunConfig) -> Iterator[Fault]:
             remedy = "set another trainer.advantage, or pacing.forks_live to 0"
             path = (*sections_path(policy_config), "trainer", "advantage")
             yield Fault(path, f"{text} recorded with its forks: {remedy}")
+
+
+def exploration_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a run that explores on cheap workers and samples again on exact ones."""
+    sampler = config.pacing.sampler
+    if not sampler.explores:
+        return
+    name = ("pacing", "sampler", "name")
+    if config.policies:
+        yield Fault(name, "explore is for one policy: leave out policies")
+    if config.pacing.terms.name is not None:
+        yield Fault(("pacing", "terms", "name"), "explore sets the samples of its groups itself")
+    if config.pacing.redundancy:
+        text = "explore trains exactly the sessions that it chose: set 0"
+        yield Fault(("pacing", "redundancy"), text)
+    if config.pacing.forks_live:
+        text = "explore trains what exact workers sample from the beginning: set 0"
+        yield Fault(("pacing", "forks_live"), text)
+    trained = sampler.best + sampler.worst
+    if sampler.samples < trained:
+        text = f"fewer than the {trained} of best and worst, so all would be sampled again"
+        yield Fault(("pacing", "sampler", "samples"), text)
+    if config.run.group_size != trained:
+        text = f"explore trains pacing.sampler.best + worst sessions of a group: set {trained}"
+        yield Fault(("run", "group_size"), text)
+    yield from _exploring_workers(config)
+
+
+def _exploring_workers(config: RunConfig) -> Iterator[Fault]:
+    for number, worker in enumerate(config.workers):
+        if {CHEAP, EXACT} <= {*worker.tags}:
+            text = f"{worker.id} has the tags {CHEAP} and {EXACT}: what {CHEAP} ones sample is "
+            yield Fault(("workers", number, "tags"), text + "never trained")
+    rolling_out = [worker for worker in config.workers if _rolls_out(worker, config)]
+    for tag in (CHEAP, EXACT):
+        if not any(tag in worker.tags for worker in rolling_out):
+            text = f"pacing.sampler.name is explore, and no worker with the tag {tag} rolls out"
+            by = f"under scheduler.policy {config.scheduler.policy}"
+            yield Fault(("workers",), f"{text} {by}: give one the tags rollout and {tag}")
+
+
+def _rolls_out(worker: WorkerSection, config: RunConfig) -> bool:
+    """Return whether the run's strategy lets a worker roll out."""
+    scheduler = config.scheduler
+    if scheduler.policy == "colocated":
+        return {"rollout", "train"} <= {*worker.tags}
+    for_good = scheduler.policy == "disaggregated" and scheduler.gang_size is None
+    return "rollout" in worker.tags and not (for_good and "train" in worker.tags)
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:

@@ -168,9 +168,9 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     table.add_row("workers", _workers(progress))
     if progress.recent_limits():
         table.add_row("ended at", limits(progress))
-    table.add_row(
-        "groups", f"{len(progress.running_groups)} running, {len(progress.ready_groups)} ready"
-    )
+    explored = f", {len(progress.exploring)} explored" if progress.exploring else ""
+    ready = f"{len(progress.running_groups)} running, {len(progress.ready_groups)} ready"
+    table.add_row("groups", f"{ready}{explored}")
     if masked := progress.masked():
         table.add_row("masked", Text(f"{listed(masked)} (sampled, not trained)", "yellow"))
     if speed := progress.tokens_per_s():

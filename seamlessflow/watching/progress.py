@@ -79,6 +79,8 @@ class RunProgress:
     finished: int = 0
     """Steps of the newest `RunFinished`."""
     running_groups: set[str] = field(default_factory=set)
+    exploring: set[str] = field(default_factory=set)
+    """Explorations that are not ready."""
     ready_groups: set[str] = field(default_factory=set)
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
     failures: dict[str, SampleFailures] = field(default_factory=dict)
@@ -190,11 +192,17 @@ class RunProgress:
             case r.GroupAdmitted() if record.purpose == "train":
                 self.running_groups.add(record.group_id)
                 self._begin(record.at_ms)
+            case r.GroupAdmitted() if record.purpose == "explore":
+                self.exploring.add(record.group_id)
+                self._begin(record.at_ms)
+            case r.GroupReady() if record.group_id in self.exploring:
+                self.exploring.discard(record.group_id)
             # Only groups that were admitted for training, not those of evaluations.
             case r.GroupReady() if record.group_id in self.running_groups:
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.add(record.group_id)
             case r.GroupDropped() | r.GroupConsumed():
+                self.exploring.discard(record.group_id)
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.discard(record.group_id)
 

@@ -26,7 +26,13 @@ from seamlessflow.config_file import parse
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
-from tests.algorithms.checks import audit_faults, file_faults, log_faults, replay_faults
+from tests.algorithms.checks import (
+    audit_faults,
+    exploration_faults,
+    file_faults,
+    log_faults,
+    replay_faults,
+)
 from tests.algorithms.promises import promised, untested
 from tests.algorithms.run_settings import GROUPS, STEPS, WholeRun
 from tests.algorithms.table import RUNS
@@ -119,6 +125,7 @@ def _verdict(
     try:
         killed_at = commands.train(write_run(values), STEPS).killed_at
         faults += log_faults(kafka)
+        faults += exploration_faults(kafka)
         metrics = {*promised(trainer), *run.metrics}
         faults += file_faults(commands.out, STEPS, metrics, run)
         faults += audit_faults(kafka, commands.out)

@@ -356,6 +356,17 @@ RUNS: Mapping[str, WholeRun] = {
         more={"agents": {"forks": "middle"}, "pacing": {"forks_live": 0.25}},
         metrics=("forked_groups", "forked_other_share"),
     ),
+    "explore": WholeRun(
+        {},
+        more={
+            "workers": [
+                {"id": "w0", "tags": ["rollout", "train", "exact"]},
+                {"id": "w1", "tags": ["rollout", "cheap"]},
+            ],
+            **_sampler("explore", samples=8, best=2, worst=2, under_way=3),
+        },
+        metrics=("sampled_again", "equal_texts"),
+    ),
     "rescue": WholeRun(
         {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
         more={"pacing": {"tasks": FEW}},

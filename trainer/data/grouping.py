@@ -162,7 +162,7 @@ class Grouping:
 
     def _without_attempts(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
         """End a group early if all its samples are settled and some of them failed."""
-        begun = source.group_size + (0 if source.purpose == "eval" else self._redundancy)
+        begun = source.group_size + (self._redundancy if source.purpose == "train" else 0)
         if group.settled(self._attempts) < begun:
             return []
         return self._end(source.group_id, group, "too_few", "and no attempt left", now_ms)
@@ -247,27 +247,29 @@ class Grouping:
 
     def _make_ready(self, group_id: str, sessions: list[ValidSession], now_ms: int) -> list[Record]:
         group = Group(group_id, tuple(sorted(sessions, key=lambda session: session.source.sample)))
+        sources = [session.source for session in group.sessions]
         self._keep(group)
         returns = np.array(group.returns())
         return [
             GroupReady(
                 at_ms=now_ms,
                 group_id=group_id,
-                sessions=tuple(session.source.session_id for session in group.sessions),
+                sessions=tuple(source.session_id for source in sources),
                 reward_mean=float(returns.mean()),
                 reward_std=float(returns.std()),
                 version_min=group.version_min(),
                 trainable_tokens=sum(session.trained() for session in group.sessions),
                 passed=passed(group.returns()),
                 returns=tuple(group.returns()),
-                turns=tuple(session.source.turns for session in group.sessions),
-                first_offsets=tuple(session.source.first_offset for session in group.sessions),
-                lengths=tuple(session.source.length.tokens for session in group.sessions),
+                turns=tuple(source.turns for source in sources),
+                first_offsets=tuple(source.first_offset for source in sources),
+                lengths=tuple(source.length.tokens for source in sources),
+                texts=tuple(source.text for source in sources if source.purpose == "explore"),
             )
         ]
 
     def _keep(self, group: Group) -> None:
-        if group.sessions[0].source.purpose == "eval":
+        if group.sessions[0].source.purpose != "train":
             self.settle(group.group_id)
         else:
             self._open.pop(group.group_id, None)

@@ -9,8 +9,10 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.schemas.records import Reward, Trajectory
-from seamlessflow.schemas.tokens import FOREIGN
+import xxhash
+
+from seamlessflow.schemas.records import Reward, SeedSession, Trajectory
+from seamlessflow.schemas.tokens import FOREIGN, POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD, Chaining
 from seamlessflow.trainer.data.chains import (
@@ -65,6 +67,10 @@ class SessionSource:
     """Ended session of the run that it goes on from, if that counts for its group's baseline."""
     parent_return: float | None = None
     """Return of that session."""
+    text: str = ""
+    """Hash of its sampled tokens, if it is of an exploration or samples one of it again."""
+    seed_session: SeedSession | None = None
+    """Explored session that it samples again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +256,18 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
         first_offset=trajectory.first_offset,
         parent=fork.session_id if fork is not None and fork.parent_return is not None else "",
         parent_return=None if fork is None else fork.parent_return,
+        text=_text(trajectory),
+        seed_session=trajectory.seed_session,
     )
+
+
+def _text(trajectory: Trajectory) -> str:
+    """Return the hash of the sampled tokens that another session is compared by, or empty."""
+    if trajectory.purpose != "explore" and trajectory.seed_session is None:
+        return ""
+    places = ((n.start, n.start + n.length) for n in trajectory.nodes if n.origin == POLICY)
+    sampled = (trajectory.tokens[begin * TOKEN_BYTES : end * TOKEN_BYTES] for begin, end in places)
+    return xxhash.xxh3_64_hexdigest(b"".join(sampled))
 
 
 def _has_turn(trajectory: Trajectory, policy: str) -> bool:

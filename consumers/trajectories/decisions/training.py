@@ -135,7 +135,8 @@ class RunEnds:
         match record:
             case r.RunFinished():
                 self._finished[record.policy] = record.at_ms
-            case r.GroupAdmitted(purpose="train"):  # it goes on, for another policy or more steps
+            # It goes on, for another policy or more steps.
+            case r.GroupAdmitted() if record.purpose != "eval":
                 self._went_on_ms = max(self._went_on_ms, record.at_ms)
 
     def due_ms(self, opened: r.SessionOpened) -> int | None:
@@ -173,9 +174,9 @@ def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
 
 
 def _of_run(opened: r.SessionOpened) -> bool:
-    """Return True for a session that a task of training began, by the id that its agent gives it.
+    """Return True for a session that a task of training or exploration began, by its agent's id.
 
     Services name theirs otherwise. An evaluation may follow the end.
     """
     named = session_id(opened.group_id, opened.sample, opened.attempt)
-    return opened.purpose == "train" and bool(opened.group_id) and opened.session_id == named
+    return opened.purpose != "eval" and bool(opened.group_id) and opened.session_id == named

@@ -192,6 +192,7 @@ def _event(
         choice=command.choice,
         tags=_wishes(session, command),
         control=_control(session, context),
+        seed=_seed(session, command),
     )
 
 
@@ -211,12 +212,37 @@ def _control(session: Session, context: Context) -> r.TurnControl | None:
     return replace(terms.rule, exempt=drawn < terms.exempt)
 
 
+def _seeded_by(session: Session) -> str:
+    """Return the session whose sampling seeds this one takes; empty if it has none.
+
+    One of an exploration takes its own, so that another one can take them later.
+    """
+    opened = session.opened
+    if opened.seed_session is not None:
+        return opened.seed_session.session_id
+    return opened.session_id if opened.purpose == "explore" else ""
+
+
+def _seed(session: Session, command: r.RequestTurn) -> int | None:
+    """Return the seed of a turn, by its place in its session; None: the worker chooses one."""
+    name = _seeded_by(session)
+    if not name:
+        return None
+    digest = xxhash.xxh3_64_intdigest(repr((name, len(session.turns), command.choice)).encode())
+    return digest >> 1  # engines take signed numbers
+
+
 def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
-    """Return the tags that the call asks for, or those of its session. Raises `BadRequest`."""
+    """Return the tags that the call asks for, or those of its session. Raises `BadRequest`.
+
+    An exploration's session, and one that samples it again, keep to their workers: a call cannot
+    bring what a cheap worker sampled into training.
+    """
     try:
-        return command.tags or read_wishes(session.opened.metadata.get(WISHES, ""))
+        of_session = read_wishes(session.opened.metadata.get(WISHES, ""))
     except ValueError as error:
         raise BadRequest(f"metadata.{WISHES} of the session: {error}") from error
+    return of_session if _seeded_by(session) else command.tags or of_session
 
 
 def _matched(

@@ -106,7 +106,8 @@ def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[in
         return "abandoned"
     if turn.node in left and not turn.started.train_undelivered:
         return "undelivered"
-    return "eval" if session.opened.purpose == "eval" else ""
+    purpose = session.opened.purpose
+    return purpose if purpose in ("eval", "explore") else ""
 
 
 def _continued(session: Session) -> set[int]:

@@ -53,6 +53,8 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
         chosen["turn_limit"] = opening.turn_limit
     if opening.overrides is not None:
         chosen["overrides"] = vars(opening.overrides)
+    if opening.seed_session is not None:
+        chosen["seed_session"] = vars(opening.seed_session)
     if opening.fork is not None:
         chosen["fork"] = _fork_identity(opening.fork)
     return _hash("open", opening.session_id, opening.idempotency_key, chosen)

@@ -113,7 +113,7 @@ def _names(record: r.GroupAdmitted) -> list[str]:
 
 
 def _counts(log: Sequence[Record], place: int) -> bool:
-    """Return whether an admission is for training, in its time, and the first of its group."""
+    """Return whether an admission is of a drawn task, in its time, and the first of its group."""
     record = log[place]
     assert isinstance(record, r.GroupAdmitted)
     before = log[:place]
@@ -124,7 +124,8 @@ def _counts(log: Sequence[Record], place: int) -> bool:
         and _counts(log, number)
         for number, earlier in enumerate(before)
     )
-    return record.purpose == "train" and record.epoch >= newest and not again
+    drawn = record.purpose in ("train", "explore") and not record.explored
+    return drawn and record.epoch >= newest and not again
 
 
 def _admission_of(

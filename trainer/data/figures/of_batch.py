@@ -54,6 +54,7 @@ def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -
         **_reused(batch),
         **_stored(batch),
         **_forked(groups),
+        **_sampled_again([session for group in groups for session in group.group.sessions]),
         **variety(groups),
         **reward_figures(
             [session for group in groups for session in group.group.sessions], weights
@@ -110,6 +111,19 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
         "tasks": sum(tokens > 0 for tokens in of_tasks.values()),
         "largest_task_share": max(of_tasks.values()) / total,
     }
+
+
+def _sampled_again(sessions: Sequence[ValidSession]) -> dict[str, float]:
+    """Return the sessions that sample explored ones again, and the share with the same tokens."""
+    texts = [
+        (session.source.text, session.source.seed_session.text)
+        for session in sessions
+        if session.source.seed_session is not None
+    ]
+    if not texts:
+        return {}
+    same = sum(second == first for second, first in texts)
+    return {"sampled_again": len(texts), "equal_texts": same / len(texts)}
 
 
 def _passing(batch: Batch) -> dict[int, float]:

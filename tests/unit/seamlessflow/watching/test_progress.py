@@ -132,6 +132,13 @@ def test_groups_come_and_go() -> None:
     assert (seen.running_groups, seen.ready_groups) == (set(), set())
 
 
+def test_explorations_are_counted_apart_until_they_are_ready() -> None:
+    seen = progress(*(group(name, purpose="explore") for name in "abc"))
+    seen.apply(control.ready("a", at_ms=SINCE))
+    seen.apply(control.dropped("b", "failed", at_ms=SINCE))
+    assert (seen.exploring, seen.running_groups, seen.ready_groups) == ({"c"}, set(), set())
+
+
 def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
     seen = progress(*(usage(SINCE + 1_000 * number) for number in range(30)))
     assert seen.tokens_per_s() == 100

@@ -1,9 +1,11 @@
 """Groups and the steps that trained them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import ParentPlace, Record, StepGroup
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
@@ -165,6 +167,39 @@ def test_a_group_of_an_evaluation_is_over_when_it_is_ready() -> None:
     log = audited(control.admitted("e", purpose="eval"))
     assert log.counts("groups") == (0, 1, 0, 0)
     assert log.put(control.ready("e")).settle().counts("groups") == (1, 0, 0, 0)
+
+
+EXPLORED = (
+    control.claimed(),
+    control.admitted("e", purpose="explore"),
+    control.expired("e"),
+    control.ready("e", sessions=("e.0.0", "e.1.0"), returns=(0.0, 1.0), texts=("a", "b")),
+)
+
+
+def again_of(*sessions: str, group: str = "g", **changes: Any) -> r.GroupAdmitted:
+    seeds = tuple(r.SeedSession(session_id=name, text="a", value=0.0) for name in sessions)
+    return control.admitted(group, explored="e", seeds=seeds, **changes)
+
+
+def test_an_exploration_is_over_when_it_is_ready_and_may_be_sampled_again_once() -> None:
+    assert audited(*EXPLORED[:3]).counts("groups") == (0, 1, 0, 0)
+    once = audited(*EXPLORED, again_of("e.0.0", "e.1.0"))
+    assert once.details("groups") == []
+    late = control.claimed(epoch=2), again_of("e.0.0", group="g"), again_of("e.0.0", epoch=2)
+    assert audited(*EXPLORED, *late).details("groups") == []
+    (detail,) = once.put(again_of("e.0.0", group="h")).settle().details("groups")
+    assert "group h samples e again, which is no ready exploration, or was sampled" in detail
+
+
+def test_a_group_samples_sessions_of_its_own_exploration_again() -> None:
+    (detail,) = audited(*EXPLORED, again_of("e.0.0", "other")).details("groups")
+    assert "group g samples e again, of which session other is not" in detail
+
+
+def test_a_step_must_not_train_an_exploration() -> None:
+    log = audited(*EXPLORED, control.committed(0, ["e"]))
+    assert "group e is in step 1, but was never admitted" in log.details("groups")[0]
 
 
 def test_a_group_of_a_recording_is_trained_once_or_dropped() -> None:
