@@ -111,16 +111,13 @@ def admissions(
     arms: Arms = _NO_ARMS,
     sampling: TaskSampling = _IN_ORDER,
 ) -> list[r.GroupAdmitted]:
-    """Return the groups to admit now.
+    """Return the groups to admit now: forks first, then tasks to be tried again, then new draws.
 
-    First those that go on from ended sessions, then tasks to be tried again, then new draws. Where
-    tasks are explored first, a draw begins an exploration, which takes no credit.
+    Where tasks are explored first, a draw begins an exploration, which takes no credit.
     """
     if not all(policy.rollouts_began for policy in state.by_policy):
         return []
-    run = settings.run.id
-    ledger = state.first.ledger
-    sampler = settings.pacing.sampler
+    run, ledger, sampler = settings.run.id, state.first.ledger, settings.pacing.sampler
     count = free_credits(state, settings, now_ms)
     if sampler.explores:
         drawn = to_sample_again(ledger, sampler, source)[:count]
@@ -135,10 +132,11 @@ def admissions(
         _, needed = _free_of(state, state.first, settings, now_ms)
         lost = withheld(state, state.first, settings, now_ms)
         count = max(0, free_explorations(ledger, sampler, needed) - lost)
-        begun = next_draws(state, arms, source, sampling, count)
         admitted += [
             _group(state, settings, f"{run}-explore-{number}", each, now_ms, _EXPLORING)
-            for number, each in enumerate(begun, ledger.explored)
+            for number, each in enumerate(
+                next_draws(state, arms, source, sampling, count), ledger.explored
+            )
         ]
     return admitted
 
