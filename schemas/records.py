@@ -604,6 +604,7 @@ class PolicyWeights(Record):
     train_truncated: bool = False
     strictness: str = "arguments"
     at_ms: int
+    frozen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1283,6 +1284,7 @@ class TurnStarted(Record):
     answer_differs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     control: TurnControl | None = None
+    frozen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
