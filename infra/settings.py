@@ -161,6 +161,18 @@ class TelemetrySettings(Section):
     )
 
 
+class PastSection(Section):
+    """Past versions of a policy, which another name shows to agents, one at a time."""
+
+    of: str = Field(min_length=1, description="Trained policy whose past versions are shown")
+    every: int = Field(
+        20,
+        ge=1,
+        description="Optimizer steps from one past version to the next; the initial weights "
+        "are the first",
+    )
+
+
 class SharedRunSection(Section):
     """Settings of a run that trainer and scheduler must agree on; the scheduler adds its own."""
 
@@ -174,6 +186,11 @@ class SharedRunSection(Section):
         description="All policies that are trained on the same sessions, the first one first; "
         "none: policy alone. `seamlessflow train` fills it in from `policies`",
     )
+    frozen: dict[str, PastSection | None] = Field(
+        default_factory=dict,
+        description="Policies that are served and not trained, each with the past versions that it "
+        "shows, or none. `seamlessflow train` fills it in from `policies`",
+    )
     steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
     groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
     lag: int = Field(
@@ -185,8 +202,13 @@ class SharedRunSection(Section):
 
     @property
     def all_policies(self) -> tuple[str, ...]:
-        """All policies of the run, the first one first."""
+        """All policies that are trained, the first one first."""
         return self.policies or (self.policy,)
+
+    @property
+    def served_policies(self) -> tuple[str, ...]:
+        """All policies that workers serve, the trained ones first."""
+        return (*self.all_policies, *self.frozen)
 
 
 class SharedPacingSection(Section):

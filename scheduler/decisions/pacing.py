@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from math import ceil
 from typing import NamedTuple
 
+from seamlessflow.scheduler.decisions.showing import same_opponent
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.arms import Arms
@@ -105,12 +106,16 @@ def admissions(
     sampling: TaskSampling = _IN_ORDER,
 ) -> list[r.GroupAdmitted]:
     """Return the groups to admit now: first for tasks to be tried again, then for new draws."""
-    began = all(policy.rollouts_began for policy in state.by_policy)
-    count = free_credits(state, settings, now_ms) if began else 0
     first = state.first.ledger.admitted
+    began = all(policy.rollouts_began for policy in state.by_policy)
+    # An agent may ask a frozen policy at once; later, a shared worker may be away from it.
+    answered = first or not {*state.frozen} - {*state.serving.awake.values()}
+    count = free_credits(state, settings, now_ms) if began and answered else 0
+    draws = next_draws(state, arms, source, sampling, count)
+    together = same_opponent(leading(state, settings).ledger, [drawn.opponent for drawn in draws])
     return [
         _group(state, settings, f"{settings.run.id}-{number}", drawn, now_ms)
-        for number, drawn in enumerate(next_draws(state, arms, source, sampling, count), first)
+        for number, drawn in enumerate(draws[:together], first)
     ]
 
 

@@ -13,10 +13,12 @@ from typing import NamedTuple
 from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    Opponent,
+    Opponents,
     TaskChoice,
     candidate_of,
-    checked_choice,
     checked_choices,
+    checked_terms,
 )
 from seamlessflow.scheduler.sampling.index import TaskIndex, indexed
 from seamlessflow.scheduler.sampling.registry import (
@@ -27,7 +29,15 @@ from seamlessflow.scheduler.sampling.registry import (
 )
 from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
 from seamlessflow.scheduler.state.arms import Arms, arm_hash
-from seamlessflow.scheduler.state.ledger import Ledger, source_arm, source_name, task_arm
+from seamlessflow.scheduler.state.ledger import (
+    OPPONENT_GROUP,
+    Ledger,
+    opponent_arm,
+    source_arm,
+    source_name,
+    task_arm,
+)
+from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Stages, sources
 from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
@@ -46,8 +56,10 @@ class Drawn:
     turn_limit: int | None = None
     arms: tuple[str, ...] = ()
     terms: str = ""
-    """Rule of samples and turns; empty: none."""
+    """Rule of samples, turns and opponent; empty: none."""
     terms_sha256: str = ""
+    opponent: int = NO_VERSION
+    """Past version that its group plays against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +74,8 @@ class TaskSampling:
     samples: int = 1
     """Samples of a group, `run.group_size`."""
     turn_limit: int = 0
+    groups_per_step: int = 1
+    """Groups for which an opponent is drawn once, unless the terms say otherwise."""
 
 
 def sampling_of(
@@ -110,10 +124,12 @@ def next_draws(
     drawn = [Drawn(draws.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
     slots = _slots(ledger, draws, state.first.steps.trained, count - len(again))
     drawn += _chosen(state, arms, sampling, slots)
-    return [
-        _with_terms(state, arms, sampling, each, ledger.admitted + number)
-        for number, each in enumerate(drawn)
-    ]
+    opponents = _opponents(state, arms, sampling)
+    with_terms = []
+    for number, each in enumerate(drawn, ledger.admitted):
+        with_terms.append(_with_terms(state, arms, sampling, each, number, opponents))
+        opponents = _opponents_behind(opponents, with_terms[-1])
+    return with_terms
 
 
 def _slots(ledger: Ledger, draws: Draws, step: int, count: int) -> list[_Slot]:
@@ -241,7 +257,12 @@ def _random(seed: str) -> random.Random:
 
 
 def _with_terms(
-    state: State, arms: Arms, sampling: TaskSampling, drawn: Drawn, number: int
+    state: State,
+    arms: Arms,
+    sampling: TaskSampling,
+    drawn: Drawn,
+    number: int,
+    opponents: Opponents | None,
 ) -> Drawn:
     """Return a task with the terms of its group, and the arms that its result counts for."""
     row = drawn.row
@@ -257,18 +278,57 @@ def _with_terms(
     if terms is None:
         return drawn
     choice = _full_choice(drawn, place, sampling)
-    candidate = candidate_of(index, arms, state.first.steps.trained, place)
+    found = candidate_of(index, arms, state.first.steps.trained, place)
+    candidate = replace(found, opponents=opponents)
     source = _random(f"{sampling.seed} terms {number}")
-    changed = terms.result(checked_choice, candidate, choice, source)
+    changed = terms.result(
+        lambda answer: checked_terms(candidate, answer), candidate, choice, source
+    )
     if changed is None:
         return drawn
-    return replace(
+    drawn = replace(
         drawn,
         samples=changed.samples,
         turn_limit=changed.turn_limit,
         terms=terms.name,
         terms_sha256=terms.sha256,
     )
+    return drawn if changed.opponent is None else _against(drawn, changed, changed.opponent)
+
+
+def _against(drawn: Drawn, choice: TaskChoice, version: int) -> Drawn:
+    """Return a task whose group plays against a version."""
+    figures = {**drawn.rule.figures, **choice.figures}
+    return replace(
+        drawn,
+        opponent=version,
+        arms=tuple(dict.fromkeys((*drawn.arms, opponent_arm(version)))),
+        rule=replace(drawn.rule, figures=figures),
+    )
+
+
+def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> Opponents | None:
+    """Return the versions that the next group may play against; None if no policy shows any."""
+    shown = next(iter(state.shown.values()), None)
+    if sampling.terms is None or shown is None or shown.newest is None:
+        return None
+    ledger = state.first.ledger
+    return Opponents(
+        past=[Opponent(version, arms.win_rate(opponent_arm(version))) for version in shown.past],
+        newest=shown.newest.version,
+        present=None if ledger.opponent == NO_VERSION else ledger.opponent,
+        groups=ledger.opponent_groups,
+        groups_per_step=sampling.groups_per_step,
+    )
+
+
+def _opponents_behind(opponents: Opponents | None, drawn: Drawn) -> Opponents | None:
+    """Return the same behind a drawn task."""
+    if opponents is None:
+        return None
+    present = None if drawn.opponent == NO_VERSION else drawn.opponent
+    place = int(drawn.rule.figures.get(OPPONENT_GROUP, -1))
+    return replace(opponents, present=present, groups=place + 1)
 
 
 def _full_choice(drawn: Drawn, place: int, sampling: TaskSampling) -> TaskChoice:

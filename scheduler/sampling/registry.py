@@ -22,6 +22,7 @@ from seamlessflow.infra.user_functions import (
     user_function,
 )
 from seamlessflow.scheduler.sampling.ask import TaskChoice
+from seamlessflow.scheduler.sampling.league import league
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
     greso,
@@ -39,7 +40,7 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "srpo": srpo,
     "trace": trace,
 }
-TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success}
+TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success, "league": league}
 VERSION = 1
 """Version of the samplers of this release: another one may choose others from the same figures."""
 MOST_FAILURES = 100

@@ -5,13 +5,18 @@ its step are published) or dropped. Until then it holds a credit. An `eval` grou
 ends when it is ready or expired. A pure fold of `control`. Called by `scheduler/state/state.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 EVAL = "eval"
+OPPONENT_ARM = "past@"
+"""Begins the arm of an opponent, before the number of its version."""
+OPPONENT_GROUP = "opponent_group"
+"""Figure of a group: its place among those for which its opponent was drawn once, from 0."""
 MOST_TRIES = 3
 """Failures of a task's groups in a row after which it is not tried again. A later pass over the
 tasks draws it again."""
@@ -50,6 +55,8 @@ class AdmittedGroup:
     """Samples with which it may be trained at its deadline; 0: not recorded."""
     turn_limit: int = 0
     """Turns of each of its sessions; 0: no limit."""
+    opponent: int = NO_VERSION
+    """Past version that it plays against."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None
@@ -80,6 +87,10 @@ class Ledger:
     dropped: int = 0
     dropped_in_step: int = 0
     """Groups dropped since the last step ended; bounds how many are replaced."""
+    opponent: int = NO_VERSION
+    """Past version that the newest group for training plays against."""
+    opponent_groups: int = 0
+    """Groups in a row for which that version was drawn once."""
     moved_ms: int = 0
     """Time at which a group was last admitted, got ready or ended."""
     eval_version: int = -1
@@ -147,6 +158,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         size=record.group_size,
         min_size=record.min_group_size,
         turn_limit=record.turn_limit,
+        opponent=opponent_of(record.arms),
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
@@ -154,12 +166,28 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         before = ledger.eval_admitted if record.version == ledger.eval_version else {}
         admitted = {**before, record.split: before.get(record.split, 0) + 1}
         return replace(begun, eval_version=record.version, eval_admitted=admitted)
-    begun = replace(begun, admitted=ledger.admitted + 1)
+    begun = replace(
+        begun,
+        admitted=ledger.admitted + 1,
+        opponent=group.opponent,
+        opponent_groups=int(record.sampler_figures.get(OPPONENT_GROUP, -1)) + 1,
+    )
     # A task to be tried again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:
         return _drawn(begun, record)
     place = ledger.again.index(record.task_id)
     return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def opponent_arm(version: int) -> str:
+    """Return the name of the arm of a past version that groups play against."""
+    return f"{OPPONENT_ARM}{version}"
+
+
+def opponent_of(arms: Iterable[str]) -> int:
+    """Return the past version among the arms of a group, or `NO_VERSION`."""
+    numbers = (arm.removeprefix(OPPONENT_ARM) for arm in arms if arm.startswith(OPPONENT_ARM))
+    return next((int(number) for number in numbers if number.isdecimal()), NO_VERSION)
 
 
 def source_arm(source: str) -> str:

@@ -44,6 +44,7 @@ CAUSES: Mapping[str, str] = {
     "inexact": "not sampled from the model's own distribution: set policy.top_p = 1 and "
     "policy.top_k = 0, let the agent ask for no response_format, or set policy.train_inexact",
     "eval": "the sessions are of purpose eval: leave purpose at train",
+    "frozen": "sampled by a policy that is served and not trained (policies.NAME.frozen)",
     "stale": "older than run.lag (trainer.max_staleness) optimizer steps: raise it, or set "
     "trainer.on_stale = correct",
     "overlong": "a limit of trainer.overlong.masked ended the sessions: raise it, or train them",
