@@ -296,8 +296,8 @@ class RunConfig(BaseSettings):
                 text = f"{worker.policy} is frozen and not trained: leave out the tag train"
                 raise ValueError(f"workers: {worker.id} cannot train, since {text}")
         for name, past in self.frozen.items():
-            if past is not None and past.of not in self.trained:
-                text = f"{past.of!r} is none of the policies that are trained"
+            if past is not None and past.policy not in self.trained:
+                text = f"{past.policy!r} is none of the policies that are trained"
                 raise ValueError(f"policies.{name}.frozen.of: {text}: {', '.join(self.trained)}")
         return self
 

@@ -100,7 +100,7 @@ def _sampled(config: RunConfig, section: FurtherPolicySection) -> PolicySection:
     """Return the model of a further policy and how it is sampled."""
     frozen = section.frozen
     if isinstance(frozen, PastSection):
-        shown = config.policies.get(frozen.of)
+        shown = config.policies.get(frozen.policy)
         return config.policy if shown is None else _sampled(config, shown)
     policy = _with(config.policy, section.policy)
     return policy if frozen is None else policy.model_copy(update={"model": frozen})

@@ -40,7 +40,7 @@ class FurtherPolicySection(Section):
         if "trainer" in self.model_fields_set:
             raise ValueError("frozen: no trainer reads the section trainer, so leave it out")
         if isinstance(self.frozen, PastSection) and "policy" in self.model_fields_set:
-            text = f"it is sampled as {self.frozen.of} is: leave the section policy out"
+            text = f"it is sampled as {self.frozen.policy} is: leave the section policy out"
             raise ValueError(f"frozen.of: {text}")
         if "model" in self.policy.model_fields_set:
             raise ValueError("frozen: names the model, so leave policy.model out")

@@ -24,7 +24,7 @@ def changes(
     """Yield topic and record of each version that is to be shown now and is not."""
     for name, shown in state.shown.items():
         version = wanted(shown, ledger)
-        weights = fleet.weights.get(shown.of)
+        weights = fleet.weights.get(shown.policy)
         if version is None or weights is None or version.version == shown.version:
             continue
         published = _announcement(name, shown, version, now_ms)

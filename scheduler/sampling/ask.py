@@ -29,7 +29,7 @@ class Opponent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Opponents:
+class OfferedOpponents:
     """The versions that a group may play against."""
 
     past: Sequence[Opponent]
@@ -56,7 +56,7 @@ class Candidate:
     pool_rate: float
     """Share that passed of the sessions of its pool."""
     tasks: TaskIndex = field(repr=False, compare=False)
-    opponents: Opponents | None = None
+    opponents: OfferedOpponents | None = None
     """Versions to play against; None if no policy shows any."""
 
     @cached_property

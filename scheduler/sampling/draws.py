@@ -13,8 +13,8 @@ from typing import NamedTuple
 from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    OfferedOpponents,
     Opponent,
-    Opponents,
     TaskChoice,
     candidate_of,
     checked_choices,
@@ -262,7 +262,7 @@ def _with_terms(
     sampling: TaskSampling,
     drawn: Drawn,
     number: int,
-    opponents: Opponents | None,
+    opponents: OfferedOpponents | None,
 ) -> Drawn:
     """Return a task with the terms of its group, and the arms that its result counts for."""
     row = drawn.row
@@ -278,8 +278,8 @@ def _with_terms(
     if terms is None:
         return drawn
     choice = _full_choice(drawn, place, sampling)
-    found = candidate_of(index, arms, state.first.steps.trained, place)
-    candidate = replace(found, opponents=opponents)
+    candidate = candidate_of(index, arms, state.first.steps.trained, place)
+    candidate = replace(candidate, opponents=opponents)
     source = _random(f"{sampling.seed} terms {number}")
     changed = terms.result(
         lambda answer: checked_terms(candidate, answer), candidate, choice, source
@@ -307,13 +307,15 @@ def _against(drawn: Drawn, choice: TaskChoice, version: int) -> Drawn:
     )
 
 
-def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> Opponents | None:
+def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> OfferedOpponents | None:
     """Return the versions that the next group may play against; None if no policy shows any."""
-    shown = next(iter(state.shown.values()), None)
-    if sampling.terms is None or shown is None or shown.newest is None:
+    if sampling.terms is None or len(state.shown) != 1:
+        return None
+    (shown,) = state.shown.values()
+    if shown.newest is None:
         return None
     ledger = state.first.ledger
-    return Opponents(
+    return OfferedOpponents(
         past=[Opponent(version, arms.win_rate(opponent_arm(version))) for version in shown.past],
         newest=shown.newest.version,
         present=None if ledger.opponent == NO_VERSION else ledger.opponent,
@@ -322,7 +324,7 @@ def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> Opponents | 
     )
 
 
-def _opponents_behind(opponents: Opponents | None, drawn: Drawn) -> Opponents | None:
+def _opponents_behind(opponents: OfferedOpponents | None, drawn: Drawn) -> OfferedOpponents | None:
     """Return the same behind a drawn task."""
     if opponents is None:
         return None

@@ -11,8 +11,8 @@ from typing import Any
 
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    OfferedOpponents,
     Opponent,
-    Opponents,
     TaskChoice,
     checked_choices,
     checked_rate,
@@ -24,7 +24,7 @@ from seamlessflow.scheduler.state.ledger import source_arm, task_arm
 from seamlessflow.scheduler.tasks.source import TaskRow
 
 _TASKS = 6
-_OPPONENTS = Opponents([Opponent(0, 0.75), Opponent(4, 0.5)], newest=5, present=4, groups=1)
+_OPPONENTS = OfferedOpponents([Opponent(0, 0.75), Opponent(4, 0.5)], newest=5, present=4, groups=1)
 
 
 def small_ask() -> Ask:

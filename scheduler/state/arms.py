@@ -120,8 +120,9 @@ class Arms:
 
     def win_rate(self, name: str) -> float:
         """Return the share of the games against an opponent that were won, 0.5 before the first."""
-        passed, failed = self.arm(name).passed, self.arm(name).failed
-        return passed / (passed + failed) if passed + failed else _UNKNOWN_WIN_RATE
+        arm = self.arm(name)
+        games = arm.passed + arm.failed
+        return arm.passed / games if games else _UNKNOWN_WIN_RATE
 
     def put(self, name: str, arm: Arm, offset: int = 0) -> None:
         """Take new statistics of an arm, unless its own topic has those of this offset."""

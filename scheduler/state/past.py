@@ -45,7 +45,7 @@ class PastVersion:
 class ShownVersions:
     """The versions that a frozen policy may show, and the present one."""
 
-    of: str
+    policy: str
     """Policy whose versions they are."""
     every: int
     past: Mapping[int, PastVersion] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class ShownVersions:
 def apply(shown: ShownVersions, record: Record, name: str) -> ShownVersions:
     """Return what the policy `name` shows after a record of `control`."""
     match record:
-        case r.WeightsPublished() if record.policy == shown.of:
+        case r.WeightsPublished() if record.policy == shown.policy:
             return _published(shown, PastVersion.from_record(record))
         case r.WeightsPublished() if record.policy == name:
             return _shown(shown, record)
@@ -111,9 +111,9 @@ def _shown(shown: ShownVersions, record: r.WeightsPublished) -> ShownVersions:
 
 
 def _with_manifest(shown: ShownVersions, manifest_sha256: str) -> Iterator[int]:
-    for known in (*shown.recent, *shown.past.values()):
-        if known.manifest_sha256 == manifest_sha256:
-            yield known.version
+    for version in (*shown.recent, *shown.past.values()):
+        if version.manifest_sha256 == manifest_sha256:
+            yield version.version
 
 
 def _without(shown: ShownVersions, worker: str) -> ShownVersions:

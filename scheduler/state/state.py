@@ -80,7 +80,7 @@ class State:
             policies=tuple(policies),
             frozen=tuple(frozen),
             shown={
-                name: ShownVersions(of=terms.of, every=terms.every)
+                name: ShownVersions(policy=terms.policy, every=terms.every)
                 for name, terms in frozen.items()
                 if terms is not None
             },
@@ -90,7 +90,7 @@ class State:
     def begins_as(self, other: "State") -> bool:
         """Return whether both states are of runs of the same policies."""
         terms = [
-            {name: (shown.of, shown.every) for name, shown in state.shown.items()}
+            {name: (shown.policy, shown.every) for name, shown in state.shown.items()}
             for state in (self, other)
         ]
         return self.served == other.served and terms[0] == terms[1]

@@ -24,7 +24,7 @@ from seamlessflow.checks.combinations import (
     update_faults,
 )
 from seamlessflow.checks.models import model_faults, side_model_faults, trained_model_faults
-from seamlessflow.checks.policies import frozen_faults, policy_faults
+from seamlessflow.checks.policies import frozen_faults, league_faults, policy_faults
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import (
     each_frozen,
@@ -87,6 +87,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
             yield from group_faults(policy_config)
         for policy_config in each_frozen(config):
             yield from frozen_faults(policy_config, config)
+        yield from league_faults(config)
         yield from sharing_faults(config)
         yield from unnamed_strategy_faults(config)
         yield from (

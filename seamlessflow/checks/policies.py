@@ -43,6 +43,9 @@ def frozen_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     name = config.run.policy
     setting = ("policies", name, "frozen")
     yield from _service_faults(config, whole, setting)
+    shared = any(worker.shared for worker in whole.workers)
+    if shared and (text := apart_on_vllm(config, whole)):
+        yield Fault(setting, text)
     if config.run.frozen[name] is not None:
         if config.weights.url is not None:
             text = "shows versions of a directory that all hosts see, and not those of a storage"
@@ -56,6 +59,16 @@ def frozen_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     yield from faults
     if not faults and (reason := _other_directory(directory, config.weights_dir)):
         yield Fault(setting, f"{directory}: {reason}")
+
+
+def league_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if groups play against past versions, and not just one policy shows any."""
+    showing = [name for name, past in config.frozen.items() if past is not None]
+    if config.pacing.terms.name != "league" or len(showing) == 1:
+        return
+    text = f"policies {', '.join(showing)} show past versions" if showing else "no policy shows any"
+    remedy = "league plays against those of one: set policies.NAME.frozen.of for one name"
+    yield Fault(("pacing", "terms", "name"), f"{text}: {remedy}")
 
 
 def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:

@@ -16,7 +16,8 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import each_policy, each_served
 from seamlessflow.infra.device_model.model_shape import positions_of
 from seamlessflow.infra.network.addresses import address_of, reached_here
-from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, SharedRolloutSection
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings
+from seamlessflow.infra.worker.control_rule import SharedRolloutSection
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.ranks import first_ranks, gang_size, trains
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key

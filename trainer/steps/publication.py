@@ -71,7 +71,7 @@ class Publication:
         self._under_way: Future[None] | None = None
         self._made: NewVersion | None = None
         shown = (past for past in settings.run.frozen.values() if past is not None)
-        self._past = [past.every for past in shown if past.of == settings.run.policy]
+        self._past = [past.every for past in shown if past.policy == settings.run.policy]
         self.step_before: int | None = None
         """Optimizer steps behind the version before the next one; None: there is none."""
 

@@ -27,7 +27,7 @@ from tests.builders.scheduler.sampling import source_of
 
 RIVAL = "rival"
 EVERY = 4
-FROZEN = {RIVAL: PastSection(of="main", every=EVERY)}
+FROZEN = {RIVAL: PastSection(policy="main", every=EVERY)}
 RUN = RunSection(
     policy="main", policies=("main",), frozen=FROZEN, groups_per_step=2, lag=1, group_size=2
 )
@@ -120,7 +120,7 @@ def test_its_state_survives_a_takeover_and_other_terms_begin_anew() -> None:
     current = fold(*BEGUN, *map(version, range(5)), shows(0, 4), served(0))
     assert from_json(to_json(current)) == current
     assert current.begins_as(fold())
-    other = State.of_run(("main",), {RIVAL: PastSection(of="main", every=EVERY + 1)})
+    other = State.of_run(("main",), {RIVAL: PastSection(policy="main", every=EVERY + 1)})
     assert not current.begins_as(other)
 
 

@@ -8,7 +8,12 @@ from typing import Any
 import pytest
 
 from seamlessflow.infra.user_functions import ResultMalformed
-from seamlessflow.scheduler.sampling.ask import Opponent, Opponents, TaskChoice, checked_terms
+from seamlessflow.scheduler.sampling.ask import (
+    OfferedOpponents,
+    Opponent,
+    TaskChoice,
+    checked_terms,
+)
 from seamlessflow.scheduler.sampling.draws import TaskSampling, sampling_of
 from seamlessflow.scheduler.sampling.league import draw, league, shares, without_monotonic_end
 from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
@@ -86,7 +91,7 @@ def test_without_any_past_version_it_plays_against_itself() -> None:
     assert {draw([], NEWEST, source).version for _ in range(100)} == {NEWEST}
 
 
-def against(opponents: Opponents | None, **settings: Any) -> TaskChoice:
+def against(opponents: OfferedOpponents | None, **settings: Any) -> TaskChoice:
     ask = small_ask()
     candidate = ask.candidate(0)
     candidate = type(candidate)(**{**vars(candidate), "opponents": opponents})
@@ -94,8 +99,8 @@ def against(opponents: Opponents | None, **settings: Any) -> TaskChoice:
 
 
 def test_a_drawn_opponent_stays_for_the_groups_of_a_step() -> None:
-    def behind(groups: int) -> Opponents:
-        return Opponents(table([0.5]), NEWEST, present=50, groups=groups, groups_per_step=3)
+    def behind(groups: int) -> OfferedOpponents:
+        return OfferedOpponents(table([0.5]), NEWEST, present=50, groups=groups, groups_per_step=3)
 
     assert [against(behind(groups)).opponent == 50 for groups in (1, 2, 3)] == [True, True, False]
     assert against(behind(2)).figures[OPPONENT_GROUP] == 2
