@@ -4,14 +4,25 @@ Each has workers of its own, or shared ones. It is trained by a trainer of its o
 workers serve it, and no trainer changes it.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Annotated, Self
 
-from pydantic import Field, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from seamlessflow.infra.settings import PastSection, Section
 from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection
+
+
+def _kind(value: object) -> str:
+    return "past" if isinstance(value, Mapping | PastSection) else "directory"
+
+
+FrozenWeights = Annotated[
+    Annotated[Path, Tag("directory")] | Annotated[PastSection, Tag("past")], Discriminator(_kind)
+]
+"""Model of a policy that no trainer changes: a directory, or past versions of another policy."""
 
 
 class FurtherPolicySection(Section):
@@ -21,7 +32,7 @@ class FurtherPolicySection(Section):
     Its sections say only what differs from those of the run.
     """
 
-    frozen: Path | PastSection | None = Field(
+    frozen: FrozenWeights | None = Field(
         None,
         description="Directory of a model that is served and not trained, or `{of: POLICY, every: "
         "20}` for past versions of a policy of the run; none: it is trained",

@@ -49,7 +49,10 @@ def test_a_directory_or_past_versions_are_served(values: Mapping[str, Any]) -> N
         ({"frozen": "m", "policy": {"model": "m"}}, "names the model, so leave policy.model out"),
         ({"frozen": {"of": JUDGE}}, "'judge' is none of the policies that are trained: policy"),
         ({"frozen": {"of": "unknown"}}, "'unknown' is none of the policies that are trained"),
-        ({"frozen": {"of": "policy", "every": 0}}, "greater than or equal to 1"),
+        ({"frozen": {"of": "policy", "every": 0}}, "judge.frozen.every: "),
+        ({"frozen": {"of": "policy", "evry": 5}}, "did you mean policies.judge.frozen.every?"),
+        ({"frozen": {"every": 5}}, "policies.judge.frozen.of: Field required"),
+        ({"frozen": 3}, "policies.judge.frozen: Input is not a valid path"),
     ],
 )
 def test_what_nothing_reads_or_nobody_trains_is_refused(
