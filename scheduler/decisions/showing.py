@@ -25,23 +25,16 @@ def changes(
     for name, shown in state.shown.items():
         version = wanted(shown, ledger)
         weights = fleet.weights.get(shown.policy)
-        if version is None or weights is None or version.version == shown.version:
+        if version is None or weights is None:
             continue
-        published = _announcement(name, shown, version, now_ms)
-        yield CONTROL.name, published
-        yield (
-            FLEET.name,
-            replace(
-                weights,
-                policy=name,
-                version=published.version,
-                step=version.step,
-                directory=version.directory,
-                manifest_sha256=version.manifest_sha256,
-                at_ms=now_ms,
-                frozen=True,
-            ),
-        )
+        number = shown.number
+        if version.version != shown.version:
+            number = number + 1
+            yield CONTROL.name, _announcement(name, number, version, now_ms)
+        loaded = fleet.weights.get(name)
+        # Also if an earlier scheduler died between both records.
+        if loaded is None or loaded.version != number:
+            yield FLEET.name, _to_load(name, number, version, weights, now_ms)
 
 
 def wanted(shown: ShownVersions, ledger: Ledger) -> PastVersion | None:
@@ -80,17 +73,31 @@ def same_opponent(ledger: Ledger, opponents: Sequence[int]) -> int:
     return len(opponents)
 
 
-def _announcement(
-    name: str, shown: ShownVersions, version: PastVersion, now_ms: int
-) -> r.WeightsPublished:
+def _announcement(name: str, number: int, version: PastVersion, now_ms: int) -> r.WeightsPublished:
     return r.WeightsPublished(
         at_ms=now_ms,
         policy=name,
-        version=shown.number + 1,
+        version=number,
         step=version.step,
         lineage=version.lineage,
         kind=version.kind,
         directory=version.directory,
         manifest_sha256=version.manifest_sha256,
         tensors_hash=version.tensors_hash,
+    )
+
+
+def _to_load(
+    name: str, number: int, version: PastVersion, weights: r.PolicyWeights, now_ms: int
+) -> r.PolicyWeights:
+    """Return what workers load: a version, rendered as the `weights` of its policy are."""
+    return replace(
+        weights,
+        policy=name,
+        version=number,
+        step=version.step,
+        directory=version.directory,
+        manifest_sha256=version.manifest_sha256,
+        at_ms=now_ms,
+        frozen=True,
     )

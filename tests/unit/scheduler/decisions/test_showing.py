@@ -69,8 +69,11 @@ def rolling(*records: Record) -> State:
 
 
 def changes(current: State) -> list[tuple[str, Record]]:
-    fleet = fleet_of()
-    fleet = replace(fleet, weights={"main": weights(policy="main", directory="weights/0")})
+    announced = {"main": weights(policy="main", directory="weights/0")}
+    number = current.shown[RIVAL].number
+    if number >= 0:
+        announced[RIVAL] = weights(policy=RIVAL, version=number)
+    fleet = replace(fleet_of(), weights=announced)
     return list(showing.changes(current, current.first.ledger, fleet, now_ms=7))
 
 
@@ -104,6 +107,16 @@ def test_workers_get_the_same_version_with_the_other_policys_way_of_rendering() 
     assert (loaded.directory, loaded.manifest_sha256) == ("weights/0", "hash of 0")
     assert (published.directory, published.policy) == ("weights/0", RIVAL)
     assert loaded.renderer == weights().renderer
+
+
+def test_what_a_scheduler_that_died_announced_alone_is_loaded_too() -> None:
+    current = fold(*BEGUN, *map(version, range(5)), shows(0, 0), shows(1, 4))
+    before = {"main": weights(policy="main"), RIVAL: weights(policy=RIVAL, version=0)}
+    fleet = replace(fleet_of(), weights=before)
+    ((topic, loaded),) = showing.changes(current, current.first.ledger, fleet, now_ms=7)
+    assert topic == FLEET.name
+    assert isinstance(loaded, r.PolicyWeights)
+    assert (loaded.policy, loaded.version, loaded.directory) == (RIVAL, 1, "weights/4")
 
 
 def test_behind_a_skipped_step_the_next_version_is_the_past_one() -> None:
