@@ -45,10 +45,10 @@ def league(
     weight: str = "squared",
     groups: int | None = None,
 ) -> TaskChoice:
-    """Return the choice with an opponent: that of the group before it, or one that is drawn now.
+    """Return the opponent of a group: a past version by its win rate, or the newest one.
 
-    A drawn one stays for so many `groups`; None: for those of a step. While no version can be
-    shown, the choice stays as it is.
+    FightLadder, arXiv 2406.02081. A drawn opponent stays for so many `groups` (ours); None: for
+    those of a step. While no version can be shown, the choice stays as it is.
     """
     opponents = candidate.opponents
     if opponents is None:

@@ -92,7 +92,7 @@ PREDICTION = Seam(
 TERMS = Seam(
     ("pacing", "terms", "name"),
     ("candidate", "choice", "random"),
-    "the TaskChoice with other samples and turns",
+    "the TaskChoice with other samples and turns, or an opponent",
     _OF_PACING,
 )
 CONTROL = Seam(
