@@ -100,11 +100,10 @@ def test_a_run_goes_on_with_the_same_files_alone(values: Mapping[str, Any], tmp_
     facts = Manifest(policy=JUDGE, version=0, optimizer_step=0, lineage="frozen", dtype="float32")
     publish(tmp_path / "out" / "policies" / JUDGE / "weights", facts, fill, sync=False)
     assert faults(values) == ()
-    weights = directory / "model.safetensors"
-    content = weights.read_bytes()
-    weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    with (directory / "config.json").open("a") as file:
+        file.write("\n")
     (line,) = faults(values)
-    assert line.startswith(f"policies.judge.frozen: {directory}: its model.safetensors is not that")
+    assert line.startswith(f"policies.judge.frozen: {directory}: its config.json is not that")
 
 
 def test_league_needs_the_past_versions_of_one_name(values: Mapping[str, Any]) -> None:
