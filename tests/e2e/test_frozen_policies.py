@@ -55,7 +55,6 @@ def configured(
     values |= {
         "workers": [{"id": "w0", "tags": ["rollout", "train"]}, {"id": "w1", **worker}],
         "policies": {JUDGE: {"frozen": frozen}},
-        "rollout": {"engine": "scripted", "scripted": {"tokens_per_second": 200}},
     }
     values["agents"]["modules"] = {"referee": JUDGE}
     if isinstance(frozen, dict):
