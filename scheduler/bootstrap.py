@@ -76,7 +76,8 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
             {REQUESTS.name: watched.manager_group, TASKS.name: watched.agents_group},
         )
         try:
-            view = View(State.of_run(settings.run.all_policies), arms=arms_of(settings))
+            began = State.of_run(settings.run.all_policies, settings.run.frozen)
+            view = View(began, arms=arms_of(settings))
             journal = Journal(settings.kafka, reader, clock, view=view)
             controller = Controller(
                 settings, rules, producer, journal, clock, name, metrics, letters, groups
@@ -125,9 +126,10 @@ def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSam
     """Return the sampler and the terms of a run. Raises `FunctionUnusable`, `TasksRejected`."""
     pacing = settings.pacing
     sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
-    return sampling_of(
+    sampling = sampling_of(
         pacing.sampler, pacing.terms, pacing.functions, draws, sizes, pacing.live_forks
     )
+    return replace(sampling, groups_per_step=settings.run.groups_per_step)
 
 
 def arms_of(settings: SchedulerSettings) -> Arms:

@@ -632,6 +632,7 @@ class PolicyWeights(Record):
     train_truncated: bool = False
     strictness: str = "arguments"
     at_ms: int
+    frozen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1316,6 +1317,7 @@ class TurnStarted(Record):
     tags: tuple[str, ...] = ()
     control: TurnControl | None = None
     seed: int | None = None
+    frozen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

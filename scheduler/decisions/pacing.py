@@ -1,29 +1,24 @@
 """Pacing of rollout: groups to admit, tasks to issue, groups that have expired. Pure.
 
-With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
-is dropped or its step's weights are published. So groups that get ready in the order of their
-admission are trained at most `lag` steps later. The trainer's own check of staleness finds groups
-that others overtook. `pacing.extra_groups` is a number of further credits. Groups that a step does
-not take go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them
-a step (or a stall time). No group is admitted that the remaining steps do not need. Called by
-`scheduler/decisions/decide.py`.
+A group is admitted for a credit (`group_credits.py`). Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Mapping
-from math import ceil
 from typing import NamedTuple
 
+from seamlessflow.scheduler.decisions.attempts import attempt_ms, begun_ms, due_attempt, served_ms
 from seamlessflow.scheduler.decisions.exploration import (
     free_explorations,
     placed,
     to_sample_again,
 )
+from seamlessflow.scheduler.decisions.group_credits import free_credits, free_of, leading, withheld
+from seamlessflow.scheduler.decisions.showing import same_opponent
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
 from seamlessflow.scheduler.sampling.live_forks import next_forks
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.arms import Arms
 from seamlessflow.scheduler.state.ledger import EVAL, EXPLORE, TRAIN, AdmittedGroup, Ledger
-from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.steps import TrainingProgress
@@ -46,63 +41,6 @@ _NO_ARMS = Arms()
 _IN_ORDER = TaskSampling()
 
 
-def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
-    """Return the policies that have steps left, by name; the first one if none has."""
-    policies = dict(zip(state.policies, state.by_policy, strict=True))
-    steps = settings.run.steps
-    left = {name: policy for name, policy in policies.items() if policy.finished_steps < steps}
-    return left or {state.policies[0]: state.first}
-
-
-def leading(state: State, settings: SchedulerSettings) -> PolicyState:
-    """Return the first policy that has steps left: its groups are those of the run."""
-    return next(iter(unfinished(state, settings).values()))
-
-
-def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many groups may be admitted now.
-
-    A group holds a credit of each policy, so each policy must have one. The policy that needs most
-    groups decides how many are needed.
-    """
-    policies = unfinished(state, settings).values()
-    counts = [_free_of(state, policy, settings, now_ms) for policy in policies]
-    free = min(free for free, _ in counts)
-    return max(0, min(free, max(needed for _, needed in counts)))
-
-
-def _free_of(
-    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
-) -> tuple[int, int]:
-    """Return how many groups a policy has credits for, and how many its last steps need."""
-    run = settings.run
-    ledger = policy.ledger
-    steps = policy.steps
-    training = ledger.training
-    extra = settings.pacing.extra_count(run.groups_per_step)
-    free = (run.lag + 1) * run.groups_per_step + extra - len(training)
-    left = run.steps + len(steps.skipped) - steps.committed
-    wanted = left * run.groups_per_step
-    # A group whose first attempts have timed out may come too late for the last steps: one more
-    # group is admitted for each.
-    late = sum(
-        not group.ready and _served_ms(group, state.serving, now_ms) >= attempt_ms(settings)
-        for group in training.values()
-    )
-    needed = wanted - ledger.ready - ledger.running + late
-    return free - withheld(state, policy, settings, now_ms), needed
-
-
-def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many dropped groups are not replaced in this step."""
-    stall_ms = milliseconds(settings.scheduler.stall_s)
-    waits = max(0, now_ms - max(policy.steps.ended_ms, state.claimed_ms)) // stall_ms
-    # Each further stall time without a step allows as many replacements again, so that a run of
-    # groups that are all dropped goes on slowly instead of stopping.
-    refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
-    return max(0, policy.ledger.dropped_in_step - refill * (1 + waits))
-
-
 def admissions(
     state: State,
     settings: SchedulerSettings,
@@ -115,7 +53,11 @@ def admissions(
 
     Where tasks are explored first, a draw begins an exploration, which takes no credit.
     """
-    if not all(policy.rollouts_began for policy in state.by_policy):
+    first = state.first.ledger.admitted
+    began = all(policy.rollouts_began for policy in state.by_policy)
+    # An agent may ask a frozen policy at once; later, a shared worker may be away from it.
+    answered = first or not {*state.frozen} - {*state.serving.awake.values()}
+    if not (began and answered):
         return []
     run, ledger, sampler = settings.run.id, state.first.ledger, settings.pacing.sampler
     count = free_credits(state, settings, now_ms)
@@ -124,12 +66,13 @@ def admissions(
     else:
         drawn = next_forks(state, arms, source, sampling, count)
         drawn += next_draws(state, arms, source, sampling, count - len(drawn))
+    together = same_opponent(leading(state, settings).ledger, [each.opponent for each in drawn])
     admitted = [
         _group(state, settings, f"{run}-{number}", each, now_ms)
-        for number, each in enumerate(drawn, ledger.admitted)
+        for number, each in enumerate(drawn[:together], first)
     ]
     if sampler.explores:
-        _, needed = _free_of(state, state.first, settings, now_ms)
+        _, needed = free_of(state, state.first, settings, now_ms)
         lost = withheld(state, state.first, settings, now_ms)
         count = max(0, free_explorations(ledger, sampler, needed) - lost)
         admitted += [
@@ -200,7 +143,7 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
         )
         for name, group in groups.items()
         if not group.ready and not group.expired
-        if _served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
+        if served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
     ]
 
 
@@ -243,37 +186,6 @@ def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool
     if group.ready or group.expired:
         return False
     return not (issued and first_attempt and not group.failures)
-
-
-def begun_ms(group: AdmittedGroup, serves: ServingProcesses) -> int:
-    """Return the time since which a group's attempts are counted."""
-    return max(group.admitted_ms, serves.since_ms)
-
-
-def _served_ms(group: AdmittedGroup, serves: ServingProcesses, at_ms: int) -> int:
-    """Return how much of a group's time has passed."""
-    return serves.served_ms(begun_ms(group, serves), at_ms)
-
-
-def due_attempt(
-    group: AdmittedGroup,
-    sample: int,
-    settings: SchedulerSettings,
-    now_ms: int,
-    serves: ServingProcesses = ALWAYS,
-) -> int:
-    """Return the attempt a sample is at: one more than the last that failed or timed out."""
-    failure = group.failures.get(sample)
-    if failure is not None and failure.final:
-        return failure.attempt
-    after_failure = 0 if failure is None else failure.attempt + 1
-    by_time = _served_ms(group, serves, now_ms) // attempt_ms(settings)
-    return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
-
-
-def attempt_ms(settings: SchedulerSettings) -> int:
-    """Return the time of one attempt at a sample, its grace included."""
-    return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
 def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
@@ -368,7 +280,7 @@ def _task(
     issued_ms = serves.after(begun_ms(group, serves), attempt * attempt_ms(settings))
     if failure is not None and failure.attempt == attempt - 1:
         issued_ms = max(min(issued_ms, failure.at_ms), serves.since_ms)
-    left_ms = group.deadline_ms - group.admitted_ms - _served_ms(group, serves, issued_ms)
+    left_ms = group.deadline_ms - group.admitted_ms - served_ms(group, serves, issued_ms)
     size, least = _sizes_of(group, settings, row)
     named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
     split = group.split or named

@@ -12,7 +12,7 @@ trainer can go on then: it trains with the ready groups or skips the step. Calle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.decisions import group_credits
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.fleet import Fleet
@@ -31,7 +31,7 @@ _READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     """Return the present stalls of all policies; stalls of further policies name their policy."""
-    (_, leading), *others = pacing.unfinished(state, settings).items()
+    (_, leading), *others = group_credits.unfinished(state, settings).items()
     stalls = stalled(state, leading, settings, now_ms)
     for name, other in others:
         stalls += [
@@ -119,8 +119,8 @@ def _rollout(
     if running and quiet:
         detail = f"{running} groups are running, {ledger.ready} ready"
         return [("rollout", detail, since_ms)]
-    spent = pacing.withheld(state, policy, settings, now_ms) > 0
-    if spent and not running and not pacing.free_credits(state, settings, now_ms):
+    spent = group_credits.withheld(state, policy, settings, now_ms) > 0
+    if spent and not running and not group_credits.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
         return [(REFILL, detail, ledger.moved_ms)]
     return []
@@ -184,7 +184,7 @@ def _topics_of_workers(
     state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[ProgressStalled]:
     """Yield a stall for each topic of workers that no worker is left to read."""
-    policy = pacing.leading(state, settings)
+    policy = group_credits.leading(state, settings)
     ledger = policy.ledger
     # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
     trains = settings.pacing.issues and policy.rollouts_began

@@ -14,10 +14,12 @@ from typing import NamedTuple
 from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    OfferedOpponents,
+    Opponent,
     TaskChoice,
     candidate_of,
-    checked_choice,
     checked_choices,
+    checked_terms,
 )
 from seamlessflow.scheduler.sampling.index import TaskIndex, indexed
 from seamlessflow.scheduler.sampling.registry import (
@@ -31,11 +33,14 @@ from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, 
 from seamlessflow.scheduler.state.arms import Arms, arm_hash
 from seamlessflow.scheduler.state.ledger import (
     EVAL,
+    OPPONENT_GROUP,
     Ledger,
+    opponent_arm,
     source_arm,
     source_name,
     task_arm,
 )
+from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Stages, sources
 from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
@@ -55,7 +60,7 @@ class Drawn:
     turn_limit: int | None = None
     arms: tuple[str, ...] = ()
     terms: str = ""
-    """Rule of samples and turns; empty: none."""
+    """Rule of samples, turns and opponent; empty: none."""
     terms_sha256: str = ""
     fork_at: ParentPlace | None = None
     """Place of an ended session at which its sessions begin."""
@@ -63,6 +68,8 @@ class Drawn:
     """Group of an exploration of which it samples some sessions again; empty: none."""
     seeds: tuple[SeedSession, ...] = ()
     """Those sessions, by sample."""
+    opponent: int = NO_VERSION
+    """Past version that its group plays against."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +87,8 @@ class TaskSampling:
     forks: UsedMethod | None = None
     fork_share: Fraction = Fraction(0)
     """Largest share of samples that go on from ended sessions."""
+    groups_per_step: int = 1
+    """Groups for which an opponent is drawn once, unless the terms say otherwise."""
 
 
 def sampling_of(
@@ -131,10 +140,12 @@ def next_draws(
     drawn = [Drawn(draws.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
     slots = _slots(ledger, draws, state.first.steps.trained, count - len(again))
     drawn += _chosen(state, arms, sampling, slots)
-    return [
-        _with_terms(state, arms, sampling, each, ledger.admitted + number)
-        for number, each in enumerate(drawn, ledger.explored)
-    ]
+    opponents = _opponents(state, arms, sampling)
+    with_terms = []
+    for number, each in enumerate(drawn, ledger.admitted + ledger.explored):
+        with_terms.append(_with_terms(state, arms, sampling, each, number, opponents))
+        opponents = _opponents_behind(opponents, with_terms[-1])
+    return with_terms
 
 
 def _slots(ledger: Ledger, draws: Draws, step: int, count: int) -> list[_Slot]:
@@ -263,7 +274,12 @@ def _random(seed: str) -> random.Random:
 
 
 def _with_terms(
-    state: State, arms: Arms, sampling: TaskSampling, drawn: Drawn, number: int
+    state: State,
+    arms: Arms,
+    sampling: TaskSampling,
+    drawn: Drawn,
+    number: int,
+    opponents: OfferedOpponents | None,
 ) -> Drawn:
     """Return a task with the terms of its group, and the arms that its result counts for."""
     row = drawn.row
@@ -280,17 +296,58 @@ def _with_terms(
         return drawn
     choice = _full_choice(drawn, place, sampling)
     candidate = candidate_of(index, arms, state.first.steps.trained, place)
+    candidate = replace(candidate, opponents=opponents)
     source = _random(f"{sampling.seed} terms {number}")
-    changed = terms.result(checked_choice, candidate, choice, source)
+    changed = terms.result(
+        lambda answer: checked_terms(candidate, answer), candidate, choice, source
+    )
     if changed is None:
         return drawn
-    return replace(
+    drawn = replace(
         drawn,
         samples=changed.samples,
         turn_limit=changed.turn_limit,
         terms=terms.name,
         terms_sha256=terms.sha256,
     )
+    return drawn if changed.opponent is None else _against(drawn, changed, changed.opponent)
+
+
+def _against(drawn: Drawn, choice: TaskChoice, version: int) -> Drawn:
+    """Return a task whose group plays against a version."""
+    figures = {**drawn.rule.figures, **choice.figures}
+    return replace(
+        drawn,
+        opponent=version,
+        arms=tuple(dict.fromkeys((*drawn.arms, opponent_arm(version)))),
+        rule=replace(drawn.rule, figures=figures),
+    )
+
+
+def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> OfferedOpponents | None:
+    """Return the versions that the next group may play against; None if no policy shows any."""
+    if sampling.terms is None or len(state.shown) != 1:
+        return None
+    (shown,) = state.shown.values()
+    if shown.newest is None:
+        return None
+    ledger = state.first.ledger
+    return OfferedOpponents(
+        past=[Opponent(version, arms.win_rate(opponent_arm(version))) for version in shown.past],
+        newest=shown.newest.version,
+        present=None if ledger.opponent == NO_VERSION else ledger.opponent,
+        groups=ledger.opponent_groups,
+        groups_per_step=sampling.groups_per_step,
+    )
+
+
+def _opponents_behind(opponents: OfferedOpponents | None, drawn: Drawn) -> OfferedOpponents | None:
+    """Return the same behind a drawn task."""
+    if opponents is None:
+        return None
+    present = None if drawn.opponent == NO_VERSION else drawn.opponent
+    place = int(drawn.rule.figures.get(OPPONENT_GROUP, -1))
+    return replace(opponents, present=present, groups=place + 1)
 
 
 def _full_choice(drawn: Drawn, place: int, sampling: TaskSampling) -> TaskChoice:

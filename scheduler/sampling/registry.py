@@ -23,6 +23,7 @@ from seamlessflow.infra.user_functions import (
 )
 from seamlessflow.scheduler.sampling.ask import TaskChoice
 from seamlessflow.scheduler.sampling.forks import LIVE, fork_choices
+from seamlessflow.scheduler.sampling.league import league
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
     explore,
@@ -42,7 +43,7 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "trace": trace,
     "explore": explore,
 }
-TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success}
+TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success, "league": league}
 VERSION = 1
 """Version of the samplers of this release: another one may choose others from the same figures."""
 MOST_FAILURES = 100

@@ -12,13 +12,15 @@ from seamlessflow.infra.user_functions import OrUserFunction, UserFunctionName
 SamplerName = Literal["vade", "target", "greso", "srpo", "trace", "explore"]
 EXPLORE_SAMPLER: SamplerName = "explore"
 """The sampler whose groups are tried on cheap workers first."""
-TermsName = Literal["by_success"]
+TermsName = Literal["by_success", "league"]
+WeightName = Literal["squared", "variance", "linear", "capped"]
 _READ: Mapping[str, tuple[str, ...]] = {
     "target": ("rate",),
     "srpo": ("return_after",),
     "trace": ("most", "predict"),
     "explore": ("samples", "best", "worst", "under_way"),
     "by_success": ("least", "exempt"),
+    "league": ("weight", "groups"),
 }
 """Settings that a method takes as keyword arguments, by its name."""
 
@@ -119,12 +121,12 @@ class SamplerSection(_Method):
 
 
 class TermsSection(_Method):
-    """The rule by which a drawn task gets samples and turns."""
+    """The rule by which a drawn task gets samples, turns and an opponent."""
 
     name: OrUserFunction[TermsName] | None = Field(
         None,
-        description="by_success (docs/scheduling/samplers.md), or module:function of your own; "
-        "none: as the task or the run says",
+        description="by_success, league (docs/scheduling/samplers.md), or module:function of your "
+        "own; none: as the task or the run says",
     )
     least: int = Field(2, ge=1, description="by_success: samples of a task that always passes")
     exempt: float = Field(
@@ -132,4 +134,15 @@ class TermsSection(_Method):
         ge=0,
         le=1,
         description="by_success: share of groups that have the run's limit of turns",
+    )
+    weight: WeightName = Field(
+        "squared",
+        description="league: weight of a past version, by the win rate x against it: squared "
+        "(1-x)^2, variance x(1-x), linear 1-x, capped min(0.5, 1-x)",
+    )
+    groups: int | None = Field(
+        None,
+        ge=1,
+        description="league: groups in a row that play against a drawn opponent; none: "
+        "run.groups_per_step",
     )

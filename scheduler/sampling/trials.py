@@ -6,14 +6,17 @@ raises, and `ResultMalformed`.
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    OfferedOpponents,
+    Opponent,
     TaskChoice,
-    checked_choice,
     checked_choices,
     checked_rate,
+    checked_terms,
 )
 from seamlessflow.scheduler.sampling.forks import ParentTurn
 from seamlessflow.scheduler.sampling.index import indexed
@@ -22,6 +25,7 @@ from seamlessflow.scheduler.state.ledger import source_arm, task_arm
 from seamlessflow.scheduler.tasks.source import TaskRow
 
 _TASKS = 6
+_OPPONENTS = OfferedOpponents([Opponent(0, 0.75), Opponent(4, 0.5)], newest=5, present=4, groups=1)
 
 
 def small_ask() -> Ask:
@@ -68,7 +72,8 @@ def try_terms(function: Callable[..., Any]) -> TaskChoice:
     """Call a function of the seam `pacing.terms.name`."""
     ask = small_ask()
     choice = TaskChoice(place=0, samples=4, turn_limit=0)
-    return checked_choice(function(ask.candidate(0), choice, ask.random))
+    candidate = replace(ask.candidate(0), opponents=_OPPONENTS)
+    return checked_terms(candidate, function(candidate, choice, ask.random))
 
 
 def try_prediction(function: Callable[..., Any]) -> float:

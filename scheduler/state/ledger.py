@@ -7,9 +7,10 @@ its returns differ, when a group is admitted that samples some of its sessions a
 `control`. Called by `scheduler/state/state.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
@@ -18,6 +19,10 @@ EVAL = "eval"
 EXPLORE = "explore"
 SMALLEST_DIFFERENCE = 1e-8
 """Largest difference of returns that count as equal, as for advantages."""
+OPPONENT_ARM = "past@"
+"""Begins the arm of an opponent, before the number of its version."""
+OPPONENT_GROUP = "opponent_group"
+"""Figure of a group: its place among those for which its opponent was drawn once, from 0."""
 MOST_TRIES = 3
 """Failures of a task's groups in a row after which it is not tried again. A later pass over the
 tasks draws it again."""
@@ -60,6 +65,8 @@ class AdmittedGroup:
     """True if its sessions begin in the middle of another one."""
     fork_at: r.ParentPlace | None = None
     """Place in an ended session of this run at which they begin, or None."""
+    opponent: int = NO_VERSION
+    """Past version that it plays against."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None
@@ -94,6 +101,10 @@ class Ledger:
     dropped: int = 0
     dropped_in_step: int = 0
     """Groups dropped since the last step ended; bounds how many are replaced."""
+    opponent: int = NO_VERSION
+    """Past version that the newest group for training plays against."""
+    opponent_groups: int = 0
+    """Groups in a row for which that version was drawn once."""
     moved_ms: int = 0
     """Time at which a group was last admitted, got ready or ended."""
     eval_version: int = -1
@@ -176,6 +187,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         forked=bool(record.parent_session),
         fork_at=record.fork_at,
         seeds=record.seeds,
+        opponent=opponent_of(record.arms),
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
@@ -186,7 +198,12 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
     if record.purpose == EXPLORE:
         begun = replace(begun, explored=ledger.explored + 1)
     else:
-        begun = replace(begun, admitted=ledger.admitted + 1)
+        begun = replace(
+            begun,
+            admitted=ledger.admitted + 1,
+            opponent=group.opponent,
+            opponent_groups=int(record.sampler_figures.get(OPPONENT_GROUP, -1)) + 1,
+        )
     if record.explored:  # its task was drawn for the exploration
         left = {name: each for name, each in groups.items() if name != record.explored}
         return replace(begun, groups=left)
@@ -197,6 +214,17 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         return _drawn(begun, record)
     place = ledger.again.index(record.task_id)
     return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def opponent_arm(version: int) -> str:
+    """Return the name of the arm of a past version that groups play against."""
+    return f"{OPPONENT_ARM}{version}"
+
+
+def opponent_of(arms: Iterable[str]) -> int:
+    """Return the past version among the arms of a group, or `NO_VERSION`."""
+    numbers = (arm.removeprefix(OPPONENT_ARM) for arm in arms if arm.startswith(OPPONENT_ARM))
+    return next((int(number) for number in numbers if number.isdecimal()), NO_VERSION)
 
 
 def source_arm(source: str) -> str:

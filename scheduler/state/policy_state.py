@@ -52,10 +52,10 @@ class PolicyState:
 def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[str]:
     """Return the policies of a run, the first one first, whose state a record may change.
 
-    `served`: policy of the record's worker, if it has a worker. A run of one policy takes every
-    record as its own, whatever policy it names.
+    `served`: policy of the record's worker, if it has a worker. A single policy without a name
+    takes every record as its own, whatever policy it names.
     """
-    if len(policies) == 1:
+    if not policies[0]:
         return policies
     if isinstance(record, _PolicyRecord):
         named = record.policy

@@ -11,19 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
+from types import MappingProxyType
 
 from pydantic import TypeAdapter, ValidationError
 
 from seamlessflow.infra.clock import NEVER_MS
-from seamlessflow.scheduler.state import offers, policy_state, serving, workers
+from seamlessflow.infra.settings import PastSection
+from seamlessflow.scheduler.state import offers, past, policy_state, serving, workers
 from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, arms_of
 from seamlessflow.scheduler.state.offers import Offers
+from seamlessflow.scheduler.state.past import ShownVersions
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
 from seamlessflow.scheduler.state.serving import ServingProcesses
 from seamlessflow.scheduler.state.workers import Worker, device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
+NO_FROZEN: Mapping[str, PastSection | None] = MappingProxyType({})
 SchedulerDecision = (
     r.WorkerJoined
     | r.WorkerLost
@@ -55,7 +59,12 @@ class State:
     stalled: Mapping[str, int] = field(default_factory=dict)
     """Begin of each stall that was reported, by its kind."""
     policies: tuple[str, ...] = ("",)
-    """Policies of the run, the first one first. A run of one takes all records for its own."""
+    """Policies that are trained, the first one first. One without a name takes all records for its
+    own."""
+    frozen: tuple[str, ...] = ()
+    """Policies that are served and not trained."""
+    shown: Mapping[str, ShownVersions] = field(default_factory=dict)
+    """Versions that such policies show of another one, by name."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
     """States of the policies, in the order of `policies`."""
     uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -64,11 +73,40 @@ class State:
     """Places of ended sessions at which others may begin."""
 
     @classmethod
-    def of_run(cls, policies: Sequence[str]) -> "State":
+    def of_run(
+        cls, policies: Sequence[str], frozen: Mapping[str, PastSection | None] = NO_FROZEN
+    ) -> "State":
         """Return the state at the beginning of a run of these policies."""
-        if len(policies) < 2:
+        if len(policies) < 2 and not frozen:
             return cls()
-        return cls(policies=tuple(policies), by_policy=(PolicyState(),) * len(policies))
+        return cls(
+            policies=tuple(policies),
+            frozen=tuple(frozen),
+            shown={
+                name: ShownVersions(policy=terms.policy, every=terms.every)
+                for name, terms in frozen.items()
+                if terms is not None
+            },
+            by_policy=(PolicyState(),) * len(policies),
+        )
+
+    def begins_as(self, other: "State") -> bool:
+        """Return whether both states are of runs of the same policies."""
+        terms = [
+            {name: (shown.policy, shown.every) for name, shown in state.shown.items()}
+            for state in (self, other)
+        ]
+        return self.served == other.served and terms[0] == terms[1]
+
+    @property
+    def alone(self) -> bool:
+        """True for a run of one policy, whatever its name."""
+        return not self.policies[0]
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """All policies that workers serve, the trained ones first."""
+        return (*self.policies, *self.frozen)
 
     @property
     def first(self) -> PolicyState:
@@ -90,6 +128,7 @@ def apply(state: State, record: Record) -> State:
         "serving": _serving(state, record, by_policy),
         "by_policy": by_policy,
         "offers": offers.apply(state.offers, record, _begun_or_ended(state, record, by_policy)),
+        "shown": _versions_shown(state.shown, record),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(after, **changed) if changed else after  # type: ignore[arg-type]
@@ -135,8 +174,15 @@ def _begun_or_ended(
     return next((group for group in groups if group is not None and counts), None)
 
 
+def _versions_shown(
+    before: Mapping[str, ShownVersions], record: Record
+) -> Mapping[str, ShownVersions]:
+    after = {name: past.apply(shown, record, name) for name, shown in before.items()}
+    return after if any(after[name] is not shown for name, shown in before.items()) else before
+
+
 def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> ServingProcesses:
-    now = serving.apply(state.serving, record, state.policies)
+    now = serving.apply(state.serving, record, state.served)
     if now is state.serving:
         return now
     groups = [group for policy in by_policy for group in policy.ledger.groups.values()]
@@ -149,7 +195,7 @@ def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
         worker = state.workers.get(record.worker)
     names = concerned(state.policies, record, worker.policy if worker is not None else "")
     named = getattr(record, "policy", "") or state.policies[0]
-    alone = len(state.policies) == 1
+    alone = state.alone
     changed = False
     after = []
     for name, before in zip(state.policies, state.by_policy, strict=True):

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ValidationError
 
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
-from seamlessflow.each_policy import each_policy, sections_path
+from seamlessflow.each_policy import each_policy, each_served, sections_path
 from seamlessflow.infra.faults import Fault, faults
 from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
 from seamlessflow.infra.variables import misspelt, place_in
@@ -45,7 +45,7 @@ def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
         yield from _refused(spec)
     places = {worker.id: number for number, worker in enumerate(config.workers)}
-    for policy_config in each_policy(config):
+    for policy_config in each_served(config):
         yield from dict.fromkeys(_of_workers(policy_config, places, trainers))
 
 
@@ -102,6 +102,9 @@ def live_fork_faults(config: RunConfig) -> Iterator[Fault]:
     if config.agents.forks == "none":
         text = "pacing.forks_live needs an agent that can go on from an ended session"
         yield Fault(("agents", "forks"), f"{text}: set middle or playback, or forks_live to 0")
+    if config.pacing.terms.name == "league":
+        text = "a session that goes on from an ended one has no opponent of its own"
+        yield Fault(("pacing", "forks_live"), f"{text}: set 0, or other pacing.terms than league")
     for policy_config in each_policy(config):
         if policy_config.trainer.advantage == "gdpo":
             text = "gdpo compares each named reward, and of an ended session only the return is"
@@ -164,11 +167,13 @@ def unread_faults(config: RunConfig) -> Iterator[Fault]:
     No policy's trainer would read it, such as one of another surrogate or estimator. The run's
     settings count for each policy that has them, a further policy's for it alone.
     """
-    trainers = tuple(policy_config.trainer for policy_config in each_policy(config))
-    for path, text in unread(config.trainer, trainers):
+    trainers = {
+        policy_config.run.policy: policy_config.trainer for policy_config in each_policy(config)
+    }
+    for path, text in unread(config.trainer, tuple(trainers.values())):
         yield Fault(("trainer", *path), text)
-    for (name, section), trainer in zip(config.policies.items(), trainers[1:], strict=True):
-        for path, text in unread(section.trainer, (trainer,)):
+    for name in config.trained[1:]:
+        for path, text in unread(config.policies[name].trainer, (trainers[name],)):
             yield Fault(("policies", name, "trainer", *path), text)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy, sections_path
-from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
+from seamlessflow.infra.worker.control_rule import ControlSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ FORK_PREDICTION = Seam(
 TERMS = Seam(
     ("pacing", "terms", "name"),
     ("candidate", "choice", "random"),
-    "the TaskChoice with other samples and turns",
+    "the TaskChoice with other samples and turns, or an opponent",
     _OF_PACING,
 )
 CONTROL = Seam(

@@ -210,6 +210,8 @@ def others_line(progress: RunProgress) -> str:
     """Return where a further policy stands: steps, version, reward."""
     reward = progress.recent_reward()
     version = progress.version
+    if not progress.total:
+        return f"frozen, version {version}"
     shown = "" if reward is None else f", mean reward of ten steps {reward:.3f}"
     return f"{progress.done} of {progress.total} steps, version {version}{shown}"
 

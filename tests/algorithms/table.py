@@ -8,6 +8,7 @@ others.
 from collections.abc import Mapping
 from typing import Any
 
+from benchmarks.learning.methods import POLICY
 from tests.algorithms.run_settings import FEW, INITIAL, TEACHER, WholeRun
 
 
@@ -366,6 +367,19 @@ RUNS: Mapping[str, WholeRun] = {
             **_sampler("explore", samples=8, best=2, worst=2, under_way=3),
         },
         metrics=("sampled_again", "equal_texts"),
+    ),
+    "league": WholeRun(
+        {},
+        more={
+            "policies": {"rival": {"frozen": {"of": POLICY, "every": 1}}},
+            "pacing": {"terms": {"name": "league", "weight": "capped", "groups": 3}},
+            "agents": {"callable": "examples.league.agent:run", "modules": {"second": "rival"}},
+            "workers": [
+                {"id": "w0", "tags": ["rollout", "train"]},
+                {"id": "w1", "tags": ["rollout"], "policy": "rival"},
+            ],
+        },
+        symptoms=("have equal rewards", "were dropped"),
     ),
     "rescue": WholeRun(
         {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},

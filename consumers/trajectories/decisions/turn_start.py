@@ -66,7 +66,7 @@ def start(
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
     if (overrides := session.opened.overrides) is not None:
         sampling = effective_sampling(sampling, overrides, max(room, 0))
-    if _trains(session) and not command.wants_logprobs:
+    if _trains(session) and not (policy.frozen or command.wants_logprobs):
         top = max(sampling.top_logprobs, context.control.record_top)
         sampling = replace(sampling, top_logprobs=top)
     return _event(session, command, policy, context, hit, sampling), hit.prompt_ids
@@ -191,8 +191,9 @@ def _event(
         body_hash=command.body_hash,
         choice=command.choice,
         tags=_wishes(session, command),
-        control=_control(session, context),
+        control=_control(session, policy, context),
         seed=_seed(session, command),
+        frozen=policy.frozen,
     )
 
 
@@ -200,13 +201,13 @@ def _trains(session: Session) -> bool:
     return session.opened.purpose == "train"
 
 
-def _control(session: Session, context: Context) -> r.TurnControl | None:
-    """Return the rule that may end the turn early; evaluations have none.
+def _control(session: Session, policy: PolicyWeights, context: Context) -> r.TurnControl | None:
+    """Return the rule that may end the turn early; evaluations and frozen policies have none.
 
     A session is exempt or not for all of its turns, by its id.
     """
     terms = context.control
-    if terms.rule is None or not _trains(session):
+    if terms.rule is None or policy.frozen or not _trains(session):
         return None
     drawn = xxhash.xxh3_64_intdigest(f"exempt {session.session_id}".encode()) / 2**64
     return replace(terms.rule, exempt=drawn < terms.exempt)

@@ -24,6 +24,8 @@ from seamlessflow.schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import TRAJECTORIES
 
+FROZEN = "frozen"
+"""Reason of all turns of a policy that is served and not trained."""
 _NOT_ASSEMBLED = "not_assembled"
 
 
@@ -96,6 +98,8 @@ def masked_reasons(session: Session) -> dict[int, str]:
 def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[int]) -> str:
     if turn.forked:
         return FORKED
+    if turn.started.frozen:
+        return FROZEN
     if turn.state is not TurnState.COMPLETED:
         return str(turn.state)
     if not turn.prompt_confirmed:

@@ -23,6 +23,7 @@ EXAMPLES = {
     "judge": STEPS,
     "expert": STEPS,
     "lockstep": STEPS,
+    "league": STEPS,
 }
 """Steps of each, which are those of all its policies together."""
 

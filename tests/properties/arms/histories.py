@@ -70,7 +70,14 @@ class History:
         fields: dict[str, Any] = {
             "epoch": self._epoch,
             "split": "easy" if task < 2 else "hard",
-            "arms": draw.choice([(), (f"pool:level:{task % 2}",), (f"task:task-{task}", "more")]),
+            "arms": draw.choice(
+                [
+                    (),
+                    (f"pool:level:{task % 2}",),
+                    (f"task:task-{task}", "more"),
+                    (f"past@{task}",),
+                ]
+            ),
             "sampler_figures": figures if draw.random() < 0.7 else {},
             "parent_session": draw.choice(["", "", "", "s"]),
             "purpose": draw.choice(["train", "train", "train", "explore"]),

@@ -14,6 +14,7 @@ class PlainRules:
     memory: float = 0.9
     own_memory: float = 0.7
     pool_memory: float = 0.97
+    game_memory: float = 0.99
     passes: float = 1.0
 
 
@@ -36,6 +37,8 @@ class PlainArm:
 
     pool: bool = False
     """True if it is a pool of tasks, which forgets less at each result."""
+    opponent: bool = False
+    """True for an opponent, which forgets game by game and not step by step."""
     choices: list[Mapping[str, float]] = field(default_factory=list)
     results: list[PlainResult] = field(default_factory=list)
 
@@ -47,11 +50,20 @@ class PlainArm:
             weight = 1.0
             for earlier, later in zip(steps[place:], steps[place + 1 :], strict=False):
                 for _ in range(earlier, later):
-                    weight *= rules.memory
-            own_memory = rules.pool_memory if self.pool else rules.own_memory
-            weight *= own_memory ** (len(self.results) - 1 - place)
+                    weight *= 1 if self.opponent else rules.memory
+            for result in self.results[place + 1 :]:
+                weight *= self._kept(result, rules)
             total += number * weight
         return total
+
+    def _kept(self, result: PlainResult, rules: PlainRules) -> float:
+        """Return what is left of earlier numbers behind a result."""
+        if not self.opponent:
+            return rules.pool_memory if self.pool else rules.own_memory
+        left = 1.0
+        for _ in range(result.counted):
+            left *= rules.game_memory
+        return left
 
     def figures(self, now: int, rules: PlainRules) -> Mapping[str, object]:
         """Return all figures as of a trained step."""
@@ -89,7 +101,8 @@ def plain_figures(
         if not isinstance(record, r.GroupAdmitted) or not _counts(log, place):
             continue
         for name in _names(record):
-            arm = arms.setdefault(name, PlainArm(not name.startswith("task:")))
+            new = PlainArm(not name.startswith("task:"), name.startswith("past@"))
+            arm = arms.setdefault(name, new)
             arm.choices.append(record.sampler_figures)
     # Results in the order of the log: what fades depends on it.
     for place, record in enumerate(log):

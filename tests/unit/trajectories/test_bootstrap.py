@@ -8,7 +8,7 @@ from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLD
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.messages import refusing
-from seamlessflow.infra.settings import ControlSection, SharedRolloutSection
+from seamlessflow.infra.worker.control_rule import ControlSection, SharedRolloutSection
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import SessionOpened
 from seamlessflow.schemas.releases import order, releases, this_release

@@ -50,6 +50,15 @@ def test_a_turn_brings_its_rule_to_the_worker_and_the_log_names_it() -> None:
     assert (generate.control, generate.control_state) == (RULE, None)
 
 
+def test_turns_of_a_policy_that_is_not_trained_have_no_rule_and_say_so() -> None:
+    terms = under()
+    terms.fleet.policies["p"] = replace(terms.fleet.policies["p"], frozen=True)
+    (event, _) = decide(session_after().session, request_turn(), terms).events
+    assert isinstance(event, r.TurnStarted)
+    assert event.frozen
+    assert event.control is None
+
+
 def test_likeliest_tokens_are_recorded_for_training_unless_the_agent_asks_for_its_own() -> None:
     recorded = context(fleet_with("v"), control=ControlTerms(record_top=20))
     session = session_after().session
