@@ -8,7 +8,7 @@ others.
 from collections.abc import Mapping
 from typing import Any
 
-from tests.algorithms.run_settings import FEW, INITIAL, TEACHER, WholeRun
+from tests.algorithms.run_settings import FEW, INITIAL, MINE, TEACHER, WholeRun
 
 
 def _sampler(
@@ -394,6 +394,26 @@ RUNS: Mapping[str, WholeRun] = {
     "repetition": _stopped("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
     "budget": _stopped("budget", {"tokens": 4}),
     "own_control": _stopped(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
+    "deleted": WholeRun(
+        {"replay": {"name": f"{MINE}mixer:sometimes", "pools": {"own": {"uses": 3}}}},
+        more={
+            "pacing": {
+                "tasks": FEW,
+                "sampler": {"name": f"{MINE}sampler:half_solved"},
+                "terms": {"name": f"{MINE}terms:more_for_unsolved"},
+            },
+            "rollout": {
+                "control": {
+                    "name": f"{MINE}control:Unlikely",
+                    "settings": {"below": -0.5, "window": 2},
+                    "exempt": 0.25,
+                }
+            },
+        },
+        metrics=("stored_share",),
+        symptoms=("ended at a limit", "were exempt", "have equal rewards"),
+        deleted=("mixer", "sampler", "terms", "control"),
+    ),
     "own_loss": WholeRun(
         {
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},
