@@ -26,6 +26,7 @@ from tests.builders.rollout.completions import Letters, chunk, codes
 from tests.builders.rollout.controlled import (
     ENDS,
     MARKS,
+    LateState,
     SampledText,
     asked,
     control,
@@ -194,23 +195,6 @@ def test_any_chunks_moves_and_lost_workers_give_the_same_end(
     again = end_of(sampled, request, cuts, moves, lost)
     assert ended(again) == ended(one_by_one)
     assert again.message == one_by_one.message
-
-
-class LateState(ControlledTurn):
-    """A planted fault: the state that is written is that before the last token."""
-
-    before = b""
-
-    def feed(self, rows: TokenRows, offset: int) -> None:
-        first = TokenRows(rows.ids[:-4], rows.logprobs[:-4], b"", 0)
-        super().feed(first, offset)
-        self.before = super().state
-        last = TokenRows(rows.ids[-4:], rows.logprobs[-4:], b"", 0)
-        super().feed(last, offset + len(first.ids) // 4)
-
-    @property
-    def state(self) -> bytes:
-        return self.before
 
 
 def test_a_state_that_is_one_token_late_is_found() -> None:
