@@ -39,6 +39,8 @@ def admission_faults(control: Sequence[Record]) -> Iterator[str]:
     """Yield tasks that were admitted while a group of theirs was under way, and strange terms."""
     under_way: dict[str, str] = {}
     seen: set[str] = set()
+    trained: dict[str, int] = {}
+    """Version of the step of each group."""
     for record in decided(control):
         match record:
             case r.GroupAdmitted() if record.group_id not in seen:
@@ -49,12 +51,21 @@ def admission_faults(control: Sequence[Record]) -> Iterator[str]:
                 if not LEAST <= record.group_size <= GROUP_SIZE:
                     yield f"{record.group_id} has {record.group_size} samples"
                 under_way[record.group_id] = record.task_id
-            case r.GroupConsumed() | r.GroupDropped():
+            case r.GroupDropped():
                 under_way.pop(record.group_id, None)
+            case r.StepCommitted():
+                trained |= {group.group_id: record.version for group in record.groups}
+            case r.WeightsPublished():
+                for name in [name for name in under_way if name in trained]:
+                    if trained[name] <= record.version:
+                        del under_way[name]
 
 
 def arm_faults(
-    control: Mapping[int, Record], arms: Sequence[r.ArmSnapshot], newest: int = 3
+    control: Mapping[int, Record],
+    arms: Sequence[r.ArmSnapshot],
+    policies: Sequence[str],
+    newest: int = 3,
 ) -> Iterator[str]:
     """Yield arms whose figures are not those of a plain fold of `control` up to their offset.
 
@@ -66,8 +77,8 @@ def arm_faults(
     for offset in sorted(offsets)[-newest:]:
         before = (record for place, record in sorted(control.items()) if place <= offset)
         log = [record for record in before if isinstance(record, _COUNTED)]
-        plain = plain_figures(log, (), RULES)
-        step = trained_steps(log, ())
+        plain = plain_figures(log, policies, RULES)
+        step = trained_steps(log, policies)
         for snapshot in last.values():
             if snapshot.control_offset == offset:
                 yield from _arm_faults(snapshot, plain.get(snapshot.arm), step)

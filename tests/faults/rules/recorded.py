@@ -11,7 +11,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import ARMS, CONTROL, SESSIONS, TRAJECTORIES
 from tests.faults.rules.choices import admission_faults, arm_faults
-from tests.faults.rules.settings import GROUP_SIZE, SAMPLER
+from tests.faults.rules.settings import GROUP_SIZE, POLICY, SAMPLER
 from tests.faults.rules.steps import repeated_faults, rescue_faults, selection_faults
 from tests.faults.rules.stops import controlled_texts, ending_faults
 
@@ -44,7 +44,7 @@ class RecordedRules:
                 ready.setdefault(record.group_id, record)
         tasks = {record.group_id: record.task_id for record in self.admitted}
         yield from admission_faults(control)
-        yield from arm_faults(self.control, self.arms)
+        yield from arm_faults(self.control, self.arms, [POLICY])
         texts = controlled_texts(self.trajectories, self.controls)
         yield from (text.fault for text in texts if text.fault)
         yield from ending_faults(self.trajectories, self.controls)

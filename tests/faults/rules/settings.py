@@ -5,10 +5,11 @@ from tests.faults.faulty_run import Changes
 GROUP_SIZE, KEEP, LEAST = 4, 2, 2
 PERIOD, TIMES = 16, 2
 USES = 2
+POLICY = "policy"
 SAMPLER, TERMS, CONTROL = "vade", "by_success", "repetition"
 
 RULES: Changes = {
-    "run": {"group_size": GROUP_SIZE},
+    "run": {"group_size": GROUP_SIZE, "policy": POLICY},
     "pacing": {
         "sampler": {"name": SAMPLER},
         "terms": {"name": TERMS, "least": LEAST, "exempt": 0.25},

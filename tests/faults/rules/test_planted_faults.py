@@ -26,6 +26,8 @@ AGAIN = control.admitted("g2", "a", group_size=GROUP_SIZE)
     ("records", "fault"),
     [
         ([ADMITTED, control.dropped("g1"), AGAIN], ""),
+        ([ADMITTED, control.committed(0, ["g1"]), control.published(1), AGAIN], ""),
+        ([ADMITTED, control.committed(0, ["g1"]), AGAIN], "g2 has task a, which g1 has"),
         ([ADMITTED, AGAIN], "g2 has task a, which g1 has"),
         ([ADMITTED, replace(AGAIN, sampler_figures={"fell_back": 1.0})], ""),
         ([control.claimed(2), ADMITTED, replace(AGAIN, epoch=2)], ""),
@@ -52,8 +54,8 @@ def recorded_arms(seed: int, kind: type[Arms] = Arms) -> tuple[Mapping[int, Reco
 
 
 def test_arms_that_are_dated_a_step_too_early_are_found() -> None:
-    assert [fault for seed in range(10) for fault in arm_faults(*recorded_arms(seed))] == []
-    wrong = (arm_faults(*recorded_arms(seed, FadesFromTheStepBefore)) for seed in range(10))
+    assert [fault for seed in range(10) for fault in arm_faults(*recorded_arms(seed), ())] == []
+    wrong = (arm_faults(*recorded_arms(seed, FadesFromTheStepBefore), ()) for seed in range(10))
     assert any(list(faults) for faults in wrong)
 
 
