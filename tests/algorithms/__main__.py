@@ -124,12 +124,12 @@ def _verdict(
     faults: list[str] = []
     values = run.values(commands.out, data, teacher)
     trainer = parse(values).trainer
-    commands.own.mkdir(parents=True, exist_ok=True)
+    commands.user_modules.mkdir(parents=True, exist_ok=True)
     for module in run.deleted:
-        shutil.copy(METHODS / f"{module}.py", commands.own / f"{MINE}{module}.py")
+        shutil.copy(METHODS / f"{module}.py", commands.user_modules / f"{MINE}{module}.py")
     try:
         killed_at = commands.train(write_run(values), STEPS).killed_at
-        shutil.rmtree(commands.own)
+        shutil.rmtree(commands.user_modules)
         faults += log_faults(kafka)
         faults += exploration_faults(kafka)
         metrics = {*promised(trainer), *run.metrics}
