@@ -19,10 +19,11 @@ def _here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(EXAMPLE)
 
 
-def test_equal_implementations_pass() -> None:
-    done = CliRunner().invoke(app, ["conform", PLAIN, BY_TABLE, "--seeds", "50"])
+def test_equal_implementations_pass_as_the_page_shows() -> None:
+    done = CliRunner().invoke(app, ["conform", PLAIN, BY_TABLE])
     assert (done.exit_code, done.stderr) == (0, "")
-    assert re.fullmatch(r"equal: 50 episodes, [\d,]+ steps\n", done.stdout)
+    assert re.fullmatch(r"equal: 100 episodes, [\d,]+ steps\n", done.stdout)
+    assert f"\n```\n{done.stdout}```\n" in (ROOT / "docs" / "conformance.md").read_text()
 
 
 def test_a_planted_difference_is_located_and_the_status_is_1(
