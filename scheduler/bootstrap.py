@@ -24,6 +24,7 @@ from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.group_watch import GroupWatch
 from seamlessflow.scheduler.journal import READER_OPTIONS, Clock, Journal
 from seamlessflow.scheduler.sampling.draws import TaskSampling, sampling_of
+from seamlessflow.scheduler.sampling.registry import heavy_imports_named
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
 from seamlessflow.scheduler.state.arms import NO_ARM, Arms, PassCounting
 from seamlessflow.scheduler.state.ledger import source_name
@@ -116,7 +117,9 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
     Raises `UnknownStrategy`, `TasksRejected` or `FunctionUnusable`.
     """
-    strategy = registry.named(settings.scheduler.policy, settings.scheduler.functions)
+    policy = settings.scheduler.policy
+    with heavy_imports_named("scheduler.policy", policy):
+        strategy = registry.named(policy, settings.scheduler.functions)
     sets = task_sets(settings)
     sampling = sampling_of_run(settings, sets.training)
     return Rules(settings, strategy, sets, sampling=sampling)

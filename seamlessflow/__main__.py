@@ -11,6 +11,7 @@ import typer
 
 from seamlessflow.commands import dead_letters, render, schemas, topics
 from seamlessflow.commands.audit import audit
+from seamlessflow.commands.conform import conform
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.methods import methods
@@ -48,6 +49,7 @@ app.command()(settings)
 app.command()(methods)
 app.command(name="eval")(evaluate)
 app.command()(shapley)
+app.command()(conform)
 app.command()(sft)
 app.command()(merge)
 app.command()(simulate)

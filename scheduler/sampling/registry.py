@@ -7,7 +7,8 @@ a row end the run. Called by `draws.py` and the checks of a configuration.
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -158,12 +159,17 @@ def _used(
 
 
 def _imported(setting: str, name: str) -> UserFunction:
-    """Return a user's function. Warn of a heavy library, which the scheduler's start waits for."""
+    with heavy_imports_named(setting, name):
+        return user_function(name)
+
+
+@contextmanager
+def heavy_imports_named(setting: str, name: str) -> Iterator[None]:
+    """Warn of heavy libraries that are imported within: the scheduler's start waits for them."""
     before = set(sys.modules)
     began = time.monotonic()
-    function = user_function(name)
+    yield
     lasted_s = time.monotonic() - began
     if heavy := sorted(HEAVY & (set(sys.modules) - before)):
         text = "%s: %s imports %s, and the scheduler waited %.1f s for it"
         _log.warning(text, setting, name, ", ".join(heavy), lasted_s)
-    return function

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchmarks.learning.methods import POLICY
-from tests.algorithms.run_settings import FEW, INITIAL, TEACHER, WholeRun
+from tests.algorithms.run_settings import FEW, INITIAL, MINE, TEACHER, WholeRun
 
 
 def _sampler(
@@ -33,6 +33,7 @@ def _stopped(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
+_UNLIKELY = {"below": -0.5, "window": 2}
 _CORRECTED = {"surrogate": "cispo", "correction": "tis"}
 
 RUNS: Mapping[str, WholeRun] = {
@@ -407,7 +408,21 @@ RUNS: Mapping[str, WholeRun] = {
     "confidence": _stopped("confidence", {"floor": 6.8, "tail": 6.0, "spike": 2.5}, record_top=5),
     "repetition": _stopped("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
     "budget": _stopped("budget", {"tokens": 4}),
-    "own_control": _stopped(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
+    "own_control": _stopped(f"{_OWN}.control:Unlikely", _UNLIKELY),
+    "deleted": WholeRun(
+        {"replay": {"name": f"{MINE}mixer:sometimes", "pools": {"own": {"uses": 3}}}},
+        more={
+            "pacing": {
+                "tasks": FEW,
+                "sampler": {"name": f"{MINE}sampler:half_solved"},
+                "terms": {"name": f"{MINE}terms:more_for_unsolved"},
+            },
+            "rollout": {"control": {"name": f"{MINE}control:Unlikely", "settings": _UNLIKELY}},
+        },
+        metrics=("stored_share",),
+        symptoms=("ended at a limit", "were exempt", "have equal rewards"),
+        deleted=("mixer", "sampler", "terms", "control"),
+    ),
     "own_loss": WholeRun(
         {
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},

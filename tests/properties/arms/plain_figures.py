@@ -112,7 +112,7 @@ def plain_figures(
             if admission is not None and result is not None:
                 for name in _names(admission):
                     arms[name].results.append(result)
-    now = _trained(log, policies)
+    now = trained_steps(log, policies)
     return {name: arm.figures(now, rules) for name, arm in arms.items()}
 
 
@@ -176,7 +176,7 @@ def _result(
 ) -> PlainResult | None:
     record = log[place]
     assert isinstance(record, r.GroupReady)
-    step = _trained(log[:place], policies)
+    step = trained_steps(log[:place], policies)
     if record.returns:
         passed = [value for value in record.returns if value >= rules.passes]
         turns = [
@@ -193,7 +193,7 @@ def _result(
     return PlainResult(step, record.passed, count, count > 1 and record.reward_std == 0, ())
 
 
-def _trained(log: Sequence[Record], policies: Sequence[str]) -> int:
+def trained_steps(log: Sequence[Record], policies: Sequence[str]) -> int:
     """Return the trained steps of the first policy behind a log."""
     first = [*policies, ""][0]
     newest = [
