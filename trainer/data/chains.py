@@ -41,6 +41,14 @@ class Column(StrEnum):
     """Log-prob under `trainer.teacher`, at the same temperature."""
     VALUE = "value"
     """Value of the place before the token, by the critic."""
+    VIABILITY = "viability"
+    """Logit of the chance of success at the place before the token, by the critic."""
+    END_VIABILITY = "end_viability"
+    """The same behind the token."""
+    EFFICIENCY = "efficiency"
+    """Turns to success, with a minus, at the place before the token, by the critic."""
+    END_EFFICIENCY = "end_efficiency"
+    """The same behind the token."""
     ENTROPY = "entropy"
     """Entropy of the policy at the token, in nats, under the weights before the step. The
     temperature is the token's sampling temperature."""
@@ -61,6 +69,16 @@ class Column(StrEnum):
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"
     """Weight of that place in the critic's loss; those of a step sum to 1."""
+    VIABILITY_TARGET = "viability_target"
+    """1 for success and 0 for failure; as all targets, the trainer computes it."""
+    VIABILITY_WEIGHT = "viability_weight"
+    END_VIABILITY_TARGET = "end_viability_target"
+    END_VIABILITY_WEIGHT = "end_viability_weight"
+    EFFICIENCY_TARGET = "efficiency_target"
+    """Turns to success, with a minus, by the value of the next place."""
+    EFFICIENCY_WEIGHT = "efficiency_weight"
+    END_EFFICIENCY_TARGET = "end_efficiency_target"
+    END_EFFICIENCY_WEIGHT = "end_efficiency_weight"
 
 
 OF_POLICY = (Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE)
