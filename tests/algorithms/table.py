@@ -32,6 +32,7 @@ def _stopped(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
+_SUCCESSES = {"passes": 0.2, "warmup_steps": 1}
 _CORRECTED = {"surrogate": "cispo", "correction": "tis"}
 
 RUNS: Mapping[str, WholeRun] = {
@@ -151,6 +152,23 @@ RUNS: Mapping[str, WholeRun] = {
             "loss": {"surrogate": "ppo_clip", "correction": "tis"},
             **_UPDATES,
         }
+    ),
+    "habc": WholeRun(
+        {
+            "advantage": "habc",
+            "critic": {**_CRITIC, "kind": "head", "coefficient": 0.1, **_SUCCESSES},
+            "loss": {"surrogate": "policy_gradient"},
+            "layout": "tree",
+        },
+    ),
+    "habc_model": WholeRun(
+        {
+            "advantage": "habc",
+            "critic": {**_CRITIC, **_SUCCESSES},
+            "loss": {"surrogate": "policy_gradient", "correction": "tis"},
+            **_UPDATES,
+        },
+        ranks=2,
     ),
     "reuse": WholeRun(
         {

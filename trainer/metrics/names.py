@@ -90,8 +90,8 @@ METRICS: Mapping[str, str] = {
     "learns, before the step (trainer.advantage habc)",
     "efficiency_mean": "Mean value of its turns to success, with a minus, before the turns of "
     "successes",
-    "success_share": "Share of successes, with a return of trainer.critic.passes or more, among the "
-    "sessions whose outcome it learns",
+    "success_share": "Share of successes, with a return of trainer.critic.passes or more, among "
+    "the sessions whose outcome it learns",
     "pairs": "Pairs of sessions that the loss compared (trainer.pairs)",
     "pair_accuracy": "Share of them whose margin was above 0 before the step: the policy preferred "
     "the better session, more than those it is compared with do",

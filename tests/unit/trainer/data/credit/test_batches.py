@@ -122,7 +122,7 @@ def test_a_student_gains_where_the_teacher_finds_its_token_likelier() -> None:
 @pytest.mark.parametrize("name", BATCH_ESTIMATORS)
 def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
     columns = {str(column): [0.5, 0.1] for column in BATCH_ESTIMATORS[name].columns}
-    other = episode(0.0, [0, 0], **columns)
+    other = episode(0.0, [0, 0], None, None, **columns)
     credited = credits_of(name, [episode(1.0, [], previous=[]), other])
     assert [len(credit.advantages_N) for credit in credited] == [0, 2]
 
