@@ -1056,6 +1056,7 @@ class TrajectoryNode(Record):
     control: str = ""
     control_at: int = 0
     control_exempt: bool = False
+    intervened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1298,6 +1299,7 @@ class TurnStarted(Record):
     answer_differs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     control: TurnControl | None = None
+    intervened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
