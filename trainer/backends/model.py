@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from seamlessflow.infra.disk import open_to_readers
 from seamlessflow.trainer.backends.backend import ModelUnusable
-from seamlessflow.trainer.backends.sharded.shards import empty_model
+from seamlessflow.trainer.backends.sharded.shards import empty_model, new_outputs
 from seamlessflow.trainer.parallelism import Dtype
 
 _log = logging.getLogger(__name__)
@@ -60,13 +60,11 @@ def load_critic(
         )
     finally:
         transformers_logging.set_verbosity(verbosity)
-    body = set(model.base_model.modules())
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and module not in body:
-            for parameter in module.parameters():
-                nn.init.zeros_(parameter)
-            # FSDP2 hooks into the output, and warns of one that is a view of another tensor.
-            module.register_forward_hook(lambda _, __, output: output.clone())
+    for module in new_outputs(model):
+        for parameter in module.parameters():
+            nn.init.zeros_(parameter)
+        # FSDP2 hooks into the output, and warns of one that is a view of another tensor.
+        module.register_forward_hook(lambda _, __, output: output.clone())
     return model
 
 

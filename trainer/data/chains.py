@@ -193,6 +193,21 @@ def chains(
     return Chains(tuple(branches), {reason: count for reason, count in masked.items() if count})
 
 
+def intervened_turns(trajectory: Trajectory) -> int:
+    """Return how many of its turns, the first ones in chains, are before the last intervention.
+
+    The prompt of a turn comes before what is sampled, so that turn is not among them.
+    """
+    turns: dict[str, int] = {}
+    before = 0
+    for node in trajectory.nodes:
+        if node.intervened:
+            before = len(turns)
+        if node.origin in SAMPLED:
+            turns.setdefault(node.turn_id, len(turns))
+    return before
+
+
 def forks(of_session: Sequence[Chain], chaining: Chaining = "merged") -> bool:
     """Return True if a session has several chains that do not continue each other."""
     if chaining == "merged":

@@ -57,7 +57,8 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self._compute = compute
         self.leaves = leaves([*parameters], self._dimensions, str(model.name_or_path))
         self._family = type(model)
-        self._generation = model.generation_config
+        # A critic has none.
+        self._generation: Any = getattr(model, "generation_config", None)
         self._values = len(parameters.get(VALUES, ()))
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
         first = next(iter(parameters.values()))

@@ -267,6 +267,7 @@ def _episodes(prepared: Prepared) -> list[Episode]:
         replace(
             episode(chains, session.shaped, session.turn_rewards, session.values),
             demonstration=session.source.foreign,
+            intervened=session.intervened,
         )
         for session, chains in prepared.trained_sessions()
     ]

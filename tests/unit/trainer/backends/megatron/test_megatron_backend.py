@@ -67,6 +67,7 @@ CRITICS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "model": {"advantage": "gae", "critic": {"lr": 0.05}},
     "head": {"advantage": "gae", "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.05}},
+    "two values": {"advantage": "habc", "critic": {"lr": 0.05}},
 }
 
 
@@ -96,6 +97,13 @@ def test_updates_and_checkpoints_are_those_of_the_torch_back_end(
     backend.save(tmp_path)
     plain.load(tmp_path, 3)
     assert plain.train(step()) == pytest.approx(backend.train(step()), rel=1e-4, abs=1e-5)
+
+
+def test_a_critic_may_come_from_a_directory_without_settings_of_generation(tmp_path: Path) -> None:
+    model = write_family(tmp_path / "model", "qwen3")
+    (model / "generation_config.json").unlink()
+    plain, backend = (make(model, **CRITICS["model"]) for make in (alone, divided))
+    assert backend.train(step()) == pytest.approx(plain.train(step()), rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
