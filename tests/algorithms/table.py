@@ -168,6 +168,7 @@ RUNS: Mapping[str, WholeRun] = {
             "loss": {"surrogate": "policy_gradient", "correction": "tis"},
             **_UPDATES,
         },
+        more={"agents": {"callable": "tests.algorithms.helped:run"}},
         ranks=2,
     ),
     "reuse": WholeRun(

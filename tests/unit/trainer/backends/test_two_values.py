@@ -21,7 +21,7 @@ from seamlessflow.trainer.data.credit.phase import by_chain
 from seamlessflow.trainer.data.credit.values import OUTPUTS, Lesson, value_columns
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, empty, pack
 from seamlessflow.trainer.settings import TrainerSection
-from tests.builders.trainer.chains import forked_chains, some_chains
+from tests.builders.trainer.chains import forked_chains, some_chains, with_two_values
 from tests.builders.trainer.models import open_tiny, write_tiny
 
 BOTH = OUTPUTS["habc"]
@@ -53,25 +53,6 @@ def opened(policy: Path, kind: str, **more: object) -> TorchBackend:
     backend.load(None, 0)
     backend.acquire()
     return backend
-
-
-def taught(chains: Sequence[Chain], number: int = 0) -> list[Chain]:
-    """Return the chains with targets and weights, drawn; some places learn nothing."""
-    random = np.random.default_rng(number)
-    made = []
-    for chain in chains:
-        count = chain.trained()
-        columns: dict[Column, Float32s] = {}
-        for output in BOTH:
-            for lesson in output.lessons:
-                targets_N = random.normal(0, 3, count)
-                if output.loss == "cross_entropy":
-                    targets_N = np.where(targets_N > 0, 1.0, 0.0)
-                columns[lesson.target] = targets_N.astype("f4")
-                weights_N = random.uniform(0, 0.1, count) * random.integers(0, 2, count)
-                columns[lesson.weight] = weights_N.astype("f4")
-        made.append(replace(chain, columns=columns))
-    return made
 
 
 def step(chains: Sequence[Chain], layout: Layout = "padded") -> StepInput:
@@ -152,7 +133,7 @@ def loss_by_hand(kind: str, value: Tensor, target: float) -> Tensor:
 def test_values_losses_and_gradients_are_those_of_the_formula(
     policy: Path, tmp_path: Path, layout: Layout, kind: str, forks: bool
 ) -> None:
-    chains = taught(forked_chains(3) if forks else some_chains(0))
+    chains = with_two_values(forked_chains(3) if forks else some_chains(0))
     backend = opened(policy, kind)
     weight_OH, bias_O = with_some_outputs(backend, tmp_path / "begun")
     wanted, of_outputs = by_formula(policy, weight_OH, bias_O, chains)
@@ -218,7 +199,7 @@ def test_places_without_weight_teach_nothing(policy: Path, tmp_path: Path) -> No
                 for name, column_N in chain.columns.items()
             },
         )
-        for chain in taught(some_chains(0))
+        for chain in with_two_values(some_chains(0))
     ]
     for kind in KINDS:
         backend = opened(policy, kind)
@@ -233,15 +214,15 @@ def test_two_values_go_on_from_a_checkpoint_to_the_digit(
     policy: Path, tmp_path: Path, kind: str, dtype: str
 ) -> None:
     first = opened(policy, kind, dtype=dtype)
-    first.train(step(taught(some_chains(0))))
+    first.train(step(with_two_values(some_chains(0))))
     saved(first, tmp_path)
     # The role changes hands between steps.
     first.release()
     first.acquire()
-    wanted = first.train(step(taught(some_chains(1), 1)))
+    wanted = first.train(step(with_two_values(some_chains(1), 1)))
     second = opened(policy, kind, dtype=dtype)
     second.load(tmp_path, 1)
-    assert second.train(step(taught(some_chains(1), 1))) == wanted
+    assert second.train(step(with_two_values(some_chains(1), 1))) == wanted
     assert values(second, some_chains(2)) == values(first, some_chains(2))
     weights = load_file(tmp_path / "critic-weights.safetensors")
     assert [len(weights[name]) for name in weights if name.endswith("bias")][-1:] == [2]
@@ -262,7 +243,7 @@ def test_a_checkpoint_of_a_critic_with_other_values_is_refused(
 def test_the_two_values_are_learned_apart(policy: Path, kind: str) -> None:
     """Everywhere a sure success that is two turns away."""
     chains = []
-    for chain in taught(some_chains(0)):
+    for chain in with_two_values(some_chains(0)):
         targets = {"cross_entropy": 1.0, "huber": -2.0}
         lessons: list[tuple[Lesson, float]] = [
             (lesson, targets[output.loss]) for output in BOTH for lesson in output.lessons

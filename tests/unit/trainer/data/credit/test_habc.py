@@ -1,15 +1,25 @@
 """Weights of imitated turns, and what the critic of successes learns, against their definitions."""
 
+from dataclasses import replace
 from math import exp, tanh
 from typing import Any
 
 import numpy as np
 import pytest
 
+from seamlessflow.schemas.records import Trajectory, VersionSpan
 from seamlessflow.trainer.data.advantages import ReturnRules
-from seamlessflow.trainer.data.chains import Column
+from seamlessflow.trainer.data.batch import Batch, prepare
+from seamlessflow.trainer.data.chains import Chain, Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS, Credit
+from seamlessflow.trainer.data.credit.phase import with_advantages
+from seamlessflow.trainer.data.credit.values import OUTPUTS, value_columns
 from seamlessflow.trainer.data.episodes import Episode
+from seamlessflow.trainer.data.grouping import Group
+from seamlessflow.trainer.data.sessions import ValidSession, read
+from seamlessflow.trainer.data.staleness import StepClock
+from tests.builders.trainer.groups import RULES
+from tests.builders.trainer.trajectories import Run, trajectory
 
 CERTAIN = 40.0
 """A logit of a chance that is 1 to the digit."""
@@ -190,3 +200,47 @@ def test_at_a_fork_the_mean_over_the_next_turns_counts() -> None:
 def test_a_critic_that_is_sure_of_itself_stays_finite() -> None:
     sure = session(1.0, [1e4, -1e4, 1e4], [-1e4, 1e4, -1e4])
     assert np.isfinite(credited(sure)[0].advantages_N).all()
+
+
+def test_the_tree_says_from_which_turn_on_an_outcome_counts() -> None:
+    """The policy samples the turns 1 to 4 and 8 to 10; others spoke in between."""
+    runs = [Run([1, 2], "prompt", "t1")]
+    for number in (1, 2, 3, 4, 8, 9, 10):
+        if number > 1:
+            said = Run([3], "prompt", f"t{number}", len(runs) - 1, 1, intervened=number == 8)
+            runs.append(said)
+        runs.append(Run([5], "policy", f"t{number}", len(runs) - 1, len(runs[-1].ids)))
+    chain = trained(trajectory(runs))
+    turns = [chain.turns[turn] for turn in chain.tokens.turns_T[chain.tokens.trained_T]]
+    labelled = chain.columns[Column.VIABILITY_WEIGHT] > 0
+    assert dict(zip(turns, labelled.tolist(), strict=True)) == {
+        **dict.fromkeys(("t1", "t2", "t3", "t4"), False),
+        **dict.fromkeys(("t8", "t9", "t10"), True),
+    }
+    assert (chain.columns[Column.EFFICIENCY_WEIGHT] > 0).tolist() == labelled.tolist()
+    assert chain.columns[Column.END_VIABILITY_WEIGHT].tolist() == [0, 0, 0, 0, 0, 0, 0.25]
+    weights = chain.tokens.advantages_T[chain.tokens.trained_T]
+    assert weights.tolist() == [0, 0, 0, 0, 1, 1, 1]
+
+
+def test_a_session_with_tokens_of_another_system_is_a_demonstration() -> None:
+    for origin, weight in (("foreign", 1), ("policy", 0)):
+        runs = [Run([1, 2], "prompt"), Run([5, 6], origin, "t0", 0, 2)]
+        made = replace(trajectory(runs, reward=0.0), loss_mask=bytes([0, 0, 1, 1]))
+        spans = (VersionSpan(start=2, version_min=0, version_max=0),)
+        chain = trained(replace(made, spans=spans))
+        assert chain.tokens.advantages_T.tolist() == [0, 0, weight, weight]
+        assert chain.columns[Column.VIABILITY_WEIGHT].any() == (origin == "policy")
+
+
+def trained(made: Trajectory) -> Chain:
+    """Return the chain of a session that is a batch by itself, for a critic that knows nothing."""
+    played = read(made, "tiny", 0, 0)
+    assert isinstance(played, ValidSession)
+    prepared = prepare(Group("g", (played,)), StepClock({}, now=0), replace(RULES, filters={}))
+    (chain,) = prepared.chains
+    zeros = {name: np.zeros(chain.trained(), np.float32) for name in value_columns(OUTPUTS["habc"])}
+    batch = Batch(0, (replace(prepared, chains=(replace(chain, columns=zeros),)),))
+    estimate = BATCH_ESTIMATORS["habc"].estimate
+    (chain,) = with_advantages(batch, lambda groups: estimate(groups, ReturnRules())).chains()
+    return chain
