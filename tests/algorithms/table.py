@@ -32,7 +32,8 @@ def _stopped(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
-_SUCCESSES = {"passes": 0.2, "warmup_steps": 1}
+_TWO_VALUES = {**_CRITIC, "passes": 0.2, "warmup_steps": 1}
+_HABC = {"advantage": "habc", "loss": {"surrogate": "policy_gradient", "correction": "tis"}}
 _CORRECTED = {"surrogate": "cispo", "correction": "tis"}
 
 RUNS: Mapping[str, WholeRun] = {
@@ -153,21 +154,9 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         }
     ),
-    "habc": WholeRun(
-        {
-            "advantage": "habc",
-            "critic": {**_CRITIC, "kind": "head", "coefficient": 0.1, **_SUCCESSES},
-            "loss": {"surrogate": "policy_gradient"},
-            "layout": "tree",
-        },
-    ),
+    "habc": WholeRun({**_HABC, "critic": {**_TWO_VALUES, "kind": "head", "coefficient": 0.1}}),
     "habc_model": WholeRun(
-        {
-            "advantage": "habc",
-            "critic": {**_CRITIC, **_SUCCESSES},
-            "loss": {"surrogate": "policy_gradient", "correction": "tis"},
-            **_UPDATES,
-        },
+        {**_HABC, "critic": _TWO_VALUES, "layout": "tree", **_UPDATES},
         more={"agents": {"callable": "tests.algorithms.helped:run"}},
         ranks=2,
     ),

@@ -85,7 +85,7 @@ class Case:
     learned: Sequence[float | None] = (None,) * 6
     """Returns that a critic learns."""
     taught: Mapping[Column, Sequence[float | None]] = field(default_factory=dict)
-    """What a critic learns of other values."""
+    """Targets of other values of a critic."""
 
 
 def over(root: float, *numbers: float) -> list[float]:

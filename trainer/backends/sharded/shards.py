@@ -143,12 +143,9 @@ def _covered(model: PreTrainedModel, directory: Path) -> bool:
 
 def new_outputs(model: PreTrainedModel) -> set[nn.Module]:
     """Return the output layers of a critic, which begin with zeros; none of a causal model."""
-    known = {*model.base_model.modules(), model.get_output_embeddings()}  # type: ignore[no-untyped-call]
-    return {
-        module
-        for module in model.modules()
-        if isinstance(module, nn.Linear) and module not in known
-    }
+    others = {*model.base_model.modules(), model.get_output_embeddings()}  # type: ignore[no-untyped-call]
+    layers = (module for module in model.modules() if isinstance(module, nn.Linear))
+    return {layer for layer in layers if layer not in others}
 
 
 def _is_new_output(model: PreTrainedModel, name: str) -> bool:

@@ -226,12 +226,14 @@ def _critic_facts(batch: Batch) -> dict[str, float]:
 
 def _where_learned(batch: Batch, lesson: Lesson) -> tuple[Float32s, Float32s]:
     """Return the values and the targets of the places where a lesson counts."""
-    none = np.zeros(0, np.float32)
-    values, targets = [none], [none]
-    for chain in batch.chains():
-        if (weights_N := chain.columns.get(lesson.weight)) is not None:
-            values.append(chain.columns[lesson.value][weights_N > 0])
-            targets.append(chain.columns[lesson.target][weights_N > 0])
+    pairs = [
+        (chain.columns[lesson.value][weights_N > 0], chain.columns[lesson.target][weights_N > 0])
+        for chain in batch.chains()
+        if (weights_N := chain.columns.get(lesson.weight)) is not None
+    ]
+    if not pairs:
+        return np.zeros(0, np.float32), np.zeros(0, np.float32)
+    values, targets = zip(*pairs, strict=True)
     return np.concatenate(values), np.concatenate(targets)
 
 

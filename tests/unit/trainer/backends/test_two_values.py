@@ -98,7 +98,7 @@ def by_formula(
     model = open_tiny(policy).double()
     weight_OH = weight_OH.double().requires_grad_()
     bias_O = bias_O.double().requires_grad_()
-    found: dict[Column, list[float]] = {name: [] for name in value_columns(BOTH)}
+    computed: dict[Column, list[float]] = {name: [] for name in value_columns(BOTH)}
     total = torch.zeros((), dtype=torch.float64)
     for chain in chains:
         ids = torch.from_numpy(chain.tokens.ids_T.astype(np.int64))
@@ -108,14 +108,14 @@ def by_formula(
             for kind, of_critic in enumerate(BOTH):
                 for lesson, at in zip(of_critic.lessons, (place - 1, place), strict=True):
                     value = values_TO[at, kind]
-                    found[lesson.value].append(value.item())
+                    computed[lesson.value].append(value.item())
                     target, weight = (
                         float(chain.columns[name][number])
                         for name in (lesson.target, lesson.weight)
                     )
                     total = total + weight * loss_by_hand(of_critic.loss, value, target)
     gradients = torch.autograd.grad(total, [weight_OH, bias_O])
-    return found, {"loss": total.detach(), "weight": gradients[0], "bias": gradients[1]}
+    return computed, {"loss": total.detach(), "weight": gradients[0], "bias": gradients[1]}
 
 
 def loss_by_hand(kind: str, value: Tensor, target: float) -> Tensor:
