@@ -136,9 +136,9 @@ def habc(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     If all weights are 0 they stay so.
     """
     imitated = [[_imitated(episode, rules) for episode in group] for group in groups]
-    joined_K = np.concatenate([np.zeros(0), *(i.weights_K for group in imitated for i in group)])
-    counted_K = joined_K[np.isfinite(joined_K)]
-    mean = float(counted_K.mean()) if len(counted_K) else 0.0
+    counted = [i.weights_K[i.counted_K] for group in imitated for i in group]
+    joined_K = np.concatenate([np.zeros(0), *counted])
+    mean = float(joined_K.mean()) if len(joined_K) else 0.0
     scale = 1.0 / mean if mean > EQUAL else 0.0
     return [[imitation.credit(scale) for imitation in group] for group in imitated]
 
@@ -270,14 +270,14 @@ class _Imitation:
     """The weights of a session's turns (K) in `habc`, and what the critic learns of the session."""
 
     weights_K: Float64s
-    """NaN for a turn without a label."""
+    counted_K: Bools
+    """True for the turns that count in the mean: all but those without a label."""
     turns: _Turns
     targets: Mapping[Column, Float64s]
 
     def credit(self, scale: float) -> Credit:
         """Return the weights, scaled, as advantages of the tokens."""
-        scaled_K = np.nan_to_num(self.weights_K) * scale
-        return Credit(scaled_K[self.turns.places_N], self.targets)
+        return Credit((scale * self.weights_K)[self.turns.places_N], self.targets)
 
 
 def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
@@ -290,9 +290,10 @@ def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
     later_K = turns.following(viable_K, episode.column(Column.END_VIABILITY)[turns.last_K])
     left_K = episode.column(Column.EFFICIENCY)[turns.first_K]
     farther_K = -1.0 + turns.following(left_K, episode.column(Column.END_EFFICIENCY)[turns.last_K])
-    weights_K = np.ones(len(labelled_K)) if episode.demonstration else outcome_K
+    counted_K = labelled_K | episode.demonstration
+    weights_K = (counted_K & (success | episode.demonstration)).astype(np.float64)
     if success and not (rules.warming or episode.demonstration):
-        weights_K = outcome_K * gated(viable_K, later_K - viable_K, farther_K - left_K)
+        weights_K *= gated(viable_K, later_K - viable_K, farther_K - left_K)
     # Only successes tell how many turns lead to one.
     reached_K = np.where(outcome_K == 1, 0.0, np.nan)
     targets = {
@@ -301,7 +302,7 @@ def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
         Column.EFFICIENCY: turns.at_first(farther_K + reached_K),
         Column.END_EFFICIENCY: turns.at_ends(reached_K),
     }
-    return _Imitation(weights_K, turns, targets)
+    return _Imitation(weights_K, counted_K, turns, targets)
 
 
 def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credit]]:

@@ -202,6 +202,11 @@ def test_a_critic_that_is_sure_of_itself_stays_finite() -> None:
     assert np.isfinite(credited(sure)[0].advantages_N).all()
 
 
+def test_a_value_that_is_no_number_is_not_taken_for_a_turn_without_a_label() -> None:
+    broken = credited(session(1.0, [np.nan, 0.0], [0.0, 0.0]), session(1.0, [0.0, 0.0], [0.0, 0.0]))
+    assert np.isnan(broken[0].advantages_N).all()
+
+
 def test_the_tree_says_from_which_turn_on_an_outcome_counts() -> None:
     """The policy samples the turns 1 to 4 and 8 to 10; others spoke in between."""
     runs = [Run([1, 2], "prompt", "t1")]
