@@ -241,7 +241,7 @@ def _matched(
         "template_args": command.template_args,
         "matching": newly_recorded(session, policy),
         "answer_differs": hit.answer_differs,
-        "intervened": not command.raw and intervenes(session, hit.new_messages, policy.strictness),  # type: ignore[arg-type]
+        "intervened": not command.raw and intervenes(session, hit, policy.strictness),  # type: ignore[arg-type]
     }
 
 

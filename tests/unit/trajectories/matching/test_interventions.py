@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from seamlessflow.consumers.trajectories.matching.interventions import intervenes
+from seamlessflow.consumers.trajectories.matching.match import Match
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas.records import TurnStarted
 from seamlessflow.trainer.data.chains import intervened_turns
@@ -108,21 +109,49 @@ def test_a_session_that_began_by_older_rules_goes_on_without_marks(
     played(conversation, history, [1])
     session = conversation.session
     session.opened = replace(session.opened, fold_version=rules)
-    assert intervenes(session, [EXPERT], "arguments") is marked
     conversation.ask("b", *history, EXPERT, state(2))
     assert conversation.turn("b").started.intervened is marked
 
 
-def test_a_takeover_and_an_idle_session_keep_what_was_said_before() -> None:
+def test_an_answer_that_repeats_a_sampled_one_in_another_place_is_an_intervention() -> None:
+    conversation, history = Conversation(), [USER]
+    played(conversation, history, [1])
+    history += [move(1), state(2)]
+    played(conversation, history, [3])
+    assert intervened(conversation) == {"t1": False, "t3": True}
+    history += [EXPERT, state(4)]
+    played(conversation, history, [5])
+    history += [EXPERT, state(6)]
+    played(conversation, history, [7, 8])
+    assert [name for name, marked in intervened(conversation).items() if marked] == [
+        *("t3", "t5", "t7"),
+    ]
+
+
+def test_answers_behind_a_shortened_history_are_sampled_ones() -> None:
+    conversation, history = Conversation(), [USER]
+    played(conversation, history, range(1, 5))
+    conversation.ask("short", *history[:3], *history[5:])
+    assert conversation.turn("short").started.match_rule == "extend"
+    assert not conversation.turn("short").started.intervened
+
+
+def test_a_session_that_was_idle_goes_on_as_one_that_was_not() -> None:
     conversation, history = Conversation(), [USER]
     played(conversation, history, [1])
     conversation.ask("b", *history, EXPERT, state(2))
     conversation.answer("b", ids(8, 0), move(2))
     again = session_of(state_of(conversation.session))
-    for session in (conversation.session, again):
-        assert not intervenes(session, [EXPERT, move(1), move(2)], "arguments")
-        assert intervenes(session, [EXPERT, move(3)], "arguments")
     assert [turn.started.intervened for turn in again.turns.values()] == [False, True]
+    for session in (conversation.session, again):
+        # All of it rendered anew, and the same with another answer.
+        assert not intervenes(session, rendered(USER, move(1), EXPERT, move(2)), "arguments")
+        assert intervenes(session, rendered(USER, move(1), EXPERT, move(3)), "arguments")
+
+
+def rendered(*messages: bytes) -> Match:
+    """Return the match of messages that are rendered anew."""
+    return Match("render", 0, 1, ids(1), "prompt", ids(1), b"", messages)
 
 
 def test_a_plain_prompt_has_none_whatever_its_text_is() -> None:
