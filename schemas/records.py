@@ -1073,6 +1073,7 @@ class TrajectoryNode(Record):
     control: str = ""
     control_at: int = 0
     control_exempt: bool = False
+    intervened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1318,6 +1319,7 @@ class TurnStarted(Record):
     control: TurnControl | None = None
     seed: int | None = None
     frozen: bool = False
+    intervened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -99,7 +99,11 @@ def promised(trainer: TrainerSection) -> Iterator[str]:
     """Yield the metrics that some step of a run with these settings must have."""
     yield from ("loss", "grad_norm", "entropy", "effective_sample_size", "update_s")
     if trainer.critic_used:
-        yield from ("value_loss", "value_mean", "explained_variance")
+        yield "value_loss"
+    if trainer.advantage in ("gae", "turn_gae"):
+        yield from ("value_mean", "explained_variance")
+    if trainer.advantage == "habc":
+        yield from ("viability_mean", "efficiency_mean", "success_share")
     if trainer.reference_used and trainer.loss.kl:
         yield "reference_kl"
     if trainer.loss.of_pairs:

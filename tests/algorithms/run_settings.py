@@ -62,6 +62,24 @@ class WholeRun:
         return trail_run(out, data, changes)
 
 
+def drawn_by(
+    name: str,
+    terms: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Return the section of a run that draws its tasks so."""
+    sampler = {"name": name, **settings}
+    return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
+
+
+def stopped_by(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
+    """Return a run whose turns a rule ends."""
+    rollout = {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}
+    symptoms = ("ended at a limit", "were exempt", "have equal rewards")
+    return WholeRun({}, {}, {"rollout": rollout}, (), symptoms)
+
+
 def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:
     return {
         name: _placed(value, places)

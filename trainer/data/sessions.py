@@ -21,6 +21,7 @@ from seamlessflow.trainer.data.chains import (
     TrajectoryMalformed,
     chains,
     forks,
+    intervened_turns,
 )
 from seamlessflow.trainer.data.credit.returns import (
     RewardWeights,
@@ -106,6 +107,8 @@ class ValidSession:
     replaces: str = ""
     """Session whose place in a new group it takes."""
     chaining: Chaining = "merged"
+    intervened: int = 0
+    """Number of first turns before the last answer that others gave for the policy."""
 
     @property
     def shaped(self) -> float:
@@ -190,6 +193,7 @@ def read(
         of_turns,
         session_rewards(trajectory),
         chaining=chaining,
+        intervened=intervened_turns(trajectory),
     )
 
 

@@ -85,10 +85,17 @@ METRICS: Mapping[str, str] = {
     "updates": "Optimizer updates of the step, if it has several; what each tells is their mean",
     "grad_norm": "Norm of the gradient before clipping",
     "reference_kl": "Estimated KL divergence of the trained policy from trainer.reference, in nats",
-    "value_loss": "Mean loss of the critic, at the places where it learns",
+    "value_loss": "Mean loss of the critic, at the places where it learns; with several outputs "
+    "the sum of their means",
     "value_mean": "Mean value there, before the step",
     "explained_variance": "Share of the variance of the returns there that the values explained "
     "before the step; at most 1",
+    "viability_mean": "Mean chance of success that the critic gave the turns whose outcome it "
+    "learns, before the step (trainer.advantage habc)",
+    "efficiency_mean": "Mean value of its turns to success, with a minus, before the turns of "
+    "successes",
+    "success_share": "Share of successes, with a return of trainer.critic.passes or more, among "
+    "the sessions whose outcome it learns",
     "pairs": "Pairs of sessions that the loss compared (trainer.pairs)",
     "pair_accuracy": "Share of them whose margin was above 0 before the step: the policy preferred "
     "the better session, more than those it is compared with do",

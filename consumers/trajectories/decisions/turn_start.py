@@ -14,6 +14,7 @@ import xxhash
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.matching.chat import match
+from seamlessflow.consumers.trajectories.matching.interventions import intervenes
 from seamlessflow.consumers.trajectories.matching.match import Match, PromptRenderer
 from seamlessflow.consumers.trajectories.matching.raw import match_raw
 from seamlessflow.consumers.trajectories.matching.recorded import newly_recorded
@@ -267,6 +268,7 @@ def _matched(
         "template_args": command.template_args,
         "matching": newly_recorded(session, policy),
         "answer_differs": hit.answer_differs,
+        "intervened": not command.raw and intervenes(session, hit, policy.strictness),  # type: ignore[arg-type]
     }
 
 

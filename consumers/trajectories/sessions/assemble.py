@@ -263,6 +263,7 @@ def _node(
         control=turn.control if sampled else "",
         control_at=turn.control_at if sampled else 0,
         control_exempt=sampled and bool(turn.control) and turn.exempt,
+        intervened=not sampled and turn.started.intervened,
     )
 
 

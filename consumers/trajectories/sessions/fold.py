@@ -32,7 +32,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Reward
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Version of the rules by which new sessions are merged; docs/manager/rules.md has each.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.

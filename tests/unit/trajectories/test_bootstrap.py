@@ -20,7 +20,7 @@ from tests.builders.schemas.made_up import FIRST, SECOND, encoder
 def test_a_manager_writes_for_releases_that_fold_by_its_rules() -> None:
     check_rules(None)
     check_rules(this_release().version)
-    with pytest.raises(SettingsRejected, match="rules 1 of the fold"):
+    with pytest.raises(SettingsRejected, match="rules 2 of the fold"):
         check_rules("0.0.2")
 
 
