@@ -55,6 +55,8 @@ NIGHTLY = (
     "tests/integration/trajectories/test_garbage.py::test_a_manager_stops_at_a_record_of_a_newer_release_and_commits_nothing_behind_it[topic1]",
     "tests/integration/trajectories/test_garbage.py::test_a_manager_stops_at_a_record_of_a_newer_release_and_commits_nothing_behind_it[topic2]",
     "tests/integration/trajectories/test_group_protocols.py::test_managers_share_and_take_over_on_a_broker_without",
+    "tests/unit/benchmarks/test_algorithms.py::test_three_steps_are_equal_for_equal_seeds[distill]",
+    "tests/unit/benchmarks/test_algorithms.py::test_three_steps_are_equal_for_equal_seeds[turn",
     "tests/unit/benchmarks/test_gpu.py::test_a_part_runs_on_a_cpu_and_its_figures_are_json[real]",
     "tests/unit/benchmarks/test_gpu.py::test_a_part_runs_on_a_cpu_and_its_figures_are_json[run]",
     "tests/unit/benchmarks/test_gpu.py::test_a_part_runs_on_a_cpu_and_its_figures_are_json[shapes-4b]",
