@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save, save_file
 
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.device_model.gang_step import GangMember, gang_step
 from seamlessflow.infra.device_model.presets import hardware_named
+from seamlessflow.infra.device_model.rates import GangMember, gang_step
 from seamlessflow.infra.device_model.settings import worker_rates
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.line import Line

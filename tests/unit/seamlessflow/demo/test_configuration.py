@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.config_file import ConfigRejected
+from seamlessflow.demo.configuration import sums_config
 from seamlessflow.demo.model import make_model
-from seamlessflow.demo.sums.configuration import sums_config
 
 
 def test_a_worker_takes_both_roles(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.demo.sums.task import (
+from seamlessflow.demo.sums import (
     LARGEST,
     SPLITS,
     SumTask,
