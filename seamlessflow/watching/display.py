@@ -339,7 +339,7 @@ def _left_out(metrics: Mapping[str, float]) -> list[str]:
             case "masked" if value > 0:
                 parts.append(f"{value:,.0f} tokens {reason}")
             case "filtered" if value > 0:
-                parts.append(f"{value:.0%} of the groups {reason}")
+                parts.append(f"{value:.0%} of the groups by the filter {reason}")
             case "dropped" if value > 0:
                 parts.append(f"{value:.0f} groups dropped as {reason}")
             case "samples_failed" if value > 0:

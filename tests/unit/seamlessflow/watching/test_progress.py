@@ -144,6 +144,17 @@ def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
     assert seen.tokens_per_s() == 100
 
 
+def test_the_speed_of_longer_steps_is_that_of_the_last_two() -> None:
+    began = SINCE + 60_000
+    early = (usage(SINCE + 1_000 * number) for number in range(30))
+    first = (group("a", at_ms=began), usage(began + 2_000), step(0, at_ms=began + 20_000))
+    second = (usage(began + 22_000), usage(began + 23_000), step(1, at_ms=began + 40_000))
+    assert progress(*early, *first, *second).tokens_per_s() == 7.5
+
+    third = (usage(began + 45_000), step(2, at_ms=began + 60_000))
+    assert progress(*early, *first, *second, *third).tokens_per_s() == 7.5
+
+
 def usage(at_ms: int) -> r.WorkerUsage:
     return control.usage("w0", at_ms=at_ms, from_ms=at_ms - 1_000, tokens=100)
 
