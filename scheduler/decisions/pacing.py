@@ -59,7 +59,9 @@ def admissions(
     answered = first or not {*state.frozen} - {*state.serving.awake.values()}
     if not (began and answered):
         return []
-    run, ledger, sampler = settings.run.id, state.first.ledger, settings.pacing.sampler
+    run = settings.run.id
+    ledger = state.first.ledger
+    sampler = settings.pacing.sampler
     count = free_credits(state, settings, now_ms)
     if sampler.explores:
         drawn = to_sample_again(ledger, sampler, source)[:count]

@@ -102,9 +102,6 @@ def live_fork_faults(config: RunConfig) -> Iterator[Fault]:
     if config.agents.forks == "none":
         text = "pacing.forks_live needs an agent that can go on from an ended session"
         yield Fault(("agents", "forks"), f"{text}: set middle or playback, or forks_live to 0")
-    if config.pacing.terms.name == "league":
-        text = "a session that goes on from an ended one has no opponent of its own"
-        yield Fault(("pacing", "forks_live"), f"{text}: set 0, or other pacing.terms than league")
     for policy_config in each_policy(config):
         if policy_config.trainer.advantage == "gdpo":
             text = "gdpo compares each named reward, and of an ended session only the return is"

@@ -63,8 +63,13 @@ def frozen_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
 
 def league_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault if groups play against past versions, and not just one policy shows any."""
+    if config.pacing.terms.name != "league":
+        return
+    if config.pacing.forks_live:
+        text = "groups that go on from ended sessions would play against any version: leave it out"
+        yield Fault(("pacing", "forks_live"), f"{text}, or pacing.terms.name league")
     showing = [name for name, past in config.frozen.items() if past is not None]
-    if config.pacing.terms.name != "league" or len(showing) == 1:
+    if len(showing) == 1:
         return
     text = f"policies {', '.join(showing)} show past versions" if showing else "no policy shows any"
     remedy = "league plays against those of one: set policies.NAME.frozen.of for one name"

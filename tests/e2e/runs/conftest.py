@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.e2e.runs.demo_run import ended_demo
+from tests.e2e.demo_run import ended_demo
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,7 @@ import yaml
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from tests.builders.traces.collector import attributes, reached
-from tests.e2e.runs.demo_run import STEPS, seamlessflow
+from tests.e2e.demo_run import STEPS, seamlessflow
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -111,6 +111,9 @@ def test_league_needs_the_past_versions_of_one_name(values: Mapping[str, Any]) -
     (line,) = faults(terms)
     assert line.startswith("pacing.terms.name: no policy shows any: league plays against")
     assert faults(with_judge(terms, frozen=PAST)) == ()
+    forking = changed(changed(terms, "agents", forks="playback"), "pacing", forks_live=0.25)
+    (line,) = faults(with_judge(forking, frozen=PAST))
+    assert line.startswith("pacing.forks_live: groups that go on from ended sessions would play")
     both = {JUDGE: {"frozen": PAST}, "rival": {"frozen": PAST}}
     workers = [TRAINS, SERVES, {**SERVES, "id": "w2", "policy": "rival"}]
     modules = changed(terms, "agents", modules={"referee": JUDGE, "other": "rival"})
