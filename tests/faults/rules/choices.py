@@ -94,8 +94,10 @@ def _arm_faults(
     if plain is None:
         yield f"{snapshot.arm} has no admission"
         return
-    # Its counts are as of its last result, the plain ones as of now.
-    left = RULES.memory ** max(0, step - snapshot.at_step)
+    # Its counts are as of its last result, the plain ones as of now. Those of a past version of an
+    # opponent do not fade with steps.
+    memory = 1.0 if snapshot.arm.startswith("past@") else RULES.memory
+    left = memory ** max(0, step - snapshot.at_step)
     for name, figure in plain.items():
         recorded = getattr(snapshot, name)
         shown = recorded * left if name in _FADED else recorded
