@@ -177,9 +177,6 @@ class Dataloader:
             return records
         if records and isinstance(session, FailedSession):
             self._sessions.add_failed(session)
-        for record in records:
-            if isinstance(record, GroupReady) and trajectory.purpose == "explore":
-                self._sessions.add_explored(record)
         records += self._without_turn(session.source.group_id, now_ms)
         unused = self._unused.warning(trajectory, self.rules.advantage, now_ms)
         return self._counted(records) + unused + self._cut.notice(trajectory, now_ms)
@@ -350,6 +347,8 @@ class Dataloader:
 
     def _counted(self, records: Records) -> Records:
         for record in records:
+            if isinstance(record, GroupReady) and record.texts:
+                self._sessions.add_explored(record)
             if isinstance(record, GroupDropped):
                 self.dropped[record.reason] += 1
                 self.newest_drop = record.detail

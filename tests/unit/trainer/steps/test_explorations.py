@@ -8,6 +8,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.recovery.control_state import ControlState
+from seamlessflow.trainer.steps.dataloader import EXPIRY_LATEST_MS
 from tests.builders.records import control
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
@@ -50,6 +51,16 @@ def test_explorations_with_equal_and_with_different_returns_are_counted() -> Non
     metrics = feed.loader.drop_metrics()
     assert (metrics["explored_equal"], metrics["explored_mixed"]) == (2.0, 1.0)
     assert "sessions_ended" not in metrics
+
+
+def test_an_exploration_at_its_deadline_is_ready_with_the_sessions_it_has() -> None:
+    feed = FedDataloader(EXPLORED)
+    feed.session("e", 0, 1.0, purpose="explore")
+    feed.apply(control.expired("e"))
+    (ready,) = feed.loader.expirations(EXPIRY_LATEST_MS)
+    assert isinstance(ready, r.GroupReady)
+    assert (ready.returns, len(ready.texts)) == ((1.0,), 1)
+    assert feed.loader.drop_metrics() == {"explored_equal": 1.0}
 
 
 def test_no_step_waits_for_an_exploration() -> None:
