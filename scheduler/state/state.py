@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from seamlessflow.infra.clock import NEVER_MS
 from seamlessflow.infra.settings import PastSection
 from seamlessflow.scheduler.state import offers, past, policy_state, serving, workers
-from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, arms_of
+from seamlessflow.scheduler.state.ledger import EVAL, TRAIN, AdmittedGroup, arms_of
 from seamlessflow.scheduler.state.offers import Offers
 from seamlessflow.scheduler.state.past import ShownVersions
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
@@ -171,7 +171,8 @@ def _begun_or_ended(
     else:
         counts = record.group_id in state.uncounted
     groups = [policy.ledger.groups.get(record.group_id) for policy in by_policy]
-    return next((group for group in groups if group is not None and counts), None)
+    trained = (group for group in groups if group is not None and group.purpose == TRAIN)
+    return next(trained, None) if counts else None
 
 
 def _versions_shown(

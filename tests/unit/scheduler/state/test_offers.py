@@ -42,11 +42,12 @@ def test_a_session_of_a_ready_group_offers_its_turns_but_the_first() -> None:
     "before",
     [
         admitted(purpose="eval"),
+        admitted(purpose="explore"),
         admitted(parent_session="s", parent_turn="t"),
         forking("g", "s", 2),
         admitted("other"),
     ],
-    ids=["an evaluation", "forks of a file", "live forks", "another group"],
+    ids=["an evaluation", "an exploration", "forks of a file", "live forks", "another group"],
 )
 def test_other_groups_offer_none(before: GroupAdmitted) -> None:
     assert places(offers(before, offering("g", 1.0, 0.0))) == []
