@@ -75,7 +75,8 @@ CHOICES: Mapping[str, WholeRun] = {
                 {"id": "w1", "tags": ["rollout"], "policy": "rival"},
             ],
         },
-        symptoms=("have equal rewards", "were dropped"),
+        # Both players are asked the same, and say eight tokens.
+        symptoms=("have equal rewards", "were dropped", "ended at a limit", "rendered anew"),
     ),
     "rescue": WholeRun(
         {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
