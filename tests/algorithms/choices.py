@@ -118,7 +118,7 @@ CHOICES: Mapping[str, WholeRun] = {
             "rollout": {"control": {"name": f"{MINE}control:Unlikely", "settings": _UNLIKELY}},
         },
         metrics=("stored_share",),
-        symptoms=("ended at a limit", "were exempt", "have equal rewards"),
+        symptoms=("ended at a limit", "were exempt", "have equal rewards", "are not trained"),
         deleted=("mixer", "sampler", "terms", "control"),
     ),
 }
