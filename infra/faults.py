@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from types import UnionType
 from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Tag, ValidationError
 
 from seamlessflow.infra.variables import SettingPath
 
@@ -153,6 +153,8 @@ def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequen
             inner = -1 if get_origin(settings) in (dict, Mapping) else 0
             names = ()
             settings = _plain(get_args(settings)[inner])
+        elif (member := _tagged(settings, part)) is not None:
+            settings = member
         else:  # a mark, such as the member of a union that was tried
             break
     return tuple(path), names
@@ -164,7 +166,18 @@ def _fields(settings: Any) -> Mapping[str, Any] | None:
         fields = settings.model_fields
     else:
         fields = getattr(settings, "__pydantic_fields__", None) or {}
-    return {name: _plain(field.annotation) for name, field in fields.items()} or None
+    return {field.alias or name: _plain(field.annotation) for name, field in fields.items()} or None
+
+
+def _tagged(settings: Any, tag: int | str) -> Any:
+    """Return the member of a union that a tag names, or None."""
+    members = get_args(settings) if get_origin(settings) in (Union, UnionType) else ()
+    named = (
+        member
+        for member in members
+        if get_origin(member) is Annotated and Tag(str(tag)) in get_args(member)
+    )
+    return next(map(_plain, named), None)
 
 
 def _plain(annotation: Any) -> Any:

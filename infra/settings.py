@@ -4,7 +4,6 @@ Every process has one frozen settings class made of these sections. `load` repor
 and variables that no process reads, at start and by the name of their environment variable.
 """
 
-import json
 import os
 import re
 import sys
@@ -19,7 +18,6 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
-    JsonValue,
     ValidationError,
     ValidationInfo,
     field_validator,
@@ -37,7 +35,6 @@ from seamlessflow.infra.faults import faults
 from seamlessflow.infra.help import describe
 from seamlessflow.infra.network.addresses import StorageUrl
 from seamlessflow.infra.truth_values import refuse_truth
-from seamlessflow.infra.user_functions import OrUserFunction
 from seamlessflow.infra.variables import ENV_PREFIX as ENV_PREFIX
 from seamlessflow.infra.variables import misspelt, variable
 from seamlessflow.schemas.records import Sampling
@@ -45,7 +42,6 @@ from seamlessflow.schemas.releases import release_named
 
 _CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
 """Words in the names of librdkafka's settings whose values are secret."""
-ControlName = Literal["confidence", "repetition", "budget"]
 COLDEST = 0.01
 """Lowest temperature at which engines sample; below it they are greedy, or use this one."""
 NO_JSON = "must be JSON, such as [...] or {...}"
@@ -161,6 +157,22 @@ class TelemetrySettings(Section):
     )
 
 
+class PastSection(Section):
+    """Past versions of a policy, which another name shows to agents, one at a time."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    policy: str = Field(
+        alias="of", min_length=1, description="Trained policy whose past versions are shown"
+    )
+    every: int = Field(
+        20,
+        ge=1,
+        description="Optimizer steps from one past version to the next; the initial weights are "
+        "the first",
+    )
+
+
 class SharedRunSection(Section):
     """Settings of a run that trainer and scheduler must agree on; the scheduler adds its own."""
 
@@ -174,6 +186,11 @@ class SharedRunSection(Section):
         description="All policies that are trained on the same sessions, the first one first; "
         "none: policy alone. `seamlessflow train` fills it in from `policies`",
     )
+    frozen: dict[str, PastSection | None] = Field(
+        default_factory=dict,
+        description="Policies that are served and not trained, each with the past versions that it "
+        "shows, or none. `seamlessflow train` fills it in from `policies`",
+    )
     steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
     groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
     lag: int = Field(
@@ -185,8 +202,13 @@ class SharedRunSection(Section):
 
     @property
     def all_policies(self) -> tuple[str, ...]:
-        """All policies of the run, the first one first."""
+        """All policies that are trained, the first one first."""
         return self.policies or (self.policy,)
+
+    @property
+    def served_policies(self) -> tuple[str, ...]:
+        """All policies that workers serve, the trained ones first."""
+        return (*self.all_policies, *self.frozen)
 
 
 class SharedPacingSection(Section):
@@ -224,51 +246,6 @@ class SharedPacingSection(Section):
     def extra_count(self, groups_per_step: int) -> int:
         """Return the number of these groups."""
         return ceil(self.extra_groups * groups_per_step)
-
-
-class ControlSection(Section):
-    """The rule that ends turns early. Manager and worker have to agree on it."""
-
-    name: OrUserFunction[ControlName] | None = Field(
-        None,
-        description="confidence, repetition, budget (docs/algorithms/control.md), or "
-        "module:function of your own; none: no turn is ended",
-    )
-    settings: dict[str, JsonValue] = Field(
-        default_factory=dict, description="Settings of the rule, its keyword arguments"
-    )
-    exempt: float = Field(
-        0.05,
-        ge=0,
-        le=1,
-        description="Share of sessions that go on behind the verdict, which show what it costs",
-    )
-    reward: float | None = Field(
-        0,
-        description="Return of a session that the rule ends; none: the session leaves its group",
-    )
-    record_top: int = Field(
-        0,
-        ge=0,
-        le=20,
-        description="Likeliest tokens recorded beside each token of training (8 bytes each), for "
-        "seamlessflow stops; confidence needs 20",
-    )
-
-    @property
-    def settings_json(self) -> bytes:
-        """Return the rule's settings as canonical JSON."""
-        return json.dumps(self.settings, sort_keys=True, separators=(",", ":")).encode()
-
-
-class SharedRolloutSection(Section):
-    """Settings of rollout that the manager needs too; the worker adds its own."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    control: ControlSection = Field(
-        default_factory=ControlSection, description="When turns are ended early"
-    )
 
 
 class SamplingSection(Section):

@@ -25,6 +25,7 @@ from seamlessflow.scheduler.decisions.strategies import registry
 from seamlessflow.scheduler.group_watch import GroupWatch
 from seamlessflow.scheduler.journal import READER_OPTIONS, Clock, Journal
 from seamlessflow.scheduler.sampling.draws import TaskSampling, sampling_of
+from seamlessflow.scheduler.sampling.registry import heavy_imports_named
 from seamlessflow.scheduler.settings import PacingSection, SchedulerSettings
 from seamlessflow.scheduler.state.arms import NO_ARM, Arms, PassCounting
 from seamlessflow.scheduler.state.ledger import source_name
@@ -79,7 +80,8 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
             {REQUESTS.name: watched.manager_group, TASKS.name: watched.agents_group},
         )
         try:
-            view = View(State.of_run(settings.run.all_policies), arms=arms_of(settings))
+            began = State.of_run(settings.run.all_policies, settings.run.frozen)
+            view = View(began, arms=arms_of(settings))
             journal = Journal(settings.kafka, reader, clock, view=view)
             controller = Controller(
                 settings, rules, producer, journal, clock, name, metrics, letters, groups
@@ -92,7 +94,12 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
 def check_release(settings: SchedulerSettings, encode: EncodeRecord) -> None:
     """Raise `SettingsRejected` if tasks are drawn by statistics that the written release lacks."""
-    rules = {"SAMPLER": settings.pacing.sampler.name, "TERMS": settings.pacing.terms.name}
+    pacing = settings.pacing
+    rules = {
+        "SAMPLER__NAME": pacing.sampler.name,
+        "TERMS__NAME": pacing.terms.name,
+        "FORKS_LIVE": pacing.forks_live or None,
+    }
     asked = [rule for rule, name in rules.items() if name is not None]
     if not asked:
         return
@@ -105,7 +112,7 @@ def check_release(settings: SchedulerSettings, encode: EncodeRecord) -> None:
             "without it until all processes are upgraded, or unset kafka.write_release "
             "(SEAMLESSFLOW_KAFKA__WRITE_RELEASE) if they are"
         )
-        raise SettingsRejected(f"SEAMLESSFLOW_PACING__{asked[0]}__NAME", reason) from error
+        raise SettingsRejected(f"SEAMLESSFLOW_PACING__{asked[0]}", reason) from error
 
 
 def rules_of(settings: SchedulerSettings) -> Rules:
@@ -113,7 +120,9 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
     Raises `UnknownStrategy`, `TasksRejected` or `FunctionUnusable`.
     """
-    strategy = registry.named(settings.scheduler.policy, settings.scheduler.functions)
+    policy = settings.scheduler.policy
+    with heavy_imports_named("scheduler.policy", policy):
+        strategy = registry.named(policy, settings.scheduler.functions)
     sets = task_sets(settings)
     sampling = sampling_of_run(settings, sets.training)
     return Rules(settings, strategy, sets, sampling=sampling)
@@ -123,7 +132,10 @@ def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSam
     """Return the sampler and the terms of a run. Raises `FunctionUnusable`, `TasksRejected`."""
     pacing = settings.pacing
     sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
-    return sampling_of(pacing.sampler, pacing.terms, pacing.functions, draws, sizes)
+    sampling = sampling_of(
+        pacing.sampler, pacing.terms, pacing.functions, draws, sizes, pacing.live_forks
+    )
+    return replace(sampling, groups_per_step=settings.run.groups_per_step)
 
 
 def arms_of(settings: SchedulerSettings) -> Arms:

@@ -190,7 +190,7 @@ class Journal:
         Returns the offset from which to read `control`, whose end is `end`.
         """
         stored = None if snapshot is None else state.from_json(snapshot.state)
-        if stored is not None and stored.policies != self.view.state.policies:
+        if stored is not None and not stored.begins_as(self.view.state):
             stored = None  # it was folded for other policies
         # A snapshot whose offset `control` does not have was made from an earlier log.
         if snapshot is None or stored is None or snapshot.control_offset >= end:

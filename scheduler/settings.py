@@ -4,6 +4,7 @@ Times are seconds (floats) here and whole milliseconds everywhere else: `millise
 """
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
@@ -18,7 +19,7 @@ from seamlessflow.infra.settings import (
     SharedRunSection,
 )
 from seamlessflow.infra.user_functions import UserFunctionName, refuse_unnamed
-from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 from seamlessflow.scheduler.tasks.prepared.settings import TaskDataSection
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
@@ -219,6 +220,19 @@ class PacingSection(TaskDataSection, SharedPacingSection):
         description="Share of the drawn groups that are such forks, spread evenly; 1 if there are "
         "no other tasks",
     )
+    forks_live: float = Field(
+        0,
+        ge=0,
+        lt=1,
+        description="Largest share of samples that go on from ended sessions of this run, from "
+        "turns at which the outcome may turn (docs/scheduling/live-forks.md). The agent must "
+        "declare agents.forks; 0: none do",
+    )
+    forks_predict: UserFunctionName | None = Field(
+        None,
+        description="forks_live: module:function that returns the chance that a session passes "
+        "which goes on from a turn; none: the rate of passes of its task",
+    )
     task_timeout_s: float = Field(600, gt=0, description="Seconds after which an agent is stopped")
     task_grace_s: float = Field(
         30,
@@ -248,11 +262,23 @@ class PacingSection(TaskDataSection, SharedPacingSection):
         """True if the scheduler issues tasks for training."""
         return bool(self.sources) or self.tasks is not None or self.forks is not None
 
+    @property
+    def live_forks(self) -> LiveForks:
+        """Settings of forks while the run goes on."""
+        return LiveForks(Fraction(str(self.forks_live)), self.forks_predict)
+
     @model_validator(mode="after")
     def _one_form(self) -> Self:
-        named = (self.sampler.name, self.sampler.predict, self.terms.name)
+        named = (
+            self.sampler.name,
+            self.sampler.predict,
+            self.terms.name,
+            self.forks_predict,
+        )
         names = [name for name in named if name is not None]
         refuse_unnamed(self.functions, names, "sampler or terms")
+        if self.forks_predict is not None and not self.forks_live:
+            raise ValueError("only forks_live reads forks_predict, and it is 0")
         if self.sources and not any(self.weights_at(0)):
             raise ValueError("pacing.sources: no source has a weight at step 0")
         if self.sources and self.tasks is not None:

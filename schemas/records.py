@@ -266,6 +266,7 @@ class ForkOrigin(Record):
     turn_id: str
     offset: int
     behind: str = "prompt"
+    parent_return: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,6 +391,7 @@ class GenerateTurn(Record):
     min_version: int | None = None
     control: TurnControl | None = None
     control_state: bytes | None = None
+    seed: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -413,6 +415,25 @@ class GenerationResumed(Record):
     incarnation: str
     version: int
     paused_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParentPlace(Record):
+    """Turn of an ended session of the same run, from which new sessions go on."""
+
+    session_id: str
+    turn: int
+    first_offset: int
+    parent_return: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeedSession(Record):
+    """Session of an exploration whose sampling seeds another session takes."""
+
+    session_id: str
+    text: str
+    value: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,6 +462,9 @@ class GroupAdmitted(Record):
     arms: tuple[str, ...] = ()
     terms: str = ""
     terms_sha256: str = ""
+    fork_at: ParentPlace | None = None
+    explored: str = ""
+    seeds: tuple[SeedSession, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -490,6 +514,9 @@ class GroupReady(Record):
     passed: int | None = None
     returns: tuple[float, ...] = ()
     turns: tuple[int, ...] = ()
+    first_offsets: tuple[int, ...] = ()
+    lengths: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -559,6 +586,7 @@ class OpenSession(Record):
     idempotency_key: str | None = None
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -604,6 +632,7 @@ class PolicyWeights(Record):
     train_truncated: bool = False
     strictness: str = "arguments"
     at_ms: int
+    frozen: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -888,6 +917,7 @@ class SessionOpened(Record):
     fold_version: int = 1
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -988,6 +1018,8 @@ class Task(Record):
     deadline_ms: int
     fork: ForkedPrefix | None = None
     overrides: Sampling | None = None
+    fork_at: ParentPlace | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1041,6 +1073,7 @@ class TrajectoryNode(Record):
     control: str = ""
     control_at: int = 0
     control_exempt: bool = False
+    intervened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1087,6 +1120,7 @@ class Trajectory(Record):
     finalized_at_ms: int
     fold_version: int
     fork: ForkOrigin | None = None
+    seed_session: SeedSession | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1283,6 +1317,9 @@ class TurnStarted(Record):
     answer_differs: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     control: TurnControl | None = None
+    seed: int | None = None
+    frozen: bool = False
+    intervened: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1437,6 +1474,8 @@ RECORDS: Mapping[str, type[Record]] = {
     "GenerateTurn": GenerateTurn,
     "GenerationPaused": GenerationPaused,
     "GenerationResumed": GenerationResumed,
+    "ParentPlace": ParentPlace,
+    "SeedSession": SeedSession,
     "GroupAdmitted": GroupAdmitted,
     "GroupConsumed": GroupConsumed,
     "GroupDropped": GroupDropped,

@@ -11,9 +11,9 @@ import typer
 
 from seamlessflow.commands import dead_letters, environments, render, schemas, topics
 from seamlessflow.commands.audit import audit
+from seamlessflow.commands.conform import conform
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
-from seamlessflow.commands.methods import methods
 from seamlessflow.commands.recorded import replay, share
 from seamlessflow.commands.recorded.erase import erase
 from seamlessflow.commands.recorded.export import export
@@ -23,7 +23,7 @@ from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
 from seamlessflow.commands.scheduling.timeline import timeline
-from seamlessflow.commands.settings import settings
+from seamlessflow.commands.settings import methods, settings
 from seamlessflow.commands.shapley import shapley
 from seamlessflow.commands.show import show, trace
 from seamlessflow.commands.train import sft, train
@@ -48,6 +48,7 @@ app.command()(settings)
 app.command()(methods)
 app.command(name="eval")(evaluate)
 app.command()(shapley)
+app.command()(conform)
 app.command()(sft)
 app.command()(merge)
 app.command()(simulate)

@@ -16,8 +16,15 @@ from pydantic import Field, NonNegativeInt, field_validator, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from seamlessflow.consumers.trajectories.settings import ManagerSection
+from seamlessflow.further_policy import FurtherPolicySection
 from seamlessflow.infra.device_model.settings import DeviceModelSection
-from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, Section, TelemetrySettings
+from seamlessflow.infra.settings import (
+    ENV_PREFIX,
+    KafkaSettings,
+    PastSection,
+    Section,
+    TelemetrySettings,
+)
 from seamlessflow.infra.truth_values import refuse_truth
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import SHARED, WorkerTags
@@ -93,20 +100,6 @@ class WorkerSection(Section):
     def device_count(self) -> int:
         """Number of its devices."""
         return max(1, len(self.devices))
-
-
-class FurtherPolicySection(Section):
-    """A further policy that is trained on the same sessions, by a trainer of its own.
-
-    Its sections say only what differs from those of the run.
-    """
-
-    policy: PolicySection = Field(
-        default_factory=PolicySection, description="What differs from the section policy"
-    )
-    trainer: TrainerSection = Field(
-        default_factory=TrainerSection, description="What differs from the section trainer"
-    )
 
 
 class BrokerSection(Section):
@@ -283,6 +276,8 @@ class RunConfig(BaseSettings):
             raise ValueError(f"policies: {wrong[0]!r} is no name of letters, digits, _ and -")
         if self.run.policy in self.policies:
             raise ValueError(f"policies: {self.run.policy!r} is run.policy, the first one")
+        if self.run.frozen:
+            raise ValueError("run.frozen is filled in from policies: leave it out")
         for worker in self.workers:
             if worker.policy and worker.policy not in names:
                 raise ValueError(f"workers: {worker.id} is of no policy {worker.policy!r}")
@@ -295,6 +290,18 @@ class RunConfig(BaseSettings):
         return self
 
     @model_validator(mode="after")
+    def _frozen_policies(self) -> Self:
+        for worker in self.workers:
+            if worker.policy in self.frozen and "train" in worker.tags:
+                text = f"{worker.policy} is frozen and not trained: leave out the tag train"
+                raise ValueError(f"workers: {worker.id} cannot train, since {text}")
+        for name, past in self.frozen.items():
+            if past is not None and past.policy not in self.trained:
+                text = f"{past.policy!r} is none of the policies that are trained"
+                raise ValueError(f"policies.{name}.frozen.of: {text}: {', '.join(self.trained)}")
+        return self
+
+    @model_validator(mode="after")
     def _timeout_counts(self) -> Self:
         others = (section.trainer for section in self.policies.values())
         sections = (trainer for trainer in others if "rewards" in trainer.model_fields_set)
@@ -304,6 +311,21 @@ class RunConfig(BaseSettings):
             remedy = "leave it out, and such a session has 0 for each that is named"
             raise ValueError(f"agents.timeout_reward {text}: {remedy}")
         return self
+
+    @property
+    def trained(self) -> tuple[str, ...]:
+        """Names of the policies that are trained, the first one first."""
+        further = (name for name, section in self.policies.items() if section.frozen is None)
+        return (self.run.policy, *further)
+
+    @property
+    def frozen(self) -> dict[str, PastSection | None]:
+        """Policies that are not trained, each with the past versions that it shows, or None."""
+        return {
+            name: section.frozen if isinstance(section.frozen, PastSection) else None
+            for name, section in self.policies.items()
+            if section.frozen is not None
+        }
 
     @property
     def head(self) -> str:

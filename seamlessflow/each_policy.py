@@ -1,26 +1,37 @@
 """The configuration of a run as each of its policies has it. Pure.
 
 A further policy has the workers that name it, and directories of its own. Its sections `policy` and
-`trainer` are the run's, with its own settings over them. Evaluations are the first policy's.
+`trainer` are the run's, with its own settings over them. Evaluations are the first policy's. A
+frozen policy has the model that it names. If it shows past versions, its section `policy` is that
+of the policy whose versions they are.
 """
 
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
 from seamlessflow.config import RunConfig
+from seamlessflow.further_policy import FurtherPolicySection
 from seamlessflow.infra.faults import Fault
-from seamlessflow.infra.settings import Section
+from seamlessflow.infra.settings import PastSection, Section
 from seamlessflow.infra.variables import SettingPath
+from seamlessflow.trainer.policy import PolicySection
 
 S = TypeVar("S", bound=Section)
 
 
 def each_policy(config: RunConfig) -> list[RunConfig]:
-    """Return the configuration once for each policy, the first one first."""
-    if not config.policies:
-        return [config]
-    names = (config.run.policy, *config.policies)
-    return [_of_policy(config, name, names) for name in names]
+    """Return the configuration once for each policy that is trained, the first one first."""
+    return [_of_policy(config, name) for name in config.trained] if config.policies else [config]
+
+
+def each_served(config: RunConfig) -> list[RunConfig]:
+    """Return the configuration once for each policy, the trained ones first."""
+    return [*each_policy(config), *each_frozen(config)]
+
+
+def each_frozen(config: RunConfig) -> list[RunConfig]:
+    """Return the configuration once for each policy that is served and not trained."""
+    return [_of_policy(config, name) for name in config.frozen]
 
 
 def sections_path(policy_config: RunConfig) -> SettingPath:
@@ -42,7 +53,7 @@ def sharing_faults(config: RunConfig) -> Iterator[Fault]:
     shared = [worker.id for worker in config.workers if worker.shared]
     lacking = [
         policy_config.run.policy
-        for policy_config in each_policy(config)
+        for policy_config in each_served(config)
         if not any(
             "rollout" in worker.tags and not worker.shared for worker in policy_config.workers
         )
@@ -59,11 +70,12 @@ def several_policies_faults(config: RunConfig, what: str) -> Iterator[Fault]:
         yield Fault(("policies",), f"{what} is of one policy: leave the further ones out")
 
 
-def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfig:
+def _of_policy(config: RunConfig, name: str) -> RunConfig:
     workers = tuple(
         worker for worker in config.workers if (worker.policy or config.run.policy) == name
     )
-    run = config.run.model_copy(update={"policy": name, "policies": names})
+    roles = {"policy": name, "policies": config.trained, "frozen": config.frozen}
+    run = config.run.model_copy(update=roles)
     changes: dict[str, Any] = {"run": run, "workers": workers, "policies": {}}
     if name in config.policies:
         section = config.policies[name]
@@ -77,11 +89,21 @@ def _of_policy(config: RunConfig, name: str, names: tuple[str, ...]) -> RunConfi
         }
         trainer = config.trainer.model_copy(update=places)
         changes |= {
-            "policy": _with(config.policy, section.policy),
+            "policy": _sampled(config, section),
             "trainer": _with(trainer, section.trainer),
             "evaluation": config.evaluation.model_copy(update={"tasks": None, "sets": {}}),
         }
     return config.model_copy(update=changes)
+
+
+def _sampled(config: RunConfig, section: FurtherPolicySection) -> PolicySection:
+    """Return the model of a further policy and how it is sampled."""
+    frozen = section.frozen
+    if isinstance(frozen, PastSection):
+        shown = config.policies.get(frozen.policy)
+        return config.policy if shown is None else _sampled(config, shown)
+    policy = _with(config.policy, section.policy)
+    return policy if frozen is None else policy.model_copy(update={"model": frozen})
 
 
 def _with(section: S, changes: S) -> S:

@@ -18,7 +18,11 @@ _OF_POLICY = (
     ("trainer", "reference"),
     ("trainer", "teacher"),
 )
-MODELS = (*_OF_POLICY, *(("policies", _ANY, *path) for path in _OF_POLICY))
+MODELS = (
+    *_OF_POLICY,
+    *(("policies", _ANY, *path) for path in _OF_POLICY),
+    ("policies", _ANY, "frozen"),
+)
 """Settings that name models."""
 READ = (
     *MODELS,
@@ -73,6 +77,12 @@ def replaced(sections: Mapping[str, Any], path: SettingPath, value: str) -> dict
     first, *rest = path
     inner = replaced(sections[str(first)], tuple(rest), value) if rest else value
     return {**sections, str(first): inner}
+
+
+def link_nowhere(path: Path) -> Path | None:
+    """Return the symbolic link on the way to `path` whose target does not exist, or None."""
+    places = (path, *path.parents)
+    return next((place for place in places if place.is_symlink() and not place.exists()), None)
 
 
 def exists(path: Path) -> bool:

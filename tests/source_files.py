@@ -1,6 +1,7 @@
 """The Python files of the project, for tests that read code."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 from tests.paths import ROOT
@@ -27,5 +28,7 @@ def name(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
+@cache
 def parsed(path: Path) -> ast.Module:
+    """Return the syntax tree of a file, which stays in memory until `parsed.cache_clear()`."""
     return ast.parse(path.read_text())

@@ -25,6 +25,7 @@ EstimatorName = Literal[
     "reinforce_pp_baseline",
     "gae",
     "turn_gae",
+    "habc",
     "distill",
 ]
 TOKEN_REWARDS: tuple[EstimatorName, ...] = (
@@ -46,6 +47,9 @@ COMPARED: tuple[EstimatorName, ...] = (
     "gdpo",
 )
 """Estimators that see only the differences between a group's returns."""
+
+CRITICS: tuple[EstimatorName, ...] = ("gae", "turn_gae", "habc")
+"""Estimators that need a critic."""
 
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
 """Weights of a run that names no rewards."""
@@ -104,7 +108,7 @@ class ReturnsSection(Section):
 
 
 class CriticSection(Section):
-    """The critic, for the advantages `gae` and `turn_gae`."""
+    """The critic, for the advantages `gae`, `turn_gae` and `habc`."""
 
     kind: Literal["model", "head"] = Field(
         "model",
@@ -124,7 +128,13 @@ class CriticSection(Section):
         1e-5, gt=0, description="Constant learning rate of the critic or head, not of the policy"
     )
     clip: float = Field(
-        0.2, gt=0, description="How far a value moves in a step before its gradient ends"
+        0.2,
+        gt=0,
+        description="gae, turn_gae: how far a value moves in a step before its gradient ends",
+    )
+    passes: FiniteFloat = Field(1.0, description="habc: least return of a success")
+    warmup_steps: int = Field(
+        500, ge=0, description="habc: first steps of a run, in which all turns of successes weigh 1"
     )
 
     @model_validator(mode="after")
@@ -325,7 +335,7 @@ class CreditSettings(Section):
     @property
     def critic_used(self) -> bool:
         """Return whether values of tokens are needed."""
-        return self.advantage in ("gae", "turn_gae")
+        return self.advantage in CRITICS
 
     @property
     def reward_weights(self) -> Mapping[str, float]:

@@ -236,6 +236,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
             return self
         without_effect = {
             "advantage distill": self.advantage == "distill",
+            "advantage habc": self.advantage == "habc",
             "returns.entropy_scale": self.returns.entropy_scale > 0,
             "returns.hybrid_scale": self.returns.hybrid_scale > 0,
             # A critic learns from it all the same.

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
+from seamlessflow.trainer.credit import CRITICS
 from seamlessflow.trainer.loss import OF_PAIRS
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -58,7 +59,7 @@ def _above_0(setting: str, number: Callable[[TrainerSection], float | None]) -> 
     )
 
 
-_CRITIC = _advantage("gae", "turn_gae")
+_RETURNS_LEARNED = _advantage("gae", "turn_gae")
 _BY_DEVIATION = (
     *("grpo", "grpo_batch", "gdpo", "turn", "session_and_turn"),
     *("reinforce_pp", "reinforce_pp_baseline", "gae", "turn_gae"),
@@ -131,12 +132,14 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
     ("returns", "session_weight"): (_advantage("session_and_turn"),),
     ("returns", "turn_weight"): (_advantage("session_and_turn"),),
     ("returns", "token_discount"): (_advantage("reinforce_pp", "reinforce_pp_baseline", "gae"),),
-    ("returns", "trace"): (_CRITIC,),
+    ("returns", "trace"): (_RETURNS_LEARNED,),
     ("returns", "restart_below"): (_advantage("turn", "session_and_turn"), _SPREAD),
     ("spread_over",): (_SPREAD,),
     ("returns", "epsilon"): (_advantage(*_BY_DEVIATION, "maxrl"), _HYBRID),
     ("returns", "deviation"): (_advantage(*_BY_DEVIATION), _HYBRID),
-    **{("critic", name): (_CRITIC,) for name in ("kind", "coefficient", "lr", "clip")},
+    **{("critic", name): (_advantage(*CRITICS),) for name in ("kind", "coefficient", "lr")},
+    ("critic", "clip"): (_RETURNS_LEARNED,),
+    **{("critic", name): (_advantage("habc"),) for name in ("passes", "warmup_steps")},
     ("overlong", "weight"): (_above_0("overlong.length", lambda trainer: trainer.overlong.length),),
     **{("reuse", name): (_REUSE,) for name in ("uses", "max_staleness", "choice")},
     ("replay", "take"): (_replay("rescue"),),

@@ -107,16 +107,24 @@ def training_table(runs: Mapping[Run, Sequence[StepRow]]) -> str:
 
 
 def gradients_table(rows: Sequence[StepRow]) -> str:
-    """Return how far the gradient of each variant is from the exact one, in equal steps."""
-    names = dict.fromkeys(name for row in rows for name in row.compared)
+    """Return how far the gradient of each variant is from the exact one, in equal steps.
+
+    Steps without a changed answer are counted and left out: their gradients are equal.
+    """
+    changed = [row for row in rows if row.changed]
+    names = dict.fromkeys(name for row in changed for name in row.compared)
     lines = []
     for name in names:
-        pairs = [row.compared[name] for row in rows if name in row.compared]
+        pairs = [row.compared[name] for row in changed if name in row.compared]
         distances = [pair.distance for pair in pairs]
+        steps = f"{len(pairs)} of {sum(name in row.compared for row in rows)}"
         cosine = min(pair.cosine for pair in pairs)
         mean = estimate(distances)
-        lines.append((f"`{name}`", len(pairs), mean, f"{max(distances):.3f}", f"{cosine:.4f}"))
-    head = ("trained", "steps", "distance, share of the norm", "largest", "least cosine")
+        lines.append((f"`{name}`", steps, mean, f"{max(distances):.3f}", f"{cosine:.4f}"))
+    head = (
+        *("trained", "steps with a changed answer", "distance, share of the norm"),
+        *("largest", "least cosine"),
+    )
     return table(head, lines)
 
 

@@ -17,7 +17,7 @@ from benchmarks.gpu.program import require_kafka, run_seamlessflow
 from benchmarks.gpu.whole_run import write_policy
 from scripts.real_model import SMOLLM2
 from seamlessflow.config import RunConfig, WorkerSection
-from seamlessflow.demo.sums.configuration import sums_config
+from seamlessflow.demo.configuration import sums_config
 from seamlessflow.infra.broker.jars import default_cache
 from seamlessflow.infra.variables import variable
 from seamlessflow.machine import this_machine

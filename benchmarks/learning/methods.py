@@ -73,6 +73,11 @@ COMPARISONS: Mapping[str, Mapping[str, Method]] = {
         "maxrl": _advantage("maxrl"),
         "grpo_batch": _advantage("grpo_batch"),
         "gdpo": _advantage("gdpo"),
+        "habc": _advantage(
+            "habc",
+            critic={"lr": CRITIC_RATE, "warmup_steps": 10},
+            loss={"surrogate": "policy_gradient"},
+        ),
     },
     "losses": {
         "ppo_clip": _loss(_OLD, surrogate="ppo_clip"),

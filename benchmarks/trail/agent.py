@@ -14,11 +14,18 @@ from seamlessflow.demo.agent import MAX_TOKENS, TOOLS, ModelEndpoint
 
 
 async def run(task: TrailTask, session: ModelEndpoint) -> Mapping[str, object]:
-    """Play one session; return its reward and that of each turn. Raises the client's errors."""
+    """Play one session, from its beginning or from the middle, and return its rewards.
+
+    They are that of the session and those of its new turns. Raises the client's errors.
+    """
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
     )
-    walk, transcript = Walk(task), [dict(question(task))]
+    walk = Walk(task)
+    transcript: list[Any] = [*session.messages] or [question(task)]
+    for message in transcript:
+        if message["role"] == "assistant":
+            walk.take(message)
     responses: list[str] = []
     while not walk.over:
         completion = await client.chat.completions.create(
@@ -32,5 +39,6 @@ async def run(task: TrailTask, session: ModelEndpoint) -> Mapping[str, object]:
         if (words := walk.take(answer)) is not None:
             call = answer["tool_calls"][0]["id"]
             transcript += [answer, {"role": "tool", "tool_call_id": call, "content": words}]
-    turn_rewards = dict(zip(responses, walk.rewards, strict=True))
+    new = walk.rewards[len(walk.rewards) - len(responses) :]
+    turn_rewards = dict(zip(responses, new, strict=True))
     return {"reward": walk.reward, "turn_rewards": turn_rewards}

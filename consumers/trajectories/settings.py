@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from seamlessflow.infra.settings import ProcessSettings, Section, SharedRolloutSection
+from seamlessflow.infra.settings import ProcessSettings, Section
+from seamlessflow.infra.worker.control_rule import SharedRolloutSection
 
 
 class ManagerSection(Section):

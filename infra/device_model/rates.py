@@ -1,12 +1,16 @@
 """Times of a worker's work: decoding, prompts, training, weights, changes of role. Pure.
 
+The step of a gang is that of its slowest worker, for which all others wait. The simulator
+(`lab/simulation/trainer.py`) asks for the whole gang, and each clock back end
+(`trainer/backends/clock_backend.py`) for its own worker.
+
 A roofline model (Williams, Waterman and Patterson, CACM 2009) for a worker with n equal devices
 that share each pass. Forward, a token takes 2 x active parameters operations. Training takes three
 times as many (Kaplan et al., arXiv 2001.08361). Attention adds 4 x layers x width for each token
 before it. A decode pass reads the weights, and the KV of all its rows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from seamlessflow.infra.device_model.presets import Hardware, ModelSize
@@ -95,6 +99,43 @@ class Rates:
     def full_rows(self, context: float) -> float:
         """Return the rows of a full batch whose sequences have a mean length of `context`."""
         return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
+
+
+@dataclass(frozen=True, slots=True)
+class GangMember:
+    """A worker of a gang."""
+
+    rates: Rates
+    devices: int
+
+
+@dataclass(frozen=True, slots=True)
+class GangStep:
+    """The times of a step."""
+
+    parts_s: Mapping[str, float]
+    """Each worker's part with the fixed part of a step, by name."""
+
+    @property
+    def slowest_s(self) -> float:
+        """Return the longest part, until which all wait."""
+        return max(self.parts_s.values())
+
+
+def gang_step(
+    members: Mapping[str, GangMember], devices: int, lengths: Sequence[float], step_s: float
+) -> GangStep:
+    """Return the step of workers, by name, on sequences of these lengths.
+
+    They are some or all workers of a gang of `devices`. Each device gets an equal part. `step_s` is
+    the fixed part of a step.
+    """
+    # Workers are mostly alike, and a step has many sequences.
+    parts_s = {
+        member: step_s + member.rates.part(lengths, member.devices, devices)
+        for member in set(members.values())
+    }
+    return GangStep({name: parts_s[member] for name, member in members.items()})
 
 
 def _timed(name: str) -> bool:

@@ -252,6 +252,35 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
     return manifest
 
 
+def present(root: Path) -> PublishedWeights | None:
+    """Return the first version below a directory, or None if it has none. Raises
+    `WeightsInvalid`.
+    """
+    directory = version_directory(root, 0)
+    if not (directory / MANIFEST).is_file():
+        return None
+    step = read_manifest(directory).optimizer_step
+    return PublishedWeights(0, step, str(directory), sha256(directory / MANIFEST))
+
+
+def other_file(directory: Path, published: Path) -> str:
+    """Return the first file in which a directory differs from the version that was made of it.
+
+    Empty if none does. Raises `WeightsInvalid`.
+    """
+    manifest = read_manifest(published)
+    names = sorted(path.name for path in directory.iterdir() if path.is_file())
+    names = [name for name in names if name != MANIFEST]
+    hashed = hash_files([directory / name for name in names], manifest.hash)
+    hashes = {name: file.hexdigest for name, file in zip(names, hashed, strict=True)}
+    differing = [
+        name
+        for name in sorted(hashes.keys() | manifest.files.keys())
+        if hashes.get(name) != manifest.files.get(name)
+    ]
+    return differing[0] if differing else ""
+
+
 def sha256(path: Path) -> str:
     """Return the hex SHA-256 of a file. Raises `OSError`."""
     return file_hash(path, "sha256")

@@ -1,8 +1,9 @@
 """Versions of a policy: as they are published, on disk, how long they stay, the files in them.
 
 The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
-load. One that may not write here relies on `FEWEST_KEPT`. Files that manifests and checkpoints name
-must stand in the same directory.
+load. One that may not write here relies on `FEWEST_KEPT`. Past versions that another policy shows
+have a lease without an end (`keep`). Files that manifests and checkpoints name must stand in the
+same directory.
 """
 
 import logging
@@ -26,6 +27,8 @@ LEASE_MAX_AGE_S = 900.0
 """An older lease belongs to a reader that died."""
 
 _LEASES = ".leases"
+_KEPT = ".kept"
+"""Ends the name of a lease without an end."""
 _PREFIX = "version-"
 _log = logging.getLogger(__name__)
 
@@ -119,6 +122,22 @@ def lease(directory: Path) -> Iterator[None]:
                 mark.unlink()
 
 
+def keep(directory: Path) -> None:
+    """Keep a version from being deleted for good. Raises `OSError`."""
+    mark = directory.parent / _LEASES / f"{directory.name}{_KEPT}"
+    mark.parent.mkdir(exist_ok=True)
+    mark.touch()
+
+
+def is_past(step: int, before: int | None, every: int) -> bool:
+    """Return whether a version is one that stays, of one every so many optimizer steps.
+
+    `step`: of the version; `before`: of the version before it, None for the first one. A skipped
+    step has no version: then it is the next one that stays.
+    """
+    return before is None or step // every > before // every
+
+
 def inside(root: Path, name: str) -> Path:
     """Return the path of a file of `root` itself, by its name.
 
@@ -151,7 +170,7 @@ def _leased(root: Path) -> set[str]:
     oldest = time.time() - LEASE_MAX_AGE_S
     leased = set()
     for mark in (root / _LEASES).glob(f"{_PREFIX}*"):
-        if _made_at(mark) > oldest:
+        if mark.name.endswith(_KEPT) or _made_at(mark) > oldest:
             leased.add(mark.name.rpartition(".")[0])
         else:
             with suppress(OSError):  # it may belong to another user

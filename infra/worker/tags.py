@@ -16,6 +16,10 @@ from pydantic import AfterValidator
 ROLES = ("rollout", "train")
 SHARED = "shared"
 """Tag of a rollout worker that the scheduler gives to the policies of a run in turns."""
+CHEAP = "cheap"
+"""Tag of a rollout worker that explores (`pacing.sampler.name: explore`)."""
+EXACT = "exact"
+"""Tag of a rollout worker that samples again what is trained of an exploration."""
 KNOWN = (*ROLES, "prefill", "decode", "reward", "env", SHARED)
 KINDS = ("precision", "hw")
 WISHES = "worker_tags"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from seamlessflow.infra.device_model.gang_step import GangStep
+from seamlessflow.infra.device_model.rates import GangStep
 from seamlessflow.infra.worker.activity import Activity, ActivityAccount
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.lab.simulation.agenda import Agenda

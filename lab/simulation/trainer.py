@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from statistics import fmean, pstdev
 
-from seamlessflow.infra.device_model.gang_step import GangMember, gang_step
+from seamlessflow.infra.device_model.rates import GangMember, gang_step
 from seamlessflow.lab.simulation.agenda import Agenda
 from seamlessflow.lab.simulation.cluster import ModelledCluster
 from seamlessflow.lab.simulation.engine import SimulatedSession

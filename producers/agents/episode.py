@@ -14,8 +14,10 @@ from typing import Any, cast
 
 import orjson
 
+from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.names import PROVIDER
+from seamlessflow.producers.agents.beginnings import Beginnings, NoBeginning
 from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.environments.child import EnvironmentGone, EpisodeFailed
 from seamlessflow.producers.agents.failures import is_infrastructure_failure
@@ -85,9 +87,11 @@ class Episodes:
         leftovers: Leftovers,
         ended: EndedGroups | None = None,
         serving: ServingTime | None = None,
+        beginnings: Beginnings | None = None,
     ) -> None:
         """`ended`: reports groups that need no further session; without it no group is reported.
-        `serving`: the clock of agents; without it, all time counts.
+        `serving`: the clock of agents; without it, all time counts. `beginnings`: copies for
+        sessions that go on from ended ones; without it none does.
         """
         self._settings = settings
         self._rules = EndingRules(
@@ -106,6 +110,7 @@ class Episodes:
         self._leftovers = leftovers
         self._ended = ended or EndedGroups()
         self._serving = serving or ServingTime()
+        self._beginnings = beginnings
         self._http = SharedHttpClient(settings.concurrency)
         self._running: set[ContainedCall] = set()
 
@@ -166,14 +171,21 @@ class Episodes:
 
     async def _run(self, name: str, task: Task, gateway: GatewayClient) -> Ending | None:
         try:
+            task = await self._begun(task)
             opened = await self._open(name, task, gateway)
+        except NoBeginning as error:
+            return await self._refused(name, replace(task, fork_at=None), gateway, str(error))
+        except KafkaUnavailable as error:  # the process ends
+            _log.warning("%s: not started, %s", name, error)
+            return None
         except GatewayRefused as error:
             if not error.answered:
                 # The manager may carry the call out when it is back: no one else would close that.
                 await self._close_left(name, _GIVEN_UP)
             if not _stays_refused(error):
                 raise
-            return await self._refused(name, task, gateway, error)
+            place = _place(task) if error.code != _FORK_REFUSED else replace(task, fork=None)
+            return await self._refused(name, place, gateway, f"{error.code}: {error.detail}")
         if opened is None:
             _log.warning("%s: skipped, the session exists already", name)
             return None
@@ -195,17 +207,28 @@ class Episodes:
         await gateway.close(name, closing_calls(ending, self._rules).close)
         return ending
 
-    async def _refused(
-        self, name: str, task: Task, gateway: GatewayClient, refused: GatewayRefused
-    ) -> Ending:
+    async def _begun(self, task: Task) -> Task:
+        """Return a task with the beginning of its session, if that goes on from an ended one.
+
+        Raises `NoBeginning`, and `KafkaUnavailable` once the process ends.
+        """
+        place = task.fork_at
+        mode = self._settings.forks
+        if place is None:
+            return task
+        if mode == "none":
+            raise NoBeginning(place, "agents.forks is none")
+        if self._beginnings is None:
+            raise NoBeginning(place, "this agents process copies no beginnings")
+        return replace(task, fork=await asyncio.to_thread(self._beginnings.prefix, place, mode))
+
+    async def _refused(self, name: str, place: Task, gateway: GatewayClient, reason: str) -> Ending:
         """Open and close a session whose opening was refused: without one, the sample never ends.
 
-        It has the sample's place in its group, and nothing else that may have been refused.
+        `place`: the sample's place in its group, and nothing else that may have been refused.
         """
-        reason = f"{refused.code}: {refused.detail}"
         _log.error("%s: not opened, %s", name, reason)
-        place = _place(task) if refused.code != _FORK_REFUSED else replace(task, fork=None)
-        left_s = self._left_s(task)
+        left_s = self._left_s(place)
         await gateway.open(name, place, self._settings.name, _CLOSE_MARGIN_S, left_s)
         # No further attempt could begin otherwise.
         await gateway.close(name, CloseCall("aborted", reason[:REASON_CHARACTERS], "setting"))
@@ -344,7 +367,9 @@ def _place(task: Task) -> Task:
         turn_limit=0,
         pinned_version=None,
         fork=None,
+        fork_at=None,
         overrides=None,
+        seed_session=None,
     )
 
 

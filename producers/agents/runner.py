@@ -8,15 +8,19 @@ next owner of their tasks.
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 
 from seamlessflow.infra.clock import now_ms
+from seamlessflow.infra.deadline import Stopping
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.infra.user_functions import load_function
 from seamlessflow.producers.agents.backlog import Place
+from seamlessflow.producers.agents.beginnings import Beginnings
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
 from seamlessflow.producers.agents.environments.venvs import environment_spec
@@ -39,8 +43,14 @@ _LOG_EVERY_CALL = ("httpx", "httpx2")
 """Libraries of agents that log a line for each call."""
 
 
-async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
-    """Run agents until `stop` is set.
+MakeBeginnings = Callable[[KafkaSettings, Stopping], Beginnings]
+"""Makes what copies beginnings of ended sessions; it ends once the second is true."""
+
+
+async def serve(
+    settings: AgentsSettings, stop: asyncio.Event, beginnings: MakeBeginnings | None = None
+) -> None:
+    """Run agents until `stop` is set. Without `beginnings` no session goes on from an ended one.
 
     Raises `FunctionUnusable` before it reads any task, and what `find_cluster` raises. Raises
     `GatewayRefused` if the gateway does not accept the admin key.
@@ -48,11 +58,16 @@ async def serve(settings: AgentsSettings, stop: asyncio.Event) -> None:
     _quiet_libraries()
     name = f"agents-{os.getpid()}"
     with instruments(settings, "agents", name) as made:
-        await _serve(settings, name, made, stop)
+        copies = None if beginnings is None else beginnings(settings.kafka, stop.is_set)
+        await _serve(settings, name, made, stop, copies)
 
 
 async def _serve(
-    settings: AgentsSettings, name: str, instruments: Instruments, stop: asyncio.Event
+    settings: AgentsSettings,
+    name: str,
+    instruments: Instruments,
+    stop: asyncio.Event,
+    beginnings: Beginnings | None,
 ) -> None:
     capacity = AgentCapacity(settings.agents.concurrency)
     running = _RunningEpisodes(capacity, stop)
@@ -65,8 +80,12 @@ async def _serve(
     )
     ended = EndedGroups()
     serving = ServingTime()
-    agent = _agent(settings)
-    episodes = _episodes(settings.agents, agent, instruments, leftovers, ended, serving)
+    threads = CallThreads()
+    agent = _agent(settings, threads)
+    code, gateway = _code_and_gateway(settings.agents, agent, threads)
+    episodes = Episodes(
+        settings.agents, code, gateway, instruments, leftovers, ended, serving, beginnings
+    )
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     if isinstance(agent, EnvironmentAgent):
@@ -102,20 +121,15 @@ def _quiet_libraries() -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-def _episodes(
-    settings: AgentsSection,
-    agent: Agent,
-    instruments: Instruments,
-    leftovers: Leftovers,
-    ended: EndedGroups,
-    serving: ServingTime,
-) -> Episodes:
+def _code_and_gateway(
+    settings: AgentsSection, agent: Agent, threads: CallThreads
+) -> tuple[UserCode, GatewayClient]:
     judge = load_function(settings.reward) if settings.reward else None
     key = settings.admin_key.get_secret_value()
     gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    code = UserCode(agent, judge, CallThreads())
+    code = UserCode(agent, judge, threads)
     contain_exits(asyncio.get_running_loop())
-    return Episodes(settings, code, gateway, instruments, leftovers, ended, serving)
+    return code, gateway
 
 
 def _watches(
@@ -154,7 +168,7 @@ def _tell(notice: str, report: Report) -> None:
     report(ProgressStalled(at_ms=at_ms, what="agent", detail=notice, since_ms=at_ms))
 
 
-def _agent(settings: AgentsSettings) -> Agent:
+def _agent(settings: AgentsSettings, threads: CallThreads) -> Agent:
     agents = settings.agents
     if agents.command:
         return CommandAgent(Command(agents.command, os.environ))
@@ -163,7 +177,7 @@ def _agent(settings: AgentsSettings) -> Agent:
         spec = environment_spec(agents, os.environ, log_file)
         live = agents.environment_limit or agents.concurrency
         return EnvironmentAgent(spec, agents.environment_processes, live, agents.warm_up_limit_s)
-    return CallableAgent(load_function(agents.callable), CallThreads())
+    return CallableAgent(load_function(agents.callable), threads)
 
 
 class _RunningEpisodes:

@@ -69,6 +69,12 @@ class AgentsSection(Section):
     admin_key: SentKey = Field(
         SecretStr(""), description="The gateway's admin key; never shown to an agent"
     )
+    forks: Literal["none", "middle", "playback"] = Field(
+        "none",
+        description="How a session goes on from an ended one (pacing.forks_live). middle: the "
+        "agent begins with session.messages; playback: it begins anew, and its first calls get "
+        "the recorded answers; none: it cannot",
+    )
     group: str = Field(
         "agents", description="Kafka consumer group; processes of one group share the tasks"
     )

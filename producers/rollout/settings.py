@@ -9,14 +9,10 @@ from pydantic import Field, field_validator
 from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.network.addresses import is_loopback
-from seamlessflow.infra.settings import (
-    ControlSection,
-    ProcessSettings,
-    Section,
-    SharedRunSection,
-)
+from seamlessflow.infra.settings import ProcessSettings, Section, SharedRunSection
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.weights.settings import WeightsSection
+from seamlessflow.infra.worker.control_rule import ControlSection
 from seamlessflow.infra.worker.tags import WorkerTags
 from seamlessflow.infra.worker.updates import UpdateSection
 from seamlessflow.producers.rollout.control.rules import rule_named

@@ -34,7 +34,7 @@ from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import ForkedPrefix, Task
 from seamlessflow.schemas.topics import TASKS
 
-_EVALUATION = "of an evaluation"
+_OTHERS = {"eval": "of an evaluation", "explore": "of an exploration"}
 _NO_TASK_ID = "opened without a task"
 _NO_TASK = "no task on the log any more; name the run's file with --task-file"
 _NO_TURN = "no such turn"
@@ -175,8 +175,8 @@ class _ForkedPartition:
     def _lines(self, session: Session) -> list[bytes]:
         opened = session.opened
         outcome = self._outcome
-        if opened.purpose != "train":
-            outcome.leave_out(_EVALUATION, session.session_id)
+        if opened.purpose in _OTHERS:
+            outcome.leave_out(_OTHERS[opened.purpose], session.session_id)
             return []
         task = self._tasks.payload(session)
         if task is None:

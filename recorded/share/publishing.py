@@ -35,7 +35,7 @@ from seamlessflow.schemas.topics import CONTROL, SESSIONS, SHARED
 from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
 
 _FLUSH_S = 60.0
-_EVAL = "eval"
+_TRAIN = "train"
 _RUN = ("cluster", "run")
 """Provenance that names a run among all."""
 
@@ -171,7 +171,7 @@ class Publishing:
         reward = session_return(made, self._job.weights)
         completed = [turn for turn in session.turns.values() if turn.state is TurnState.COMPLETED]
         outside = (
-            made.purpose == _EVAL or group in self._over or not self._job.selection.chooses(made)
+            made.purpose != _TRAIN or group in self._over or not self._job.selection.chooses(made)
         )
         if outside or reward is None or not completed:
             return

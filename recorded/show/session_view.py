@@ -124,6 +124,7 @@ def _caption(node: Node, turn: Turn | None, reason: str, undelivered: bool) -> T
             f"{node.origin}, {node.length} tokens{behind}, matched by ",
             (rule + detail, "cyan"),
             ambiguous,
+            (", with an intervention", _MASKED) if turn.started.intervened else "",
         )
     return Text.assemble(
         (f"node {node.node_id} ", "bold"),

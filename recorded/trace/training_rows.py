@@ -102,6 +102,8 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
         detail += f", drawn from {_drawn_from(record)}" if record.split else ""
         detail += f", tags {', '.join(record.tags)}" if record.tags else ""
         detail += f", at most {record.turn_limit} turns" if record.turn_limit else ""
+        if record.explored:
+            detail += f", samples {len(record.seeds)} sessions of {record.explored} again"
         if record.parent_session:
             detail += f", from turn {record.parent_turn} of session {record.parent_session}"
     name = f"group {getattr(record, 'group_id', '')}"

@@ -11,8 +11,11 @@ from functools import reduce
 
 from seamlessflow.scheduler.decisions import (
     assignments,
+    attempts,
+    group_credits,
     membership,
     pacing,
+    showing,
     stalls,
     waste,
 )
@@ -20,7 +23,7 @@ from seamlessflow.scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITC
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.decisions.sharing import Allotment, allotted
 from seamlessflow.scheduler.decisions.snapshot import retry_ms, snapshot
-from seamlessflow.scheduler.decisions.strategies.wanted import Strategy
+from seamlessflow.scheduler.decisions.strategies.wanted import Strategy, only_rollout
 from seamlessflow.scheduler.sampling.draws import TaskSampling
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state import serving
@@ -76,6 +79,8 @@ class View:
 
 Outgoing = tuple[str, Record]
 """Topic and record."""
+_UNTRAINED = PolicyState()
+"""State of a policy that is served and not trained, which has no groups and no steps."""
 
 
 def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
@@ -96,6 +101,7 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     return [
         *((CONTROL.name, record) for record in members),
         *roles,
+        *showing.changes(state, group_credits.leading(state, rules.settings).ledger, fleet, now_ms),
         *_groups(view, rules, _serves(state, members), now_ms),
         *((CONTROL.name, record) for record in _stalls(view, rules.settings, now_ms)),
     ]
@@ -131,15 +137,17 @@ def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[Progre
 
 def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
     """Return assignments and starts of steps for each policy, by the strategy on its workers."""
-    if len(view.state.policies) == 1:
+    if view.state.alone:
         return _roles_of(view, view.state.first, rules, None, now_ms)
     written: list[Outgoing] = []
     allotment = allotted(view.state, view.fleet, rules.settings, now_ms)
-    for place, policy in enumerate(view.state.policies):
+    trained = dict(enumerate(view.state.by_policy))
+    for place, policy in enumerate(view.state.served):
         run = rules.settings.run.model_copy(update={"policy": policy})
         settings = rules.settings.model_copy(update={"run": run})
-        its_state = view.state.by_policy[place]
-        its_rules = replace(rules, settings=settings)
+        its_state = trained.get(place, _UNTRAINED)
+        strategy = rules.strategy if place in trained else only_rollout
+        its_rules = replace(rules, settings=settings, strategy=strategy)
         more = _roles_of(view, its_state, its_rules, allotment, now_ms)
         # The next policy's numbers, gang and slots follow those of this one.
         view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
@@ -170,6 +178,8 @@ def _roles_of(
         written.append((FLEET.name, assignments.worker_assignment(assigned)))
     started = assignments.started(state.epoch, policy.steps, seen, wanted, name)
     written += [(CONTROL.name, record) for record in started]
+    if policy is _UNTRAINED:
+        return written
     warnings = waste.warnings(state, policy, seen, settings, changes.without_slot)
     return [*written, *((CONTROL.name, record) for record in warnings)]
 
@@ -177,7 +187,7 @@ def _roles_of(
 def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
     """Return the serving processes after the losses that are decided now."""
     return reduce(
-        lambda processes, record: serving.apply(processes, record, state.policies),
+        lambda processes, record: serving.apply(processes, record, state.served),
         members,
         state.serving,
     )
@@ -197,9 +207,10 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
         )
     for split, source in sets.evaluations.items():
         control += pacing.evaluations(state, settings, split, source, now_ms)
-    ledger = pacing.leading(state, settings).ledger
+    ledger = group_credits.leading(state, settings).ledger
     issued: list[Task] = []
-    if serves.incarnations:  # else agents would begin, and their deadlines pass, before an engine
+    # Else agents would begin, and their deadlines pass, before an engine.
+    if serves.incarnations and showing.is_served(state, ledger):
         issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves)
     return [
         *((CONTROL.name, record) for record in control),
@@ -210,10 +221,10 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
 def _due_groups(
     ledger: Ledger, serves: ServingProcesses, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[int]:
-    every_ms = pacing.attempt_ms(settings)
+    every_ms = attempts.attempt_ms(settings)
     for group in ledger.groups.values():
         if not group.ready and not group.expired:
-            since_ms = pacing.begun_ms(group, serves)
+            since_ms = attempts.begun_ms(group, serves)
             yield serves.after(since_ms, group.deadline_ms - group.admitted_ms)
             attempt = serves.served_ms(since_ms, now_ms) // every_ms
             yield serves.after(since_ms, (attempt + 1) * every_ms)

@@ -1,23 +1,24 @@
 """Pacing of rollout: groups to admit, tasks to issue, groups that have expired. Pure.
 
-With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
-is dropped or its step's weights are published. So groups that get ready in the order of their
-admission are trained at most `lag` steps later. The trainer's own check of staleness finds groups
-that others overtook. `pacing.extra_groups` is a number of further credits. Groups that a step does
-not take go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them
-a step (or a stall time). No group is admitted that the remaining steps do not need. Called by
-`scheduler/decisions/decide.py`.
+A group is admitted for a credit (`group_credits.py`). Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Mapping
-from math import ceil
 from typing import NamedTuple
 
+from seamlessflow.scheduler.decisions.attempts import attempt_ms, begun_ms, due_attempt, served_ms
+from seamlessflow.scheduler.decisions.exploration import (
+    free_explorations,
+    placed,
+    to_sample_again,
+)
+from seamlessflow.scheduler.decisions.group_credits import free_credits, free_of, leading, withheld
+from seamlessflow.scheduler.decisions.showing import same_opponent
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
+from seamlessflow.scheduler.sampling.live_forks import next_forks
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.arms import Arms
-from seamlessflow.scheduler.state.ledger import EVAL, AdmittedGroup, Ledger
-from seamlessflow.scheduler.state.policy_state import PolicyState
+from seamlessflow.scheduler.state.ledger import EVAL, EXPLORE, TRAIN, AdmittedGroup, Ledger
 from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.steps import TrainingProgress
@@ -29,71 +30,15 @@ from seamlessflow.schemas import records as r
 class GroupUse(NamedTuple):
     """The use of a group."""
 
-    purpose: str = "train"
+    purpose: str = TRAIN
     split: str = ""
     """Task set of an evaluation; empty for training, where the task or the settings name it."""
 
 
 _TRAINING = GroupUse()
+_EXPLORING = GroupUse(EXPLORE)
 _NO_ARMS = Arms()
 _IN_ORDER = TaskSampling()
-
-
-def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
-    """Return the policies that have steps left, by name; the first one if none has."""
-    policies = dict(zip(state.policies, state.by_policy, strict=True))
-    steps = settings.run.steps
-    left = {name: policy for name, policy in policies.items() if policy.finished_steps < steps}
-    return left or {state.policies[0]: state.first}
-
-
-def leading(state: State, settings: SchedulerSettings) -> PolicyState:
-    """Return the first policy that has steps left: its groups are those of the run."""
-    return next(iter(unfinished(state, settings).values()))
-
-
-def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many groups may be admitted now.
-
-    A group holds a credit of each policy, so each policy must have one. The policy that needs most
-    groups decides how many are needed.
-    """
-    policies = unfinished(state, settings).values()
-    counts = [_free_of(state, policy, settings, now_ms) for policy in policies]
-    free = min(free for free, _ in counts)
-    return max(0, min(free, max(needed for _, needed in counts)))
-
-
-def _free_of(
-    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
-) -> tuple[int, int]:
-    """Return how many groups a policy has credits for, and how many its last steps need."""
-    run = settings.run
-    ledger = policy.ledger
-    steps = policy.steps
-    training = ledger.training
-    extra = settings.pacing.extra_count(run.groups_per_step)
-    free = (run.lag + 1) * run.groups_per_step + extra - len(training)
-    left = run.steps + len(steps.skipped) - steps.committed
-    wanted = left * run.groups_per_step
-    # A group whose first attempts have timed out may come too late for the last steps: one more
-    # group is admitted for each.
-    late = sum(
-        not group.ready and _served_ms(group, state.serving, now_ms) >= attempt_ms(settings)
-        for group in training.values()
-    )
-    needed = wanted - ledger.ready - ledger.running + late
-    return free - withheld(state, policy, settings, now_ms), needed
-
-
-def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many dropped groups are not replaced in this step."""
-    stall_ms = milliseconds(settings.scheduler.stall_s)
-    waits = max(0, now_ms - max(policy.steps.ended_ms, state.claimed_ms)) // stall_ms
-    # Each further stall time without a step allows as many replacements again, so that a run of
-    # groups that are all dropped goes on slowly instead of stopping.
-    refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
-    return max(0, policy.ledger.dropped_in_step - refill * (1 + waits))
 
 
 def admissions(
@@ -104,14 +49,41 @@ def admissions(
     arms: Arms = _NO_ARMS,
     sampling: TaskSampling = _IN_ORDER,
 ) -> list[r.GroupAdmitted]:
-    """Return the groups to admit now: first for tasks to be tried again, then for new draws."""
-    began = all(policy.rollouts_began for policy in state.by_policy)
-    count = free_credits(state, settings, now_ms) if began else 0
+    """Return the groups to admit now: forks first, then tasks to be tried again, then new draws.
+
+    Where tasks are explored first, a draw begins an exploration, which takes no credit.
+    """
     first = state.first.ledger.admitted
-    return [
-        _group(state, settings, f"{settings.run.id}-{number}", drawn, now_ms)
-        for number, drawn in enumerate(next_draws(state, arms, source, sampling, count), first)
+    began = all(policy.rollouts_began for policy in state.by_policy)
+    # An agent may ask a frozen policy at once; later, a shared worker may be away from it.
+    answered = first or not {*state.frozen} - {*state.serving.awake.values()}
+    if not (began and answered):
+        return []
+    run = settings.run.id
+    ledger = state.first.ledger
+    sampler = settings.pacing.sampler
+    count = free_credits(state, settings, now_ms)
+    if sampler.explores:
+        drawn = to_sample_again(ledger, sampler, source)[:count]
+    else:
+        drawn = next_forks(state, arms, source, sampling, count)
+        drawn += next_draws(state, arms, source, sampling, count - len(drawn))
+    together = same_opponent(leading(state, settings).ledger, [each.opponent for each in drawn])
+    admitted = [
+        _group(state, settings, f"{run}-{number}", each, now_ms)
+        for number, each in enumerate(drawn[:together], first)
     ]
+    if sampler.explores:
+        _, needed = free_of(state, state.first, settings, now_ms)
+        lost = withheld(state, state.first, settings, now_ms)
+        count = max(0, free_explorations(ledger, sampler, needed) - lost)
+        admitted += [
+            _group(state, settings, f"{run}-explore-{number}", each, now_ms, _EXPLORING)
+            for number, each in enumerate(
+                next_draws(state, arms, source, sampling, count), ledger.explored
+            )
+        ]
+    return admitted
 
 
 def evaluations(
@@ -173,7 +145,7 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
         )
         for name, group in groups.items()
         if not group.ready and not group.expired
-        if _served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
+        if served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
     ]
 
 
@@ -218,41 +190,12 @@ def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool
     return not (issued and first_attempt and not group.failures)
 
 
-def begun_ms(group: AdmittedGroup, serves: ServingProcesses) -> int:
-    """Return the time since which a group's attempts are counted."""
-    return max(group.admitted_ms, serves.since_ms)
-
-
-def _served_ms(group: AdmittedGroup, serves: ServingProcesses, at_ms: int) -> int:
-    """Return how much of a group's time has passed."""
-    return serves.served_ms(begun_ms(group, serves), at_ms)
-
-
-def due_attempt(
-    group: AdmittedGroup,
-    sample: int,
-    settings: SchedulerSettings,
-    now_ms: int,
-    serves: ServingProcesses = ALWAYS,
-) -> int:
-    """Return the attempt a sample is at: one more than the last that failed or timed out."""
-    failure = group.failures.get(sample)
-    if failure is not None and failure.final:
-        return failure.attempt
-    after_failure = 0 if failure is None else failure.attempt + 1
-    by_time = _served_ms(group, serves, now_ms) // attempt_ms(settings)
-    return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
-
-
-def attempt_ms(settings: SchedulerSettings) -> int:
-    """Return the time of one attempt at a sample, its grace included."""
-    return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
-
-
 def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
     """Return how many samples a group of the task asks for, and the least number to train."""
     if purpose == EVAL:
         return settings.evaluation.terms(split).samples, 1
+    if purpose == EXPLORE:
+        return settings.pacing.sampler.samples, 1
     size = settings.run.group_size if row.samples is None else row.samples
     least = settings.run.least_samples if row.min_samples is None else row.min_samples
     return size, min(least, size)
@@ -266,7 +209,7 @@ def _sizes_of(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -
 
 def _begun(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
     """Return the number of samples that a group begins: more than it needs, with redundancy."""
-    spare = 0 if group.purpose == EVAL else settings.pacing.redundancy
+    spare = settings.pacing.redundancy if group.purpose == TRAIN else 0
     return _sizes_of(group, settings, row)[0] + spare
 
 
@@ -282,7 +225,8 @@ def _group(
     size, least = _sizes(use.purpose, use.split, settings, row)
     if drawn.samples is not None:
         size = drawn.samples
-        least = min(least, size)
+        # The session that a fork goes on from is something to compare with.
+        least = min(least, size) if drawn.fork_at is None else 1
     limits = [drawn.turn_limit, row.turn_limit, settings.run.turn_limit]
     return r.GroupAdmitted(
         epoch=state.epoch,
@@ -298,8 +242,7 @@ def _group(
         min_group_size=least,
         tags=row.tags,
         turn_limit=next(limit for limit in limits if limit is not None),
-        parent_session=row.fork.origin.session_id if row.fork else "",
-        parent_turn=row.fork.origin.turn_id if row.fork else "",
+        **_parent(drawn),
         sampler=drawn.rule.name,
         sampler_version=drawn.rule.version,
         sampler_figures=drawn.rule.figures,
@@ -307,7 +250,21 @@ def _group(
         arms=drawn.arms,
         terms=drawn.terms,
         terms_sha256=drawn.terms_sha256,
+        fork_at=drawn.fork_at,
+        explored=drawn.explored,
+        seeds=drawn.seeds,
     )
+
+
+def _parent(drawn: Drawn) -> dict[str, str]:
+    """Return session and turn that the group goes on from, as `GroupAdmitted` names them."""
+    place = drawn.fork_at
+    if place is not None:
+        return {"parent_session": place.session_id, "parent_turn": str(place.turn)}
+    if drawn.row.fork is None:
+        return {}
+    origin = drawn.row.fork.origin
+    return {"parent_session": origin.session_id, "parent_turn": origin.turn_id}
 
 
 def _task(
@@ -325,7 +282,7 @@ def _task(
     issued_ms = serves.after(begun_ms(group, serves), attempt * attempt_ms(settings))
     if failure is not None and failure.attempt == attempt - 1:
         issued_ms = max(min(issued_ms, failure.at_ms), serves.since_ms)
-    left_ms = group.deadline_ms - group.admitted_ms - _served_ms(group, serves, issued_ms)
+    left_ms = group.deadline_ms - group.admitted_ms - served_ms(group, serves, issued_ms)
     size, least = _sizes_of(group, settings, row)
     named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
     split = group.split or named
@@ -342,12 +299,14 @@ def _task(
         min_group_size=least,
         turn_limit=group.turn_limit,
         pinned_version=group.version if evaluates and terms.pinned else None,
-        metadata=row.metadata,
+        metadata=placed(row.metadata, group, settings.pacing.sampler),
         payload=row.payload,
         fork=row.fork,
         issued_at_ms=issued_ms,
         deadline_ms=issued_ms + min(milliseconds(settings.pacing.task_timeout_s), left_ms),
         overrides=terms.sampling.overrides if evaluates else None,
+        fork_at=group.fork_at,
+        seed_session=group.seeds[sample] if sample < len(group.seeds) else None,
     )
 
 

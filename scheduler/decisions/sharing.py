@@ -65,7 +65,7 @@ def allotted(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: in
     return Allotment(
         {
             policy: frozenset(name for name, its_policy in served.items() if its_policy == policy)
-            for policy in state.policies
+            for policy in state.served
         },
         balance,
     )
@@ -119,7 +119,7 @@ def _shares(
     shared: set[str],
 ) -> Mapping[str, str]:
     return balanced(
-        state.policies,
+        state.served,
         {name: state.workers[name].policy for name in shared},
         _rollers(state, served),
         queued,
@@ -131,8 +131,8 @@ def _balance(
     state: State, queued: Mapping[str, float], served: Mapping[str, str]
 ) -> Mapping[str, Mapping[str, float]]:
     rollers = _rollers(state, served)
-    due = _proportional(state.policies, rollers.total(), queued)
-    total = sum(queued.get(policy, 0.0) for policy in state.policies)
+    due = _proportional(state.served, rollers.total(), queued)
+    total = sum(queued.get(policy, 0.0) for policy in state.served)
     return {
         policy: {
             "queued_turns": queued.get(policy, 0.0),
@@ -140,7 +140,7 @@ def _balance(
             "workers": rollers[policy],
             "proportional_workers": due[policy],
         }
-        for policy in state.policies
+        for policy in state.served
     }
 
 

@@ -168,7 +168,9 @@ def snapshot(
         helpers=settings.scheduler.helpers,
         missing=max(0, run.groups_per_step - ledger.ready),
         # Without tasks of its own the scheduler does not know the groups: some may always run.
-        running=ledger.running + ledger.evaluating if settings.pacing.issues else 1,
+        running=(
+            ledger.running + ledger.exploring + ledger.evaluating if settings.pacing.issues else 1
+        ),
         over=steps.trained >= run.steps,
         min_dwell_ms=milliseconds(settings.scheduler.min_dwell_s),
         ended_ms=steps.ended_ms,

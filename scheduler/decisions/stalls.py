@@ -12,7 +12,7 @@ trainer can go on then: it trains with the ready groups or skips the step. Calle
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.decisions import group_credits
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
 from seamlessflow.scheduler.state.fleet import Fleet
@@ -31,7 +31,7 @@ _READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
     """Return the present stalls of all policies; stalls of further policies name their policy."""
-    (_, leading), *others = pacing.unfinished(state, settings).items()
+    (_, leading), *others = group_credits.unfinished(state, settings).items()
     stalls = stalled(state, leading, settings, now_ms)
     for name, other in others:
         stalls += [
@@ -115,11 +115,12 @@ def _rollout(
         return []
     since_ms = max(ledger.moved_ms, state.claimed_ms)
     quiet = now_ms - since_ms >= milliseconds(settings.scheduler.stall_s)
-    if ledger.running and quiet:
-        detail = f"{ledger.running} groups are running, {ledger.ready} ready"
+    running = ledger.running + ledger.exploring
+    if running and quiet:
+        detail = f"{running} groups are running, {ledger.ready} ready"
         return [("rollout", detail, since_ms)]
-    spent = pacing.withheld(state, policy, settings, now_ms) > 0
-    if spent and not ledger.running and not pacing.free_credits(state, settings, now_ms):
+    spent = group_credits.withheld(state, policy, settings, now_ms) > 0
+    if spent and not running and not group_credits.free_credits(state, settings, now_ms):
         detail = f"{ledger.dropped_in_step} groups dropped, {ledger.ready} ready, none running"
         return [(REFILL, detail, ledger.moved_ms)]
     return []
@@ -183,16 +184,17 @@ def _topics_of_workers(
     state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[ProgressStalled]:
     """Yield a stall for each topic of workers that no worker is left to read."""
-    policy = pacing.leading(state, settings)
+    policy = group_credits.leading(state, settings)
     ledger = policy.ledger
     # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
     trains = settings.pacing.issues and policy.rollouts_began
-    if not trains or not ledger.training:
+    if not trains or not (ledger.training or ledger.explorations):
         return
+    running = ledger.running + ledger.exploring
     present = {process for worker in state.workers.values() for process in worker.processes}
     waits = (
-        ("train", TRAJECTORIES.name, f"{ledger.running} groups run and no trainer is there"),
-        ("rollout", PROMPTS.name, f"{ledger.running} groups run and no rollout process is there"),
+        ("train", TRAJECTORIES.name, f"{running} groups run and no trainer is there"),
+        ("rollout", PROMPTS.name, f"{running} groups run and no rollout process is there"),
     )
     for process, topic, detail in waits:
         if process not in present:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.scheduler.sampling.index import TaskIndex
@@ -17,6 +18,29 @@ from seamlessflow.scheduler.tasks.source import TaskRow, shuffled_place
 
 PRIOR_WEIGHT = 4
 """Samples that the rate of a task's pool counts for, beside the task's own."""
+
+
+class Opponent(NamedTuple):
+    """A past version that groups may play against."""
+
+    version: int
+    win_rate: float
+    """Share of the games against it that were won; 0.5 before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedOpponents:
+    """The versions that a group may play against."""
+
+    past: Sequence[Opponent]
+    """Past versions, the oldest first."""
+    newest: int
+    """The newest version, the player itself."""
+    present: int | None = None
+    """Opponent of the group before this one, or None if it had none."""
+    groups: int = 0
+    """Groups for which that opponent was drawn once."""
+    groups_per_step: int = 1
 
 
 @dataclass(frozen=True)
@@ -32,6 +56,8 @@ class Candidate:
     pool_rate: float
     """Share that passed of the sessions of its pool."""
     tasks: TaskIndex = field(repr=False, compare=False)
+    opponents: OfferedOpponents | None = None
+    """Versions to play against; None if no policy shows any."""
 
     @cached_property
     def row(self) -> TaskRow:
@@ -70,6 +96,8 @@ class TaskChoice:
     """Turns of its sessions; None: as the task or the settings say."""
     arms: tuple[str, ...] = ()
     """Further arms that the result counts for."""
+    opponent: int | None = None
+    """Past version that the group plays against, or the newest one; None: none."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Figures that it was chosen by, for the record."""
 
@@ -128,6 +156,13 @@ class Ask:
         """Return the statistics of the task of a place."""
         return self.arms.by_key(self.tasks.key(place))
 
+    def from_draw(self) -> Iterator[int]:
+        """Yield each place once, in the shuffled order of the passes from the draw on."""
+        size = len(self.tasks)
+        numbers = range(self.draw, self.draw + 2 * size)
+        places = (shuffled_place(n % size, size, self.seed, n // size) for n in numbers)
+        return iter(dict.fromkeys(places))
+
     def in_order(self, finished_passes: int, first: int = 0) -> Iterator[int]:
         """Yield the places of a pass over all tasks in its shuffled order, from the `first` on."""
         size = len(self.tasks)
@@ -158,8 +193,8 @@ def candidate_of(
 TaskSampler = Callable[[Ask], Sequence[TaskChoice]]
 """Returns at most `count` choices of tasks that are not under way, none of them twice."""
 GroupTerms = Callable[[Candidate, TaskChoice, random.Random], TaskChoice]
-"""Returns the choice with other samples and turns. Those that it gets are never None: the task, the
-sampler or the run said them. A limit of 0 is none."""
+"""Returns the choice with other samples and turns, or with an opponent. Samples and turns that it
+gets are never None: the task, the sampler or the run said them. A limit of 0 is none."""
 
 
 def checked_choices(ask: Ask, choices: object) -> Sequence[TaskChoice]:
@@ -188,11 +223,22 @@ def checked_rate(rate: object) -> float:
     return float(rate)
 
 
+def checked_terms(candidate: Candidate, choice: object) -> TaskChoice:
+    """Return the choice of terms after a check. Raises `ResultMalformed`."""
+    checked = checked_choice(choice)
+    offered: set[int | None] = {None}
+    if (opponents := candidate.opponents) is not None:
+        offered |= {opponents.newest, opponents.present, *(each.version for each in opponents.past)}
+    if checked.opponent not in offered:
+        raise ResultMalformed(f"opponent {checked.opponent}", "a version that may be shown")
+    return checked
+
+
 def checked_choice(choice: object) -> TaskChoice:
     """Return a choice after a check of its numbers. Raises `ResultMalformed`."""
     if not isinstance(choice, TaskChoice):
         raise ResultMalformed(f"{choice!r:.80}", "a TaskChoice")
-    for name, least in (("samples", 1), ("turn_limit", 0)):
+    for name, least in (("samples", 1), ("turn_limit", 0), ("opponent", 0)):
         value = getattr(choice, name)
         if value is not None and not (isinstance(value, int) and least <= value < 2**31):
             raise ResultMalformed(f"{name} {value!r:.80}", f"a whole number, {least} or more")

@@ -8,29 +8,43 @@ those under way while others are left. Called by `scheduler/decisions/pacing.py`
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from typing import NamedTuple
 
 from seamlessflow.infra.user_functions import OwnSettings
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    OfferedOpponents,
+    Opponent,
     TaskChoice,
     candidate_of,
-    checked_choice,
     checked_choices,
+    checked_terms,
 )
 from seamlessflow.scheduler.sampling.index import TaskIndex, indexed
 from seamlessflow.scheduler.sampling.registry import (
     VERSION,
     UsedMethod,
+    used_forks,
     used_sampler,
     used_terms,
 )
-from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 from seamlessflow.scheduler.state.arms import Arms, arm_hash
-from seamlessflow.scheduler.state.ledger import Ledger, source_arm, source_name, task_arm
+from seamlessflow.scheduler.state.ledger import (
+    EVAL,
+    OPPONENT_GROUP,
+    Ledger,
+    opponent_arm,
+    source_arm,
+    source_name,
+    task_arm,
+)
+from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.tasks.mixture import Drawing, Draws, Stages, sources
 from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, TaskSource
+from seamlessflow.schemas.records import ParentPlace, SeedSession
 
 FELL_BACK = "fell_back"
 """Figure of a task in shuffled order that a sampler should have chosen."""
@@ -46,13 +60,21 @@ class Drawn:
     turn_limit: int | None = None
     arms: tuple[str, ...] = ()
     terms: str = ""
-    """Rule of samples and turns; empty: none."""
+    """Rule of samples, turns and opponent; empty: none."""
     terms_sha256: str = ""
+    fork_at: ParentPlace | None = None
+    """Place of an ended session at which its sessions begin."""
+    explored: str = ""
+    """Group of an exploration of which it samples some sessions again; empty: none."""
+    seeds: tuple[SeedSession, ...] = ()
+    """Those sessions, by sample."""
+    opponent: int = NO_VERSION
+    """Past version that its group plays against."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSampling:
-    """Sampler and terms of a run, with the index of each source by its name."""
+    """Sampler, terms and forks of a run, with the index of each source by its name."""
 
     sampler: UsedMethod | None = None
     terms: UsedMethod | None = None
@@ -62,6 +84,11 @@ class TaskSampling:
     samples: int = 1
     """Samples of a group, `run.group_size`."""
     turn_limit: int = 0
+    forks: UsedMethod | None = None
+    fork_share: Fraction = Fraction(0)
+    """Largest share of samples that go on from ended sessions."""
+    groups_per_step: int = 1
+    """Groups for which an opponent is drawn once, unless the terms say otherwise."""
 
 
 def sampling_of(
@@ -70,6 +97,7 @@ def sampling_of(
     functions: OwnSettings,
     draws: Draws | None,
     sizes: tuple[int, int, int],
+    live: LiveForks | None = None,
 ) -> TaskSampling:
     """Return the sampling that the settings name; `sizes`: seed, `group_size` and `turn_limit`.
 
@@ -77,12 +105,14 @@ def sampling_of(
     """
     chosen = used_sampler(sampler, functions)
     used = used_terms(terms, functions)
+    live = live or LiveForks()
+    forks = used_forks(live, functions)
     indexes = {}
-    if draws is not None and (chosen or used):
+    if draws is not None and (chosen or used or forks):
         indexes = {
             source.name: indexed(source.rows, source.name, sampler.by) for source in sources(draws)
         }
-    return TaskSampling(chosen, used, indexes, sampler.candidates, *sizes)
+    return TaskSampling(chosen, used, indexes, sampler.candidates, *sizes, forks, live.share)
 
 
 class _Slot(NamedTuple):
@@ -110,10 +140,12 @@ def next_draws(
     drawn = [Drawn(draws.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
     slots = _slots(ledger, draws, state.first.steps.trained, count - len(again))
     drawn += _chosen(state, arms, sampling, slots)
-    return [
-        _with_terms(state, arms, sampling, each, ledger.admitted + number)
-        for number, each in enumerate(drawn)
-    ]
+    opponents = _opponents(state, arms, sampling)
+    with_terms = []
+    for number, each in enumerate(drawn, ledger.admitted + ledger.explored):
+        with_terms.append(_with_terms(state, arms, sampling, each, number, opponents))
+        opponents = _opponents_behind(opponents, with_terms[-1])
+    return with_terms
 
 
 def _slots(ledger: Ledger, draws: Draws, step: int, count: int) -> list[_Slot]:
@@ -231,8 +263,9 @@ def _ask(state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot
 
 def _under_way(state: State) -> frozenset[int]:
     """Return the keys of tasks that have a group that has not ended, or wait for another."""
-    groups = [group for policy in state.by_policy for group in policy.ledger.training.values()]
-    tasks = {group.task_id for group in groups} | set(state.first.ledger.again)
+    groups = [group for policy in state.by_policy for group in policy.ledger.groups.values()]
+    drawn = {group.task_id for group in groups if group.purpose != EVAL and group.fork_at is None}
+    tasks = drawn | set(state.first.ledger.again)
     return frozenset(arm_hash(task_arm(task)) for task in tasks)
 
 
@@ -241,7 +274,12 @@ def _random(seed: str) -> random.Random:
 
 
 def _with_terms(
-    state: State, arms: Arms, sampling: TaskSampling, drawn: Drawn, number: int
+    state: State,
+    arms: Arms,
+    sampling: TaskSampling,
+    drawn: Drawn,
+    number: int,
+    opponents: OfferedOpponents | None,
 ) -> Drawn:
     """Return a task with the terms of its group, and the arms that its result counts for."""
     row = drawn.row
@@ -258,17 +296,58 @@ def _with_terms(
         return drawn
     choice = _full_choice(drawn, place, sampling)
     candidate = candidate_of(index, arms, state.first.steps.trained, place)
+    candidate = replace(candidate, opponents=opponents)
     source = _random(f"{sampling.seed} terms {number}")
-    changed = terms.result(checked_choice, candidate, choice, source)
+    changed = terms.result(
+        lambda answer: checked_terms(candidate, answer), candidate, choice, source
+    )
     if changed is None:
         return drawn
-    return replace(
+    drawn = replace(
         drawn,
         samples=changed.samples,
         turn_limit=changed.turn_limit,
         terms=terms.name,
         terms_sha256=terms.sha256,
     )
+    return drawn if changed.opponent is None else _against(drawn, changed, changed.opponent)
+
+
+def _against(drawn: Drawn, choice: TaskChoice, version: int) -> Drawn:
+    """Return a task whose group plays against a version."""
+    figures = {**drawn.rule.figures, **choice.figures}
+    return replace(
+        drawn,
+        opponent=version,
+        arms=tuple(dict.fromkeys((*drawn.arms, opponent_arm(version)))),
+        rule=replace(drawn.rule, figures=figures),
+    )
+
+
+def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> OfferedOpponents | None:
+    """Return the versions that the next group may play against; None if no policy shows any."""
+    if sampling.terms is None or len(state.shown) != 1:
+        return None
+    (shown,) = state.shown.values()
+    if shown.newest is None:
+        return None
+    ledger = state.first.ledger
+    return OfferedOpponents(
+        past=[Opponent(version, arms.win_rate(opponent_arm(version))) for version in shown.past],
+        newest=shown.newest.version,
+        present=None if ledger.opponent == NO_VERSION else ledger.opponent,
+        groups=ledger.opponent_groups,
+        groups_per_step=sampling.groups_per_step,
+    )
+
+
+def _opponents_behind(opponents: OfferedOpponents | None, drawn: Drawn) -> OfferedOpponents | None:
+    """Return the same behind a drawn task."""
+    if opponents is None:
+        return None
+    present = None if drawn.opponent == NO_VERSION else drawn.opponent
+    place = int(drawn.rule.figures.get(OPPONENT_GROUP, -1))
+    return replace(opponents, present=present, groups=place + 1)
 
 
 def _full_choice(drawn: Drawn, place: int, sampling: TaskSampling) -> TaskChoice:

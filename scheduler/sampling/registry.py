@@ -7,7 +7,8 @@ a row end the run. Called by `draws.py` and the checks of a configuration.
 import logging
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,15 +23,18 @@ from seamlessflow.infra.user_functions import (
     user_function,
 )
 from seamlessflow.scheduler.sampling.ask import TaskChoice
+from seamlessflow.scheduler.sampling.forks import LIVE, fork_choices
+from seamlessflow.scheduler.sampling.league import league
 from seamlessflow.scheduler.sampling.samplers import (
     by_success,
+    explore,
     greso,
     srpo,
     target,
     trace,
     vade,
 )
-from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
+from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 
 SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "vade": vade,
@@ -38,8 +42,9 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
     "greso": greso,
     "srpo": srpo,
     "trace": trace,
+    "explore": explore,
 }
-TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success}
+TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success, "league": league}
 VERSION = 1
 """Version of the samplers of this release: another one may choose others from the same figures."""
 MOST_FAILURES = 100
@@ -122,6 +127,14 @@ def used_terms(section: TermsSection, functions: OwnSettings) -> UsedMethod | No
     return _used("pacing.terms", TERMS, section.name, section.arguments, functions)
 
 
+def used_forks(live: LiveForks, functions: OwnSettings) -> UsedMethod | None:
+    """Return the choice of places to go on from, or None without. Raises `FunctionUnusable`."""
+    if not live.share:
+        return None
+    arguments = {"predict": live.predict}
+    return _used("pacing.forks_live", {LIVE: fork_choices}, LIVE, arguments, functions)
+
+
 def _used(
     setting: str,
     table: Mapping[str, Callable[..., Any]],
@@ -146,12 +159,17 @@ def _used(
 
 
 def _imported(setting: str, name: str) -> UserFunction:
-    """Return a user's function. Warn of a heavy library, which the scheduler's start waits for."""
+    with heavy_imports_named(setting, name):
+        return user_function(name)
+
+
+@contextmanager
+def heavy_imports_named(setting: str, name: str) -> Iterator[None]:
+    """Warn of heavy libraries that are imported within: the scheduler's start waits for them."""
     before = set(sys.modules)
     began = time.monotonic()
-    function = user_function(name)
+    yield
     lasted_s = time.monotonic() - began
     if heavy := sorted(HEAVY & (set(sys.modules) - before)):
         text = "%s: %s imports %s, and the scheduler waited %.1f s for it"
         _log.warning(text, setting, name, ", ".join(heavy), lasted_s)
-    return function

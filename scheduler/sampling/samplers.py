@@ -219,6 +219,18 @@ def trace(
     ]
 
 
+def explore(
+    ask: Ask, *, samples: int = 96, best: int = 12, worst: int = 12, under_way: int = 8
+) -> list[TaskChoice]:
+    """Return the next tasks in shuffled order, each with the samples of an exploration.
+
+    Sol-RL, arXiv 2604.06916. `scheduler/decisions/exploration.py` reads the other settings.
+    """
+    del best, worst, under_way
+    places = islice(filter(ask.is_free, ask.from_draw()), ask.count)
+    return [TaskChoice(place=place, samples=samples) for place in places]
+
+
 def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
     """Return the samples of each task, 0 or 2 to `most`, for the largest sum of worths.
 

@@ -1,20 +1,26 @@
 """Settings of the choice of tasks. Importable without Kafka."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from fractions import Fraction
+from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from seamlessflow.infra.settings import Section
 from seamlessflow.infra.user_functions import OrUserFunction, UserFunctionName
 
-SamplerName = Literal["vade", "target", "greso", "srpo", "trace"]
-TermsName = Literal["by_success"]
+SamplerName = Literal["vade", "target", "greso", "srpo", "trace", "explore"]
+EXPLORE_SAMPLER: SamplerName = "explore"
+"""The sampler whose groups are tried on cheap workers first."""
+TermsName = Literal["by_success", "league"]
+WeightName = Literal["squared", "variance", "linear", "capped"]
 _READ: Mapping[str, tuple[str, ...]] = {
     "target": ("rate",),
     "srpo": ("return_after",),
     "trace": ("most", "predict"),
+    "explore": ("samples", "best", "worst", "under_way"),
     "by_success": ("least", "exempt"),
+    "league": ("weight", "groups"),
 }
 """Settings that a method takes as keyword arguments, by its name."""
 
@@ -39,12 +45,21 @@ class _Method(Section):
         return self
 
 
+class LiveForks(NamedTuple):
+    """The settings of forks while the run goes on."""
+
+    share: Fraction = Fraction(0)
+    """Largest share of samples that go on from ended sessions; 0: none do."""
+    predict: str | None = None
+    """Function of the user's own that predicts how a turn goes on."""
+
+
 class SamplerSection(_Method):
     """The rule by which tasks are drawn, and the statistics that it sees."""
 
     name: OrUserFunction[SamplerName] | None = Field(
         None,
-        description="vade, target, greso, srpo, trace (docs/scheduling/samplers.md), or "
+        description="vade, target, greso, srpo, trace, explore (docs/scheduling/samplers.md), or "
         "module:function of your own; none: in the order of pacing.shuffle",
     )
     by: str | None = Field(
@@ -83,15 +98,35 @@ class SamplerSection(_Method):
         description="trace: module:function that returns the rate of passes of a candidate; none: "
         "from its statistics",
     )
+    samples: int = Field(
+        96, ge=2, description="explore: sessions of a task on workers with the tag cheap"
+    )
+    best: int = Field(
+        12,
+        ge=1,
+        description="explore: those of highest return that workers with the tag exact sample again",
+    )
+    worst: int = Field(12, ge=1, description="explore: those of lowest return, likewise")
+    under_way: int = Field(
+        8,
+        ge=1,
+        description="explore: most explored groups at once, with those that wait to be sampled "
+        "again",
+    )
+
+    @property
+    def explores(self) -> bool:
+        """True if tasks are tried on cheap workers first."""
+        return self.name == EXPLORE_SAMPLER
 
 
 class TermsSection(_Method):
-    """The rule by which a drawn task gets samples and turns."""
+    """The rule by which a drawn task gets samples, turns and an opponent."""
 
     name: OrUserFunction[TermsName] | None = Field(
         None,
-        description="by_success (docs/scheduling/samplers.md), or module:function of your own; "
-        "none: as the task or the run says",
+        description="by_success, league (docs/scheduling/samplers.md), or module:function of your "
+        "own; none: as the task or the run says",
     )
     least: int = Field(2, ge=1, description="by_success: samples of a task that always passes")
     exempt: float = Field(
@@ -99,4 +134,15 @@ class TermsSection(_Method):
         ge=0,
         le=1,
         description="by_success: share of groups that have the run's limit of turns",
+    )
+    weight: WeightName = Field(
+        "squared",
+        description="league: weight of a past version, by the win rate x against it: squared "
+        "(1-x)^2, variance x(1-x), linear 1-x, capped min(0.5, 1-x)",
+    )
+    groups: int | None = Field(
+        None,
+        ge=1,
+        description="league: groups in a row that play against a drawn opponent; none: "
+        "run.groups_per_step",
     )

@@ -1,4 +1,4 @@
-"""Trials of a user's sampler, terms and prediction, each on a small input. Pure.
+"""Trials of a user's sampler, terms and predictions, each on a small input. Pure.
 
 A trial returns what the function gave, so that two can be compared. It raises what the function
 raises, and `ResultMalformed`.
@@ -6,21 +6,26 @@ raises, and `ResultMalformed`.
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from seamlessflow.scheduler.sampling.ask import (
     Ask,
+    OfferedOpponents,
+    Opponent,
     TaskChoice,
-    checked_choice,
     checked_choices,
     checked_rate,
+    checked_terms,
 )
+from seamlessflow.scheduler.sampling.forks import ParentTurn
 from seamlessflow.scheduler.sampling.index import indexed
 from seamlessflow.scheduler.state.arms import Arm, Arms
 from seamlessflow.scheduler.state.ledger import source_arm, task_arm
 from seamlessflow.scheduler.tasks.source import TaskRow
 
 _TASKS = 6
+_OPPONENTS = OfferedOpponents([Opponent(0, 0.75), Opponent(4, 0.5)], newest=5, present=4, groups=1)
 
 
 def small_ask() -> Ask:
@@ -67,9 +72,31 @@ def try_terms(function: Callable[..., Any]) -> TaskChoice:
     """Call a function of the seam `pacing.terms.name`."""
     ask = small_ask()
     choice = TaskChoice(place=0, samples=4, turn_limit=0)
-    return checked_choice(function(ask.candidate(0), choice, ask.random))
+    candidate = replace(ask.candidate(0), opponents=_OPPONENTS)
+    return checked_terms(candidate, function(candidate, choice, ask.random))
 
 
 def try_prediction(function: Callable[..., Any]) -> float:
     """Call a function of the seam `pacing.sampler.predict`."""
     return checked_rate(function(small_ask().candidate(0)))
+
+
+def try_fork_prediction(function: Callable[..., Any]) -> list[float]:
+    """Call a function of the seam `pacing.forks_predict`, for two turns of a failed session."""
+    candidate = small_ask().candidate(0)
+    pool = candidate.tasks.pool(candidate.place)
+    return [
+        checked_rate(
+            function(
+                ParentTurn(
+                    turn=turn,
+                    turns_left=4 - turn,
+                    length=120,
+                    parent_return=0.0,
+                    pool=pool,
+                    candidate=candidate,
+                )
+            )
+        )
+        for turn in (2, 3)
+    ]

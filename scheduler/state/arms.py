@@ -2,7 +2,8 @@
 
 A fold of `control`, updated in place: with as many arms as tasks, a copy for each record would cost
 too much. Groups of evaluations do not count. A group of several policies counts once, with the
-first of its results. Called by `scheduler/journal.py`; samplers read it.
+first of its results. An exploration counts, and the group that samples some of it again does not.
+Called by `scheduler/journal.py`; samplers read it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -11,7 +12,12 @@ from typing import Any, NamedTuple
 
 import xxhash
 
-from seamlessflow.scheduler.state.ledger import arms_of
+from seamlessflow.scheduler.state.ledger import (
+    OPPONENT_ARM,
+    SMALLEST_DIFFERENCE,
+    arms_of,
+    returns_differ,
+)
 from seamlessflow.scheduler.state.state import State, is_new_group
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -19,8 +25,9 @@ from seamlessflow.schemas.records import Record
 POOL_MEMORY = 0.97
 """Factor of a pool's counts at each further result: its rate is that of some thirty groups. With a
 task's factor it would be that of five, and without any that of long ago (ours, by simulation)."""
-_SMALLEST_DIFFERENCE = 1e-8
-"""Largest difference of returns that count as equal, as for advantages."""
+GAME_MEMORY = 0.99
+"""Factor of the games against an opponent at each further game: FightLadder's, as for 0.5 below."""
+_UNKNOWN_WIN_RATE = 0.5
 
 
 class PassCounts(NamedTuple):
@@ -115,6 +122,12 @@ class Arms:
         name = self._names.get(key)
         return NO_ARM if name is None else self.by_name[name]
 
+    def win_rate(self, name: str) -> float:
+        """Return the share of the games against an opponent that were won, 0.5 before the first."""
+        arm = self.arm(name)
+        games = arm.passed + arm.failed
+        return arm.passed / games if games else _UNKNOWN_WIN_RATE
+
     def put(self, name: str, arm: Arm, offset: int = 0) -> None:
         """Take new statistics of an arm, unless its own topic has those of this offset."""
         if offset > self._covered.get(name, -1):
@@ -168,8 +181,12 @@ class Arms:
     def _counted(self, arms: tuple[str, ...], result: GroupResult, step: int, offset: int) -> None:
         for place, name in enumerate(arms):  # the task's arm is the first
             kept = POOL_MEMORY if place else self.counting.own_memory
+            memory = self.counting.memory
+            if name.startswith(OPPONENT_ARM):
+                kept = GAME_MEMORY**result.counted
+                memory = 1.0  # steps do not count there
             arm = self.arm(name)
-            counts = arm.counts(step, self.counting.memory)
+            counts = arm.counts(step, memory)
             before = PassCounts(counts.passed * kept, counts.failed * kept)
             self.put(name, _after(arm, before, result, step), offset)
 
@@ -191,12 +208,12 @@ def result_of(record: r.GroupReady, passes: float) -> GroupResult | None:
         counted = len(record.sessions)
         if record.passed is None or not counted:
             return None
-        equal = counted > 1 and record.reward_std <= _SMALLEST_DIFFERENCE
+        equal = counted > 1 and record.reward_std <= SMALLEST_DIFFERENCE
         return GroupResult(record.passed, counted, equal, 0)
     passed = [value >= passes for value in returns]
     turns = record.turns or (0,) * len(returns)
     longest = max((turn for turn, is_pass in zip(turns, passed, strict=True) if is_pass), default=0)
-    equal = len(returns) > 1 and max(returns) - min(returns) <= _SMALLEST_DIFFERENCE
+    equal = len(returns) > 1 and not returns_differ(record)
     return GroupResult(sum(passed), len(returns), equal, longest)
 
 

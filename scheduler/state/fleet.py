@@ -34,10 +34,11 @@ class LatestHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Heartbeats by (worker, process), and the names of the policies with weights."""
+    """Heartbeats by (worker, process), and the weights of the policies."""
 
     heartbeats: Mapping[tuple[str, str], LatestHeartbeat] = field(default_factory=dict)
-    policies: frozenset[str] = frozenset()
+    weights: Mapping[str, r.PolicyWeights] = field(default_factory=dict)
+    """Newest weights of each policy."""
     gateways: Mapping[str, int] = field(default_factory=dict)
     """Time of the last heartbeat of each gateway that did not end in order."""
 
@@ -46,6 +47,11 @@ class Fleet:
     queued: Mapping[str, float] = field(default_factory=dict)
     """Their mean over the last half minute."""
     counted_ms: int = 0
+
+    @property
+    def policies(self) -> frozenset[str]:
+        """Names of the policies with weights."""
+        return frozenset(self.weights)
 
     def hardware(self, worker: str) -> Mapping[str, float]:
         """Return the newest figures of the worker's device from any of its processes."""
@@ -68,7 +74,7 @@ def apply(fleet: Fleet, record: Record, now_ms: int) -> Fleet:
             seen = {} if record.ending else {name: min(now_ms, record.at_ms)}
             return replace(fleet, gateways={**others, **seen})
         case r.PolicyWeights():
-            return replace(fleet, policies=fleet.policies | {record.policy})
+            return replace(fleet, weights={**fleet.weights, record.policy: record})
     return fleet
 
 

@@ -2,16 +2,27 @@
 
 A group is in the ledger from `GroupAdmitted` until it ends. It ends once: trained (the weights of
 its step are published) or dropped. Until then it holds a credit. An `eval` group holds none; it
-ends when it is ready or expired. A pure fold of `control`. Called by `scheduler/state/state.py`.
+ends when it is ready or expired. Neither does an `explore` group. It ends when it is ready, or, if
+its returns differ, when a group is admitted that samples some of its sessions again. A pure fold of
+`control`. Called by `scheduler/state/state.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
+TRAIN = "train"
 EVAL = "eval"
+EXPLORE = "explore"
+SMALLEST_DIFFERENCE = 1e-8
+"""Largest difference of returns that count as equal, as for advantages."""
+OPPONENT_ARM = "past@"
+"""Begins the arm of an opponent, before the number of its version."""
+OPPONENT_GROUP = "opponent_group"
+"""Figure of a group: its place among those for which its opponent was drawn once, from 0."""
 MOST_TRIES = 3
 """Failures of a task's groups in a row after which it is not tried again. A later pass over the
 tasks draws it again."""
@@ -50,12 +61,22 @@ class AdmittedGroup:
     """Samples with which it may be trained at its deadline; 0: not recorded."""
     turn_limit: int = 0
     """Turns of each of its sessions; 0: no limit."""
+    forked: bool = False
+    """True if its sessions begin in the middle of another one."""
+    fork_at: r.ParentPlace | None = None
+    """Place in an ended session of this run at which they begin, or None."""
+    opponent: int = NO_VERSION
+    """Past version that it plays against."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None
     """Version that was trained from it; its credit returns when that version is published."""
     failures: Mapping[int, FailedAttempt] = field(default_factory=dict)
     """Newest failed attempts, by sample."""
+    explored: tuple[r.SeedSession, ...] = ()
+    """Sessions of a ready exploration."""
+    seeds: tuple[r.SeedSession, ...] = ()
+    """Sessions whose sampling seeds its samples take, by sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,21 +101,27 @@ class Ledger:
     dropped: int = 0
     dropped_in_step: int = 0
     """Groups dropped since the last step ended; bounds how many are replaced."""
+    opponent: int = NO_VERSION
+    """Past version that the newest group for training plays against."""
+    opponent_groups: int = 0
+    """Groups in a row for which that version was drawn once."""
     moved_ms: int = 0
     """Time at which a group was last admitted, got ready or ended."""
     eval_version: int = -1
     eval_admitted: Mapping[str, int] = field(default_factory=dict)
     """Number of groups admitted to evaluate `eval_version`, by split."""
+    explored: int = 0
+    """Number of groups admitted to explore."""
 
     @property
     def training(self) -> Mapping[str, AdmittedGroup]:
         """Groups for training: those that hold credits."""
-        return {name: group for name, group in self.groups.items() if group.purpose != EVAL}
+        return {name: group for name, group in self.groups.items() if group.purpose == TRAIN}
 
     @property
     def running(self) -> int:
         """Number of groups for training that are not ready."""
-        return sum(not group.ready and group.purpose != EVAL for group in self.groups.values())
+        return sum(not group.ready and group.purpose == TRAIN for group in self.groups.values())
 
     @property
     def evaluating(self) -> int:
@@ -102,10 +129,20 @@ class Ledger:
         return sum(group.purpose == EVAL for group in self.groups.values())
 
     @property
+    def exploring(self) -> int:
+        """Number of groups for exploration that are not ready."""
+        return sum(not group.ready for group in self.explorations.values())
+
+    @property
+    def explorations(self) -> Mapping[str, AdmittedGroup]:
+        """Groups for exploration; some sessions of each ready one will be sampled again."""
+        return {name: group for name, group in self.groups.items() if group.purpose == EXPLORE}
+
+    @property
     def ready(self) -> int:
         """Number of groups for training that are ready and in no committed step."""
         return sum(
-            group.ready and group.trained_version is None and group.purpose != EVAL
+            group.ready and group.trained_version is None and group.purpose == TRAIN
             for group in self.groups.values()
         )
 
@@ -147,6 +184,10 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         size=record.group_size,
         min_size=record.min_group_size,
         turn_limit=record.turn_limit,
+        forked=bool(record.parent_session),
+        fork_at=record.fork_at,
+        seeds=record.seeds,
+        opponent=opponent_of(record.arms),
     )
     groups = {**ledger.groups, record.group_id: group}
     begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
@@ -154,12 +195,36 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         before = ledger.eval_admitted if record.version == ledger.eval_version else {}
         admitted = {**before, record.split: before.get(record.split, 0) + 1}
         return replace(begun, eval_version=record.version, eval_admitted=admitted)
-    begun = replace(begun, admitted=ledger.admitted + 1)
+    if record.purpose == EXPLORE:
+        begun = replace(begun, explored=ledger.explored + 1)
+    else:
+        begun = replace(
+            begun,
+            admitted=ledger.admitted + 1,
+            opponent=group.opponent,
+            opponent_groups=int(record.sampler_figures.get(OPPONENT_GROUP, -1)) + 1,
+        )
+    if record.explored:  # its task was drawn for the exploration
+        left = {name: each for name, each in groups.items() if name != record.explored}
+        return replace(begun, groups=left)
+    if record.fork_at is not None:  # offered, not drawn
+        return begun
     # A task to be tried again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:
         return _drawn(begun, record)
     place = ledger.again.index(record.task_id)
     return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def opponent_arm(version: int) -> str:
+    """Return the name of the arm of a past version that groups play against."""
+    return f"{OPPONENT_ARM}{version}"
+
+
+def opponent_of(arms: Iterable[str]) -> int:
+    """Return the past version among the arms of a group, or `NO_VERSION`."""
+    numbers = (arm.removeprefix(OPPONENT_ARM) for arm in arms if arm.startswith(OPPONENT_ARM))
+    return next((int(number) for number in numbers if number.isdecimal()), NO_VERSION)
 
 
 def source_arm(source: str) -> str:
@@ -168,7 +233,13 @@ def source_arm(source: str) -> str:
 
 
 def arms_of(record: r.GroupAdmitted) -> tuple[str, ...]:
-    """Return the arms that a group's result counts for; its task's is the first."""
+    """Return the arms that a group's result counts for; its task's is the first.
+
+    A group that goes on from an ended session counts for none: where it begins is chosen by what
+    came of that session.
+    """
+    if record.fork_at is not None:
+        return ()
     source = source_name(record.split, bool(record.parent_session))
     return tuple(dict.fromkeys((task_arm(record.task_id), source_arm(source), *record.arms)))
 
@@ -209,8 +280,26 @@ def _ready(ledger: Ledger, group: AdmittedGroup, record: r.GroupReady) -> Ledger
         return ledger
     if group.purpose == EVAL:
         return _ended(ledger, [record.group_id], record.at_ms)
+    if group.purpose == EXPLORE and not returns_differ(record):
+        return _ended(ledger, [record.group_id], record.at_ms)
     ledger = replace(ledger, moved_ms=record.at_ms)
-    return _with_group(ledger, record.group_id, replace(group, ready=True))
+    explored = _explored(record) if group.purpose == EXPLORE else ()
+    return _with_group(ledger, record.group_id, replace(group, ready=True, explored=explored))
+
+
+def returns_differ(record: r.GroupReady) -> bool:
+    """Return whether two sessions of a group have different returns."""
+    returns = record.returns
+    return len(returns) > 1 and max(returns) - min(returns) > SMALLEST_DIFFERENCE
+
+
+def _explored(record: r.GroupReady) -> tuple[r.SeedSession, ...]:
+    # A trainer of an older release gives no texts.
+    texts = record.texts or ("",) * len(record.sessions)
+    return tuple(
+        r.SeedSession(session_id=session, text=text, value=value)
+        for session, text, value in zip(record.sessions, texts, record.returns, strict=True)
+    )
 
 
 def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed) -> Ledger:
@@ -236,7 +325,7 @@ def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Le
     count = ledger.dropped_in_step + 1
     ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
     tries = ledger.tries.get(group.task_id, 0) + 1
-    if record.reason != _FAILED or tries >= MOST_TRIES:
+    if record.reason != _FAILED or tries >= MOST_TRIES or group.fork_at is not None:
         return ended
     return replace(
         ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}
@@ -274,7 +363,8 @@ def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
 def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
     if not names:
         return ledger
-    tasks = {ledger.groups[name].task_id for name in names}
+    ended = [ledger.groups[name] for name in names]
+    tasks = {group.task_id for group in ended if group.fork_at is None}
     return replace(
         ledger,
         groups={name: group for name, group in ledger.groups.items() if name not in names},

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from seamlessflow.scheduler.state import costs, ledger, rates, steps
 from seamlessflow.scheduler.state.costs import Costs
-from seamlessflow.scheduler.state.ledger import EVAL, Ledger
+from seamlessflow.scheduler.state.ledger import EVAL, TRAIN, Ledger
 from seamlessflow.scheduler.state.rates import LearnedRates
 from seamlessflow.scheduler.state.steps import TrainingProgress
 from seamlessflow.schemas import records as r
@@ -52,10 +52,10 @@ class PolicyState:
 def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[str]:
     """Return the policies of a run, the first one first, whose state a record may change.
 
-    `served`: policy of the record's worker, if it has a worker. A run of one policy takes every
-    record as its own, whatever policy it names.
+    `served`: policy of the record's worker, if it has a worker. A single policy without a name
+    takes every record as its own, whatever policy it names.
     """
-    if len(policies) == 1:
+    if not policies[0]:
         return policies
     if isinstance(record, _PolicyRecord):
         named = record.policy
@@ -103,9 +103,9 @@ def _own_fields(state: PolicyState, record: Record) -> PolicyState:
 def _measures_training(state: PolicyState, record: Record) -> bool:
     """Return False for ready groups that this scheduler did not admit for training.
 
-    Evaluations and groups from elsewhere would distort the rate at which groups get ready.
+    Other groups, and those from elsewhere, would distort the rate at which groups get ready.
     """
     if not isinstance(record, r.GroupReady):
         return True
     group = state.ledger.groups.get(record.group_id)
-    return group is not None and group.purpose != EVAL
+    return group is not None and group.purpose == TRAIN

@@ -11,18 +11,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from hashlib import sha256
+from types import MappingProxyType
 
 from pydantic import TypeAdapter, ValidationError
 
 from seamlessflow.infra.clock import NEVER_MS
-from seamlessflow.scheduler.state import policy_state, serving, workers
-from seamlessflow.scheduler.state.ledger import EVAL, arms_of
+from seamlessflow.infra.settings import PastSection
+from seamlessflow.scheduler.state import offers, past, policy_state, serving, workers
+from seamlessflow.scheduler.state.ledger import EVAL, TRAIN, AdmittedGroup, arms_of
+from seamlessflow.scheduler.state.offers import Offers
+from seamlessflow.scheduler.state.past import ShownVersions
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
 from seamlessflow.scheduler.state.serving import ServingProcesses
 from seamlessflow.scheduler.state.workers import Worker, device_count
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
+NO_FROZEN: Mapping[str, PastSection | None] = MappingProxyType({})
 SchedulerDecision = (
     r.WorkerJoined
     | r.WorkerLost
@@ -54,18 +59,54 @@ class State:
     stalled: Mapping[str, int] = field(default_factory=dict)
     """Begin of each stall that was reported, by its kind."""
     policies: tuple[str, ...] = ("",)
-    """Policies of the run, the first one first. A run of one takes all records for its own."""
+    """Policies that are trained, the first one first. One without a name takes all records for its
+    own."""
+    frozen: tuple[str, ...] = ()
+    """Policies that are served and not trained."""
+    shown: Mapping[str, ShownVersions] = field(default_factory=dict)
+    """Versions that such policies show of another one, by name."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
     """States of the policies, in the order of `policies`."""
     uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Arms of each group for training whose result is not on the log; the task's is the first."""
+    """Arms of each drawn task's group whose result is not on the log; the task's is the first."""
+    offers: Offers = field(default_factory=Offers)
+    """Places of ended sessions at which others may begin."""
 
     @classmethod
-    def of_run(cls, policies: Sequence[str]) -> "State":
+    def of_run(
+        cls, policies: Sequence[str], frozen: Mapping[str, PastSection | None] = NO_FROZEN
+    ) -> "State":
         """Return the state at the beginning of a run of these policies."""
-        if len(policies) < 2:
+        if len(policies) < 2 and not frozen:
             return cls()
-        return cls(policies=tuple(policies), by_policy=(PolicyState(),) * len(policies))
+        return cls(
+            policies=tuple(policies),
+            frozen=tuple(frozen),
+            shown={
+                name: ShownVersions(policy=terms.policy, every=terms.every)
+                for name, terms in frozen.items()
+                if terms is not None
+            },
+            by_policy=(PolicyState(),) * len(policies),
+        )
+
+    def begins_as(self, other: "State") -> bool:
+        """Return whether both states are of runs of the same policies."""
+        terms = [
+            {name: (shown.policy, shown.every) for name, shown in state.shown.items()}
+            for state in (self, other)
+        ]
+        return self.served == other.served and terms[0] == terms[1]
+
+    @property
+    def alone(self) -> bool:
+        """True for a run of one policy, whatever its name."""
+        return not self.policies[0]
+
+    @property
+    def served(self) -> tuple[str, ...]:
+        """All policies that workers serve, the trained ones first."""
+        return (*self.policies, *self.frozen)
 
     @property
     def first(self) -> PolicyState:
@@ -86,14 +127,16 @@ def apply(state: State, record: Record) -> State:
         "workers": workers.apply(state.workers, record),
         "serving": _serving(state, record, by_policy),
         "by_policy": by_policy,
+        "offers": offers.apply(state.offers, record, _begun_or_ended(state, record, by_policy)),
+        "shown": _versions_shown(state.shown, record),
     }
     changed = {name: part for name, part in parts.items() if part is not getattr(state, name)}
     return replace(after, **changed) if changed else after  # type: ignore[arg-type]
 
 
 def is_new_group(state: State, record: r.GroupAdmitted) -> bool:
-    """Return whether a record admits a group for training that the state does not have."""
-    if record.purpose == EVAL or record.epoch < state.epoch:
+    """Return whether a record admits a drawn task's group that the state does not have."""
+    if record.purpose == EVAL or record.explored or record.epoch < state.epoch:
         return False
     return all(record.group_id not in policy.ledger.groups for policy in state.by_policy)
 
@@ -114,8 +157,33 @@ def _uncounted(
     return {name: arms for name, arms in before.items() if name != record.group_id}
 
 
+def _begun_or_ended(
+    state: State, record: Record, by_policy: Sequence[PolicyState]
+) -> AdmittedGroup | None:
+    """Return the group for training that a record admits, or whose first result it is.
+
+    `by_policy` is the state after it.
+    """
+    if not isinstance(record, r.GroupAdmitted | r.GroupReady):
+        return None
+    if isinstance(record, r.GroupAdmitted):
+        counts = is_new_group(state, record)
+    else:
+        counts = record.group_id in state.uncounted
+    groups = [policy.ledger.groups.get(record.group_id) for policy in by_policy]
+    trained = (group for group in groups if group is not None and group.purpose == TRAIN)
+    return next(trained, None) if counts else None
+
+
+def _versions_shown(
+    before: Mapping[str, ShownVersions], record: Record
+) -> Mapping[str, ShownVersions]:
+    after = {name: past.apply(shown, record, name) for name, shown in before.items()}
+    return after if any(after[name] is not shown for name, shown in before.items()) else before
+
+
 def _serving(state: State, record: Record, by_policy: Sequence[PolicyState]) -> ServingProcesses:
-    now = serving.apply(state.serving, record, state.policies)
+    now = serving.apply(state.serving, record, state.served)
     if now is state.serving:
         return now
     groups = [group for policy in by_policy for group in policy.ledger.groups.values()]
@@ -128,7 +196,7 @@ def _by_policy(state: State, record: Record) -> tuple[PolicyState, ...]:
         worker = state.workers.get(record.worker)
     names = concerned(state.policies, record, worker.policy if worker is not None else "")
     named = getattr(record, "policy", "") or state.policies[0]
-    alone = len(state.policies) == 1
+    alone = state.alone
     changed = False
     after = []
     for name, before in zip(state.policies, state.by_policy, strict=True):

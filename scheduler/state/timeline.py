@@ -21,7 +21,7 @@ from seamlessflow.scheduler.state.accounts.device_time import (
 )
 from seamlessflow.scheduler.state.accounts.occupation import Occupation
 from seamlessflow.scheduler.state.accounts.waits import Waits
-from seamlessflow.scheduler.state.ledger import EVAL
+from seamlessflow.scheduler.state.ledger import EVAL, TRAIN
 from seamlessflow.scheduler.state.state import SchedulerDecision
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -277,7 +277,8 @@ class _TimelineFold:
         match record:
             case r.GroupAdmitted() if record.purpose != EVAL:
                 self._begin(record.at_ms)
-                self.admitted.setdefault(record.group_id, record.at_ms)
+                if record.purpose == TRAIN:
+                    self.admitted.setdefault(record.group_id, record.at_ms)
             case r.GroupReady() if record.group_id in self.admitted:
                 took = without((self.admitted[record.group_id], record.at_ms), self.pauses)
                 key = record.policy, record.group_id

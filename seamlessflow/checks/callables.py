@@ -126,8 +126,11 @@ def unnamed_strategy_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("scheduler", "functions"), text)
 
 
-def strategy_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault for each name that stands for no strategy."""
+def simulation_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a run to simulate: names that stand for no strategy, and explorations."""
+    if config.pacing.sampler.explores:
+        text = "explore cannot be simulated: the model of a run knows no explored groups"
+        yield Fault(("pacing", "sampler", "name"), f"{text}; leave it out, and measure a run")
     places: list[tuple[SettingPath, str]] = [(("scheduler", "policy"), config.scheduler.policy)]
     for number, name in enumerate(config.simulation.strategies):
         places.append((("simulation", "strategies", number), name))

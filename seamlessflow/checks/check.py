@@ -17,21 +17,19 @@ from seamlessflow.checks.callables import (
     unnamed_strategy_faults,
 )
 from seamlessflow.checks.combinations import (
+    exploration_faults,
     faults_of_processes,
     group_faults,
+    live_fork_faults,
     truncation_faults,
     unread_faults,
     update_faults,
 )
-from seamlessflow.checks.models import (
-    apart_on_vllm,
-    side_model_faults,
-    torch_engine_faults,
-    trained_model_faults,
-    vllm_engine_faults,
-)
+from seamlessflow.checks.models import model_faults, side_model_faults, trained_model_faults
+from seamlessflow.checks.policies import frozen_faults, league_faults, policy_faults
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import (
+    each_frozen,
     each_policy,
     sections_path,
     several_policies_faults,
@@ -42,7 +40,6 @@ from seamlessflow.infra.network.addresses import HOST, is_free, no_own_host
 from seamlessflow.infra.network.storages import local_path
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.inspection.model_directory import (
-    foreign_tokenizer,
     incomplete,
     unrenderable,
 )
@@ -50,12 +47,11 @@ from seamlessflow.machine import available_bytes, this_machine
 from seamlessflow.memory.faults import free_memory_faults, memory_faults
 from seamlessflow.nodes import elsewhere_faults, name_faults, spread_faults
 from seamlessflow.processes.ranks import gang_faults
-from seamlessflow.read_paths import unreachable
+from seamlessflow.read_paths import link_nowhere, unreachable
 from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
 from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
 from seamlessflow.scheduler.tasks.prepared.places import is_plain
 from seamlessflow.seams.seams import method_functions
-from seamlessflow.trainer.recovery.resume import other_model
 
 
 def before_training(config: RunConfig) -> Iterator[Fault]:
@@ -83,27 +79,31 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
     yield from faults_of_processes(config, True)
     yield from _machine_faults(config, here.workers)
     yield from _writable(config)
-    yield from _model(("policy", "model"), config.policy.model, config)
+    yield from model_faults(("policy", "model"), config.policy.model, config)
 
 
 def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
     """Yield the faults of a training; `here` has the workers of this machine alone."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for policy_config in each_policy(config):
-            yield from _policy_faults(policy_config, config)
-            yield from _resume_faults(policy_config)
+            yield from policy_faults(policy_config, config)
             yield from group_faults(policy_config)
+        for policy_config in each_frozen(config):
+            yield from frozen_faults(policy_config, config)
+        yield from league_faults(config)
         yield from sharing_faults(config)
+        yield from exploration_faults(config)
         yield from unnamed_strategy_faults(config)
         yield from (
             _service_faults(config) if config.opened_outside else pacing_faults(config.pacing)
         )
         yield from _evaluation_faults(config.evaluation, config.evaluation.files)
         yield from update_faults(config)
+        yield from live_fork_faults(config)
         yield from unread_faults(config)
         yield from packages.training_faults(config)
         yield from _shared(config, trainers=True, here=here)
-        yield from _model(("policy", "model"), config.policy.model, config)
+        yield from model_faults(("policy", "model"), config.policy.model, config)
         yield from importing.faults()
 
 
@@ -138,48 +138,6 @@ def _service_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("gateway", "admin_key"), f"{text}: {remedy}")
 
 
-def _policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of one policy, with its own workers; `whole` has those of all."""
-    run = config.run
-    owner = f" of {run.policy}" if run.policies else ""
-    if not any("train" in worker.tags for worker in config.workers):
-        yield Fault(("workers",), f"no worker{owner} can train: none has the tag train")
-    yield from gang_faults(config)
-    yield from side_model_faults(config)
-    yield from trained_model_faults(config)
-    if run.policy == run.all_policies[0]:
-        return
-    shared = any(worker.shared for worker in whole.workers)
-    if not shared and not any("rollout" in worker.tags for worker in config.workers):
-        yield Fault(("workers",), f"no worker{owner} can roll out: none has the tag rollout")
-    model = ("policies", run.policy, "policy", "model")
-    if shared and not _alike(config.policy.model, whole.policy.model):
-        text = "shared workers need models of one form: its config.json is not that of policy.model"
-        yield Fault(model, text)
-    if shared and (text := apart_on_vllm(config, whole)):
-        yield Fault(("policies", run.policy, "trainer", "adapter"), text)
-    if run.policy not in config.agents.modules.values():
-        yield Fault(("agents", "modules"), f"no module is answered by {run.policy}")
-    yield from _model(model, config.policy.model, config)
-
-
-def _alike(first: Path, other: Path) -> bool:
-    """Return False if both models have a configuration, and not the same."""
-    files = [model / "config.json" for model in (first, other)]
-    return (
-        not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes()
-    )
-
-
-def _resume_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if the run began with another model; its trainer would find it, but late."""
-    model = config.policy.model
-    if _leading_nowhere(config.weights_dir.absolute()):
-        return  # a fault of its own
-    if reason := other_model(model, config.weights_dir.resolve()):
-        yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
-
-
 def before_evaluation(
     config: RunConfig, weights: Path, tasks: Path | None, chosen: str | None = None
 ) -> Iterator[Fault]:
@@ -207,7 +165,7 @@ def before_evaluation(
         yield from packages.rollout_faults(config)
         yield from _shared(config, trainers=False)
         initial = weights == config.policy.model
-        yield from _model(("policy", "model") if initial else ("weights",), weights, config)
+        yield from model_faults(("policy", "model") if initial else ("weights",), weights, config)
         yield from importing.faults()
 
 
@@ -237,7 +195,7 @@ def _recorded_training(config: RunConfig) -> Iterator[Fault]:
     yield from packages.training_faults(config)
     yield from _machine_faults(config, config.workers)
     yield from _writable(config)
-    yield from _model(("policy", "model"), config.policy.model, config)
+    yield from model_faults(("policy", "model"), config.policy.model, config)
 
 
 def before_fine_tuning(config: RunConfig) -> Iterator[Fault]:
@@ -262,7 +220,7 @@ def before_demo(config: RunConfig) -> Iterator[Fault]:
 def before_real_demo(config: RunConfig) -> Iterator[Fault]:
     """Yield the faults of a demo that makes its tasks, and has its model from elsewhere."""
     yield from before_demo(config)
-    yield from _model(("policy", "model"), config.policy.model, config)
+    yield from model_faults(("policy", "model"), config.policy.model, config)
     # A stranger's machine is often in use; out of memory, a run would end in the middle.
     yield from free_memory_faults(config, this_machine(), available_bytes())
 
@@ -342,27 +300,9 @@ def _unwritable(setting: SettingPath, directory: Path) -> Iterator[Fault]:
         reason = getattr(error, "strerror", None) or error
         yield Fault(setting, f"{str(directory)!r} cannot be a directory: {reason}")
         return
-    if (link := _leading_nowhere(path)) is not None:
+    if (link := link_nowhere(path)) is not None:
         yield Fault(setting, f"{link} is a link that leads nowhere")
         return
     existing = next(place for place in (path, *path.parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         yield Fault(setting, f"nothing can be written to {existing}")
-
-
-def _leading_nowhere(path: Path) -> Path | None:
-    """Return the symbolic link on the way to `path` whose target does not exist, or None."""
-    places = (path, *path.parents)
-    return next((place for place in places if place.is_symlink() and not place.exists()), None)
-
-
-def _model(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:
-    if reason := incomplete(directory, with_weights=packages.computes(config)):
-        yield Fault(setting, reason)
-        return
-    if reason := foreign_tokenizer(directory):
-        yield Fault(setting, reason)
-    yield from torch_engine_faults(config, directory)
-    yield from vllm_engine_faults(config, directory)
-    if reason := unrenderable(directory, config.policy.renderer):
-        yield Fault(("policy", "renderer"), reason)

@@ -7,12 +7,13 @@ from collections.abc import Iterator, Mapping
 
 from pydantic import BaseModel, ValidationError
 
-from seamlessflow.config import RunConfig
+from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
-from seamlessflow.each_policy import each_policy
+from seamlessflow.each_policy import each_policy, each_served, sections_path
 from seamlessflow.infra.faults import Fault, faults
 from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, ProcessSettings, from_environment
 from seamlessflow.infra.variables import misspelt, place_in
+from seamlessflow.infra.worker.tags import CHEAP, EXACT
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.producers.agents.settings import AgentsSettings
@@ -28,6 +29,7 @@ _SETTINGS: dict[str, type[ProcessSettings]] = {
     "seamlessflow.producers.agents": AgentsSettings,
     "seamlessflow.producers.gateway": GatewaySettings,
     "seamlessflow.producers.rollout": RolloutSettings,
+    "seamlessflow.recorded.fork": AgentsSettings,
     "seamlessflow.scheduler": SchedulerSettings,
     "seamlessflow.trainer": TrainerSettings,
     "seamlessflow.trainer.ranks": TrainerSettings,
@@ -43,7 +45,7 @@ def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
         yield from _refused(spec)
     places = {worker.id: number for number, worker in enumerate(config.workers)}
-    for policy_config in each_policy(config):
+    for policy_config in each_served(config):
         yield from dict.fromkeys(_of_workers(policy_config, places, trainers))
 
 
@@ -93,17 +95,82 @@ def group_faults(config: RunConfig) -> Iterator[Fault]:
         yield Fault(("run", "group_size"), f"{text} {remedy}")
 
 
+def live_fork_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each setting that live forks cannot go with."""
+    if not config.pacing.forks_live:
+        return
+    if config.agents.forks == "none":
+        text = "pacing.forks_live needs an agent that can go on from an ended session"
+        yield Fault(("agents", "forks"), f"{text}: set middle or playback, or forks_live to 0")
+    for policy_config in each_policy(config):
+        if policy_config.trainer.advantage == "gdpo":
+            text = "gdpo compares each named reward, and of an ended session only the return is"
+            remedy = "set another trainer.advantage, or pacing.forks_live to 0"
+            path = (*sections_path(policy_config), "trainer", "advantage")
+            yield Fault(path, f"{text} recorded with its forks: {remedy}")
+
+
+def exploration_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a run that explores on cheap workers and samples again on exact ones."""
+    sampler = config.pacing.sampler
+    if not sampler.explores:
+        return
+    name = ("pacing", "sampler", "name")
+    if config.policies:
+        yield Fault(name, "explore is for one policy: leave out policies")
+    if config.pacing.terms.name is not None:
+        yield Fault(("pacing", "terms", "name"), "explore sets the samples of its groups itself")
+    if config.pacing.redundancy:
+        text = "explore trains exactly the sessions that it chose: set 0"
+        yield Fault(("pacing", "redundancy"), text)
+    if config.pacing.forks_live:
+        text = "explore trains what exact workers sample from the beginning: set 0"
+        yield Fault(("pacing", "forks_live"), text)
+    trained = sampler.best + sampler.worst
+    if sampler.samples < trained:
+        text = f"fewer than the {trained} of best and worst, so all would be sampled again"
+        yield Fault(("pacing", "sampler", "samples"), text)
+    if config.run.group_size != trained:
+        text = f"explore trains pacing.sampler.best + worst sessions of a group: set {trained}"
+        yield Fault(("run", "group_size"), text)
+    yield from _exploring_workers(config)
+
+
+def _exploring_workers(config: RunConfig) -> Iterator[Fault]:
+    for number, worker in enumerate(config.workers):
+        if {CHEAP, EXACT} <= {*worker.tags}:
+            text = f"{worker.id} has the tags {CHEAP} and {EXACT}: what {CHEAP} ones sample is "
+            yield Fault(("workers", number, "tags"), text + "never trained")
+    rolling_out = [worker for worker in config.workers if _rolls_out(worker, config)]
+    for tag in (CHEAP, EXACT):
+        if not any(tag in worker.tags for worker in rolling_out):
+            text = f"pacing.sampler.name is explore, and no worker with the tag {tag} rolls out"
+            by = f"under scheduler.policy {config.scheduler.policy}"
+            yield Fault(("workers",), f"{text} {by}: give one the tags rollout and {tag}")
+
+
+def _rolls_out(worker: WorkerSection, config: RunConfig) -> bool:
+    """Return whether the run's strategy lets a worker roll out."""
+    scheduler = config.scheduler
+    if scheduler.policy == "colocated":
+        return {"rollout", "train"} <= {*worker.tags}
+    for_good = scheduler.policy == "disaggregated" and scheduler.gang_size is None
+    return "rollout" in worker.tags and not (for_good and "train" in worker.tags)
+
+
 def unread_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each setting of an algorithm that was set and has no effect.
 
     No policy's trainer would read it, such as one of another surrogate or estimator. The run's
     settings count for each policy that has them, a further policy's for it alone.
     """
-    trainers = tuple(policy_config.trainer for policy_config in each_policy(config))
-    for path, text in unread(config.trainer, trainers):
+    trainers = {
+        policy_config.run.policy: policy_config.trainer for policy_config in each_policy(config)
+    }
+    for path, text in unread(config.trainer, tuple(trainers.values())):
         yield Fault(("trainer", *path), text)
-    for (name, section), trainer in zip(config.policies.items(), trainers[1:], strict=True):
-        for path, text in unread(section.trainer, (trainer,)):
+    for name in config.trained[1:]:
+        for path, text in unread(config.policies[name].trainer, (trainers[name],)):
             yield Fault(("policies", name, "trainer", *path), text)
 
 

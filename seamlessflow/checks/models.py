@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from seamlessflow.checks import packages
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import sections_path
 from seamlessflow.infra.device_model.model_shape import (
@@ -17,7 +18,11 @@ from seamlessflow.infra.device_model.model_shape import (
 )
 from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.variables import SettingPath
-from seamlessflow.inspection.model_directory import incomplete
+from seamlessflow.inspection.model_directory import (
+    foreign_tokenizer,
+    incomplete,
+    unrenderable,
+)
 from seamlessflow.producers.rollout.torch_engine.limits import unsupported
 from seamlessflow.producers.rollout.vllm_engine.launch import LARGEST_RANK, most_rank
 from seamlessflow.trainer.parallelism import unproven_model
@@ -158,3 +163,16 @@ def _other_tokens(policy: Path, directory: Path) -> bool:
     """Return whether ids mean other tokens to a model; False if the policy's own are not there."""
     tokenizer = policy / _TOKENIZER
     return tokenizer.is_file() and tokenizer.read_bytes() != (directory / _TOKENIZER).read_bytes()
+
+
+def model_faults(setting: SettingPath, directory: Path, config: RunConfig) -> Iterator[Fault]:
+    """Yield what is wrong with the directory of a model that engines load; `setting` names it."""
+    if reason := incomplete(directory, with_weights=packages.computes(config)):
+        yield Fault(setting, reason)
+        return
+    if reason := foreign_tokenizer(directory):
+        yield Fault(setting, reason)
+    yield from torch_engine_faults(config, directory)
+    yield from vllm_engine_faults(config, directory)
+    if reason := unrenderable(directory, config.policy.renderer):
+        yield Fault(("policy", "renderer"), reason)

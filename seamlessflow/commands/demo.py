@@ -91,8 +91,8 @@ def _train_tiny_model(
 
 def _train_on_sums(out: Path, model: str, steps: int, seed: int) -> None:
     """Run the demo with a real model. Raise `typer.BadParameter` and `ConfigRejected`."""
-    from seamlessflow.demo.sums.configuration import sums_config
-    from seamlessflow.demo.sums.task import write_sums
+    from seamlessflow.demo.configuration import sums_config
+    from seamlessflow.demo.sums import write_sums
 
     if Path(model).resolve().is_relative_to(out.resolve()):
         text = f"{model} is in {out}, which is renamed: name another --out"

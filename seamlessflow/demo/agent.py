@@ -1,7 +1,7 @@
-"""Agent of the demo: the unmodified `openai` client, a tool, and a reward at the end.
+"""Agents of the demo: the unmodified `openai` client, and a reward at the end.
 
-It uses nothing of training, tokens or Kafka; `producers/agents` runs it as
-`seamlessflow.demo.agent:run`.
+They use nothing of training, tokens or Kafka. `producers/agents` runs one of them:
+`seamlessflow.demo.agent:run`, which has a tool, or `:calculate` with a real model.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +11,14 @@ import httpx2
 from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMessageParam
 
+from seamlessflow.demo.sums import SumTask, dialogue, sum_reward
 from seamlessflow.demo.task import LOOKUP, LookupTask, look_up, lookup_call, question, reward
 
 MAX_TOKENS = 16
 """Most tokens of one answer; a right answer has six."""
+
+MAX_SUM_TOKENS = 4
+"""Most tokens of an answer to a sum: two digits and the end of the turn are three."""
 
 MAX_TURNS = 2
 
@@ -58,6 +62,17 @@ async def run(task: LookupTask, session: ModelEndpoint) -> float:
             break
         transcript.append(result)
     return reward(task, transcript)
+
+
+async def calculate(task: SumTask, session: ModelEndpoint) -> float:
+    """Ask for the answer to a sum and return its reward. Raises the errors of the client."""
+    client = AsyncOpenAI(
+        base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
+    )
+    completion = await client.chat.completions.create(
+        model=session.model, messages=dialogue(task), max_tokens=MAX_SUM_TOKENS
+    )
+    return sum_reward(task, completion.choices[0].message.content or "")
 
 
 def _turns_left(transcript: Sequence[Mapping[str, object]]) -> int:

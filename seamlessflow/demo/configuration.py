@@ -1,9 +1,9 @@
-"""Run configuration of the demo. Imports neither torch nor renderers."""
+"""Run configurations of the demo, of both its models. Imports neither torch nor renderers."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from seamlessflow.checks.check import before_demo
+from seamlessflow.checks.check import before_demo, before_real_demo
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.infra.rendering.settings import RendererSettings
@@ -27,6 +27,14 @@ ADAPTER_LR = 5e-3
 """An adapter has few weights, whose first ones are 0: it needs a larger rate than a whole model."""
 TIMEOUTS = {"task_timeout_s": 60, "group_timeout_s": 180}
 VLLM_ARGUMENTS = ("--enforce-eager", "--stream-interval=8")
+
+SUMS_CONTEXT = 256
+"""Most tokens of prompt and completion together; a session of SmolLM2 has about 42."""
+SUMS_AGENTS = {"callable": "seamlessflow.demo.agent:calculate", "name": "sums", "concurrency": 128}
+SUMS_OPTIMIZER = {"lr": 2e-5, "warmup_steps": 5}
+SUMS_CHECKPOINTS = {"checkpoint_every": 20, "checkpoints_kept": 1}
+"""Few, since one of SmolLM2 has 1.6 GB; they serve a trainer that is started again."""
+SUMS_TIMEOUTS = {"task_timeout_s": 600, "group_timeout_s": 1800}
 
 
 def divided(backend: str, ranks: int, tensor_parallel: int) -> Mapping[str, object]:
@@ -68,6 +76,28 @@ def demo_config(
             "start_timeout_s": START_TIMEOUT_S,
         },
         check=before_demo,
+    )
+
+
+def sums_config(out: Path, model: str, steps: int, seed: int) -> RunConfig:
+    """Return a run with one worker, which rolls out a real model and trains it in turns.
+
+    `model`: as `policy.model`. Environment variables override the run's settings, as they do a
+    file's. Raises `ConfigRejected`.
+    """
+    return parse(
+        {
+            "out": out,
+            "workers": [{"id": "w0", "tags": ["rollout", "train"]}],
+            "policy": {"model": model, "max_context": SUMS_CONTEXT},
+            "run": {"id": "demo", "policy": POLICY, "steps": steps, "lag": 1, **GROUPS},
+            "pacing": {"tasks": out / "tasks" / "train.jsonl", "seed": seed, **SUMS_TIMEOUTS},
+            "agents": SUMS_AGENTS,
+            "trainer": {"optimizer": SUMS_OPTIMIZER, "seed": seed, **SUMS_CHECKPOINTS},
+            "rollout": {"capacity": 64},
+            "start_timeout_s": START_TIMEOUT_S,
+        },
+        check=before_real_demo,
     )
 
 

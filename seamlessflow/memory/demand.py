@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.device_defaults import runs_on_gpu
-from seamlessflow.each_policy import each_policy
+from seamlessflow.each_policy import each_served
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
 from seamlessflow.machine import Capacity
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
@@ -94,7 +94,7 @@ def shapes_of(config: RunConfig) -> Mapping[Path, ModelShape]:
     Raises `ShapeUnknown`.
     """
     shapes: dict[Path, ModelShape] = {}
-    for policy_config in each_policy(config):
+    for policy_config in each_served(config):
         for directory in (policy_config.policy.model, *_side(policy_config).values()):
             if directory not in shapes:
                 shapes[directory] = read_shape(directory)
@@ -109,7 +109,7 @@ def memory_of(
 ) -> list[WorkerMemory]:
     """Return what the workers `here` (None: all) of a run take, alike ones together."""
     kinds: dict[tuple[object, ...], WorkerMemory] = {}
-    for policy_config in each_policy(config):
+    for policy_config in each_served(config):
         for worker in policy_config.workers:
             if here is not None and worker not in here:
                 continue

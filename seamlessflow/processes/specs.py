@@ -13,10 +13,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, SecretStr
 
 from seamlessflow.config import RunConfig, WorkerSection
-from seamlessflow.each_policy import each_policy
+from seamlessflow.each_policy import each_policy, each_served
 from seamlessflow.infra.device_model.model_shape import positions_of
 from seamlessflow.infra.network.addresses import address_of, reached_here
-from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings, SharedRolloutSection
+from seamlessflow.infra.settings import ENV_PREFIX, KafkaSettings
+from seamlessflow.infra.worker.control_rule import SharedRolloutSection
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.ranks import first_ranks, gang_size, trains
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
@@ -84,19 +85,17 @@ class ProcessSpecs:
 
     def rollouts(self) -> list[ChildSpec]:
         """Return the rollout processes of all workers that can roll out, most with one each."""
-        return [spec for of_policy in self._each for spec in of_policy._rollouts_of_policy()]
+        served = [ProcessSpecs(config, self._context) for config in each_served(self._config)]
+        return [spec for of_policy in served for spec in of_policy._rollouts_of_policy()]
 
     def trainers(self) -> list[ChildSpec]:
-        """Return for each policy the trainer, then a training process for every worker of it that
-        can train.
+        """Return for each trained policy the trainer, then a training process for every worker of
+        it that can train.
 
         The trainer runs on the machine of the first rank.
         """
-        return [spec for of_policy in self._each for spec in of_policy._gang_of_policy()]
-
-    @property
-    def _each(self) -> "list[ProcessSpecs]":
-        return [ProcessSpecs(config, self._context) for config in each_policy(self._config)]
+        trained = [ProcessSpecs(config, self._context) for config in each_policy(self._config)]
+        return [spec for of_policy in trained for spec in of_policy._gang_of_policy()]
 
     @property
     def _further(self) -> bool:
@@ -171,16 +170,17 @@ class ProcessSpecs:
         )
         stop_s = section.drain_s + _LONG_STOP_S
         pacing = self._config.pacing
-        return self._child(
-            AGENTS, "seamlessflow.producers.agents", stop_s=stop_s, agents=section, pacing=pacing
-        )
+        # Only what reads recorded sessions can copy their beginnings.
+        room = "recorded.fork" if pacing.forks_live else "producers.agents"
+        module = f"seamlessflow.{room}"
+        return self._child(AGENTS, module, stop_s=stop_s, agents=section, pacing=pacing)
 
     def rollout(self, worker: WorkerSection, beside: Sequence[WorkerSection] = ()) -> ChildSpec:
         """Return the rollout process of a worker, and of those beside it."""
         template = self._config.rollout
         # One engine may serve all policies, in turns.
         longest = max(
-            policy_config.policy.max_context for policy_config in each_policy(self._config)
+            policy_config.policy.max_context for policy_config in each_served(self._config)
         )
         torch = _updated(template.torch, max_length=template.torch.max_length or longest)
         # vLLM does not start with more than the model's own limit, which is its default.

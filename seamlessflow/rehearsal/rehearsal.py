@@ -71,11 +71,12 @@ def rehearsal_of(
     further = {
         name: section.model_copy(update={"trainer": section.trainer.model_copy(update=_TRAINER)})
         for name, section in config.policies.items()
+        if section.frozen is None
     }
     updates = {
         "out": config.out / "rehearsal" if out is None else out,
         "workers": tuple(_modelled(worker) for worker in config.workers),
-        "policies": further,
+        "policies": config.policies | further,
         "rollout": config.rollout.model_copy(update=_ENGINE),
         "trainer": config.trainer.model_copy(update=_TRAINER),
         "run": run if steps is None else run.model_copy(update={"steps": steps}),

@@ -30,7 +30,9 @@ def length_figures(
     # Equal rewards keep a group out whatever its length: often all that failed, and are longest.
     names = {name for step in steps for name in (*step.trained_tokens, *step.equal)}
     taken = [
-        session for name, session in sessions.items() if name in names and session.purpose != "eval"
+        session
+        for name, session in sessions.items()
+        if name in names and session.purpose == "train"
     ]
     return {
         "begun": _distribution(begun),
@@ -44,7 +46,7 @@ def begun_and_trained(
     sessions: Mapping[str, SessionFacts], steps: Sequence[StepFacts]
 ) -> tuple[list[SessionFacts], list[SessionFacts]]:
     """Return all sessions for training, and among them those with trained tokens."""
-    begun = {name: session for name, session in sessions.items() if session.purpose != "eval"}
+    begun = {name: session for name, session in sessions.items() if session.purpose == "train"}
     trained = {name for step in steps for name in step.trained_tokens} & begun.keys()
     return list(begun.values()), [begun[name] for name in sorted(trained)]
 

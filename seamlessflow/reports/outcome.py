@@ -83,7 +83,7 @@ def write_report(
     peaks_mb = {**facts.peak_rss_mb, "seamlessflow": peak_rss_mb("self")}
     ahead = config.run.lag + config.pacing.extra_groups
     facts = replace(facts, peak_rss_mb=peaks_mb, lag=ahead)
-    names = config.run.policy, *config.policies
+    names = config.trained
     figures = summary(control, sessions, facts, checked, names)
     steps = step_facts(of_policy(control, config.run.policy), sessions)
     figures["symptoms"] = _symptoms(

@@ -1,7 +1,7 @@
-"""Weights that a user chooses for an evaluation, published without a trainer.
+"""Weights that a user chooses, published without a trainer: for an evaluation, or a frozen policy.
 
-They become a version below the evaluation's weights directory, with a manifest like those that a
-trainer writes. Importable without torch.
+They become a version below the weights directory of the evaluation or of the policy, with a
+manifest like those that a trainer writes. Importable without torch.
 """
 
 import json
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import each_frozen
 from seamlessflow.infra import clock
 from seamlessflow.infra.disk import link_or_copy
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -19,15 +20,22 @@ from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     WeightsInvalid,
     base_of,
+    present,
     publish,
     read_manifest,
 )
-from seamlessflow.infra.weights.versions import version_directory, versions
+from seamlessflow.infra.weights.versions import (
+    PublishedWeights,
+    version_directory,
+    versions,
+)
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
-from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication
 
 _LINEAGE = "evaluation"
+FROZEN_LINEAGE = "frozen"
+"""Lineage of the weights of a policy that no trainer changes."""
 _FLUSH_S = 30.0
 
 
@@ -76,26 +84,65 @@ def choose_weights(config: RunConfig, version: int | None, directory: Path | Non
 
 def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWeights) -> None:
     """Publish the weights as the current ones of the policy of `config`."""
-    policy = config.policy.model_copy(update={"model": weights.model})
-    settings = TrainerSettings(
+    # Without the run's weights directory, the version goes below this evaluation's own.
+    section = config.trainer.model_copy(update={"weights_dir": None})
+    settings = _settings(config, section, kafka, weights)
+    publication = Publication(settings)
+    publication.prepare()
+    root = settings.weights_dir.resolve()
+    _announce(publication, _publish(publication, root, weights, _LINEAGE), _LINEAGE, kafka)
+
+
+def announce_frozen(config: RunConfig, kafka: KafkaSettings) -> None:
+    """Publish the model of each policy that is served and not trained, as its only version.
+
+    A run that goes on announces the version that it has. The check of the configuration has
+    compared its files with the model's.
+    """
+    for policy_config in each_frozen(config):
+        if config.frozen[policy_config.run.policy] is not None:
+            continue  # past versions, which the scheduler shows
+        weights = _weights(policy_config.policy.model, 0)
+        settings = _settings(policy_config, policy_config.trainer, kafka, weights)
+        publication = Publication(settings)
+        publication.prepare()
+        root = settings.weights_dir.resolve()
+        published = present(root) or _publish(publication, root, weights, FROZEN_LINEAGE)
+        publication.send(published)
+        publication.settle()
+        _announce(publication, published, FROZEN_LINEAGE, kafka)
+
+
+def _settings(
+    config: RunConfig, section: TrainerSection, kafka: KafkaSettings, weights: ChosenWeights
+) -> TrainerSettings:
+    """Return the settings of a trainer that would publish the weights."""
+    return TrainerSettings(
         kafka=kafka,
         data_dir=config.out,
         run=config.run.model_dump(),
-        policy=policy,
-        # Without the run's weights directory, the version goes below this evaluation's own.
-        trainer=config.trainer.model_copy(update={"weights_dir": None, "tags": ("train",)}),
+        policy=config.policy.model_copy(update={"model": weights.model}),
+        trainer=section.model_copy(update={"tags": ("train",)}),
+        weights=config.weights,
     )
-    publication = Publication(settings)
-    publication.prepare()
+
+
+def _publish(
+    publication: Publication, root: Path, weights: ChosenWeights, lineage: str
+) -> PublishedWeights:
     dtype = _dtype(weights.model)
-    facts = publication.facts(weights.version, weights.step, _LINEAGE, dtype, weights.base)
-    root = settings.weights_dir.resolve()
-    published = publish(root, facts, lambda draft: _link_all(weights.directory, draft)).weights
+    facts = publication.facts(weights.version, weights.step, lineage, dtype, weights.base)
+    return publish(root, facts, lambda draft: _link_all(weights.directory, draft)).weights
+
+
+def _announce(
+    publication: Publication, published: PublishedWeights, lineage: str, kafka: KafkaSettings
+) -> None:
     now_ms = clock.now_ms()
     fleet = publication.policy_weights(published, now_ms)
     producer = Producer(kafka, "weights")
     try:
-        producer.send(CONTROL.name, publication.announcement(published, _LINEAGE, now_ms))
+        producer.send(CONTROL.name, publication.announcement(published, lineage, now_ms))
         producer.send(FLEET.name, fleet, key=fleet_key(fleet))
         producer.flush(_FLUSH_S)
     finally:

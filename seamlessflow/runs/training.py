@@ -28,6 +28,7 @@ from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
+from seamlessflow.runs.chosen_weights import announce_frozen
 from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
 from seamlessflow.scheduler.tasks.file import read as read_tasks
 from seamlessflow.schemas.records import RunFinished, Sampling
@@ -118,6 +119,7 @@ def run_processes(
         if prepare is not None:
             display.phase("making the model, with a short supervised warm-up")
             warmup_s = prepare(launcher)
+        announce_frozen(config, kafka)
         display.phase("starting the trainer, waiting for all to be ready")
         system.start_trainers()
         # An evaluation needs all workers for itself: no training task until it is over.
@@ -151,7 +153,7 @@ def run_processes(
 
 def is_finished(config: RunConfig, kafka: KafkaSettings, stopping: Stopping) -> bool:
     """Return True if an earlier run made all steps, so that only the report is missing."""
-    made = dict.fromkeys((config.run.policy, *config.policies), 0)
+    made = dict.fromkeys(config.trained, 0)
     for item in read_topic(kafka, CONTROL, Skipped(), stopping=stopping):
         if isinstance(item.record, RunFinished):
             name = item.record.policy or config.run.policy

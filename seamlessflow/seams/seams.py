@@ -6,9 +6,9 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy, sections_path
-from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function
 from seamlessflow.infra.variables import SettingPath
+from seamlessflow.infra.worker.control_rule import ControlSection
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,16 @@ PREDICTION = Seam(
     "the rate of passes of a task, from 0 to 1",
     _OF_PACING,
 )
+FORK_PREDICTION = Seam(
+    ("pacing", "forks_predict"),
+    ("forked",),
+    "the chance that a session that goes on from a turn passes, from 0 to 1",
+    _OF_PACING,
+)
 TERMS = Seam(
     ("pacing", "terms", "name"),
     ("candidate", "choice", "random"),
-    "the TaskChoice with other samples and turns",
+    "the TaskChoice with other samples and turns, or an opponent",
     _OF_PACING,
 )
 CONTROL = Seam(
@@ -113,6 +119,7 @@ SEAMS = (
     AGGREGATION,
     SAMPLER,
     PREDICTION,
+    FORK_PREDICTION,
     TERMS,
     CONTROL,
     STRATEGY,
@@ -136,6 +143,7 @@ def named_functions(config: RunConfig) -> list[NamedFunction]:
         *method_functions(config),
         *_named(config, SAMPLER, [pacing.sampler.name]),
         *_named(config, PREDICTION, [pacing.sampler.predict]),
+        *_named(config, FORK_PREDICTION, [pacing.forks_predict]),
         *_named(config, TERMS, [pacing.terms.name]),
         *_named(config, STRATEGY, [config.scheduler.policy]),
         *_controls(config.rollout.control),

@@ -15,7 +15,12 @@ from seamlessflow.infra.user_functions import (
     user_function,
 )
 from seamlessflow.producers.rollout.control.trials import try_control
-from seamlessflow.scheduler.sampling.trials import try_prediction, try_sampler, try_terms
+from seamlessflow.scheduler.sampling.trials import (
+    try_fork_prediction,
+    try_prediction,
+    try_sampler,
+    try_terms,
+)
 from seamlessflow.trainer.data.trials import (
     try_advantage,
     try_aggregation,
@@ -51,6 +56,8 @@ def trial_of(setting: tuple[str, ...]) -> Trial:
             return try_sampler
         case ("pacing", "sampler", "predict"):
             return try_prediction
+        case ("pacing", "forks_predict"):
+            return try_fork_prediction
         case ("pacing", "terms", "name"):
             return try_terms
         case ("rollout", "control", "name"):

@@ -168,9 +168,9 @@ def panel(progress: RunProgress, title: str, phase: str) -> RenderableType:
     table.add_row("workers", _workers(progress))
     if progress.recent_limits():
         table.add_row("ended at", limits(progress))
-    table.add_row(
-        "groups", f"{len(progress.running_groups)} running, {len(progress.ready_groups)} ready"
-    )
+    explored = f", {len(progress.exploring)} explored" if progress.exploring else ""
+    ready = f"{len(progress.running_groups)} running, {len(progress.ready_groups)} ready"
+    table.add_row("groups", f"{ready}{explored}")
     if masked := progress.masked():
         table.add_row("masked", Text(f"{listed(masked)} (sampled, not trained)", "yellow"))
     if speed := progress.tokens_per_s():
@@ -210,6 +210,8 @@ def others_line(progress: RunProgress) -> str:
     """Return where a further policy stands: steps, version, reward."""
     reward = progress.recent_reward()
     version = progress.version
+    if not progress.total:
+        return f"frozen, version {version}"
     shown = "" if reward is None else f", mean reward of ten steps {reward:.3f}"
     return f"{progress.done} of {progress.total} steps, version {version}{shown}"
 
@@ -337,7 +339,7 @@ def _left_out(metrics: Mapping[str, float]) -> list[str]:
             case "masked" if value > 0:
                 parts.append(f"{value:,.0f} tokens {reason}")
             case "filtered" if value > 0:
-                parts.append(f"{value:.0%} of the groups {reason}")
+                parts.append(f"{value:.0%} of the groups by the filter {reason}")
             case "dropped" if value > 0:
                 parts.append(f"{value:.0f} groups dropped as {reason}")
             case "samples_failed" if value > 0:

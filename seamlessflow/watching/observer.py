@@ -63,7 +63,10 @@ def progress_from_now(config: RunConfig) -> RunProgress:
         config.run.policy,
         steps,
         since_ms=clock.now_ms(),
-        others={name: RunProgress(name, steps) for name in config.policies},
+        others={
+            name: RunProgress(name, 0 if name in config.frozen else steps)
+            for name in config.policies
+        },
     )
 
 

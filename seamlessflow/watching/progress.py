@@ -20,6 +20,7 @@ from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
 RECENT_STEPS = 10
 _SPEED_WINDOW_MS = 10_000
+_SPEED_STEPS = 2
 _NOTICES = 4
 _PACE_STEPS = 20
 _LIMIT = "ended_at/"
@@ -79,6 +80,8 @@ class RunProgress:
     finished: int = 0
     """Steps of the newest `RunFinished`."""
     running_groups: set[str] = field(default_factory=set)
+    exploring: set[str] = field(default_factory=set)
+    """Explorations that are not ready."""
     ready_groups: set[str] = field(default_factory=set)
     notices: deque[str] = field(default_factory=lambda: deque(maxlen=_NOTICES))
     failures: dict[str, SampleFailures] = field(default_factory=dict)
@@ -165,21 +168,35 @@ class RunProgress:
         return masked_tokens([step.metrics for step in self.steps.values()])
 
     def tokens_per_s(self) -> float:
-        """Return the tokens sampled and trained a second, over the last ten seconds."""
-        since_ms = self.now_ms - _SPEED_WINDOW_MS
+        """Return the tokens sampled and trained a second, over ten seconds or two steps.
+
+        A worker that rolls out and trains in turns reports tokens in only a part of a step.
+        """
+        since_ms = self._speed_since_ms()
         recent = sum(tokens for at_ms, tokens in self._tokens if at_ms > since_ms)
-        return recent * 1000 / _SPEED_WINDOW_MS
+        return recent * 1000 / (self.now_ms - since_ms)
 
     def seconds_left(self) -> float | None:
         """Estimate the rest of the run at the pace of the last steps; None before the first."""
-        if self.begun_ms is None:
-            return None
-        ends = [step.at_ms for step in self.steps.values() if step.at_ms >= self.begun_ms]
-        ends = [self.begun_ms, *sorted(ends)][-_PACE_STEPS - 1 :]
+        ends = self._ends(_PACE_STEPS)
         if len(ends) < 2:
             return None
         pace_ms = (ends[-1] - ends[0]) / (len(ends) - 1)
         return max(0.0, (self.total - self.done) * pace_ms / 1000)
+
+    def _ends(self, steps: int) -> list[int]:
+        """Return when the last steps of the present processes ended, after the first's beginning.
+
+        Empty before that beginning.
+        """
+        if self.begun_ms is None:
+            return []
+        ends = [step.at_ms for step in self.steps.values() if step.at_ms >= self.begun_ms]
+        return [self.begun_ms, *sorted(ends)][-steps - 1 :]
+
+    def _speed_since_ms(self) -> int:
+        """Return the longer ago of ten seconds and the beginning of the last two steps."""
+        return min([self.now_ms - _SPEED_WINDOW_MS, *self._ends(_SPEED_STEPS)[:1]])
 
     def _own(self, record: Record) -> bool:
         """Return False for a record of another policy."""
@@ -190,11 +207,17 @@ class RunProgress:
             case r.GroupAdmitted() if record.purpose == "train":
                 self.running_groups.add(record.group_id)
                 self._begin(record.at_ms)
+            case r.GroupAdmitted() if record.purpose == "explore":
+                self.exploring.add(record.group_id)
+                self._begin(record.at_ms)
+            case r.GroupReady() if record.group_id in self.exploring:
+                self.exploring.discard(record.group_id)
             # Only groups that were admitted for training, not those of evaluations.
             case r.GroupReady() if record.group_id in self.running_groups:
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.add(record.group_id)
             case r.GroupDropped() | r.GroupConsumed():
+                self.exploring.discard(record.group_id)
                 self.running_groups.discard(record.group_id)
                 self.ready_groups.discard(record.group_id)
 
@@ -246,7 +269,7 @@ class RunProgress:
         if record.process == "rollout":
             self.useful[record.worker] = shares(record).get(DECODING, 0.0)
         self._tokens.append((record.at_ms, record.tokens))
-        while self._tokens[0][0] < record.at_ms - 2 * _SPEED_WINDOW_MS:
+        while self._tokens[0][0] < self._speed_since_ms() - _SPEED_WINDOW_MS:
             self._tokens.popleft()
 
     def _notice(self, record: Record) -> None:

@@ -26,13 +26,21 @@ from seamlessflow.config_file import parse
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
-from tests.algorithms.checks import audit_faults, file_faults, log_faults, replay_faults
+from tests.algorithms.checks import (
+    audit_faults,
+    exploration_faults,
+    file_faults,
+    log_faults,
+    replay_faults,
+)
 from tests.algorithms.promises import promised, untested
-from tests.algorithms.run_settings import GROUPS, STEPS, WholeRun
+from tests.algorithms.run_settings import GROUPS, MINE, STEPS, WholeRun
 from tests.algorithms.table import RUNS
 from tests.algorithms.trail_run import write_run
 from tests.algorithms.whole_run import Commands, RunFailed
+from tests.paths import ROOT
 
+METHODS = ROOT / "examples" / "methods"
 _SUMMARY = "summary.json"
 
 
@@ -116,9 +124,14 @@ def _verdict(
     faults: list[str] = []
     values = run.values(commands.out, data, teacher)
     trainer = parse(values).trainer
+    commands.user_modules.mkdir(parents=True, exist_ok=True)
+    for module in run.deleted:
+        shutil.copy(METHODS / f"{module}.py", commands.user_modules / f"{MINE}{module}.py")
     try:
         killed_at = commands.train(write_run(values), STEPS).killed_at
+        shutil.rmtree(commands.user_modules)
         faults += log_faults(kafka)
+        faults += exploration_faults(kafka)
         metrics = {*promised(trainer), *run.metrics}
         faults += file_faults(commands.out, STEPS, metrics, run)
         faults += audit_faults(kafka, commands.out)

@@ -4,16 +4,25 @@ import csv
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
+from benchmarks.learning.methods import POLICY
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.worker.tags import CHEAP
 from seamlessflow.recorded.audit.audit import audit
-from seamlessflow.schemas.records import WeightsPublished
-from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.schemas.records import (
+    GroupAdmitted,
+    SeedSession,
+    Trajectory,
+    TurnDispatched,
+    WeightsPublished,
+    WorkerJoined,
+)
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from tests.algorithms.run_settings import WholeRun
 
 _UNUSUAL = re.compile(r"^\S+ \S+ (?:WARNING|ERROR|CRITICAL) |^Traceback")
@@ -35,7 +44,8 @@ def log_faults(kafka: KafkaSettings) -> Iterator[str]:
     """Yield what is wrong with the steps that were executed again, by their weights' hashes."""
     hashes: dict[int, list[str]] = defaultdict(list)
     for received in read_topic(kafka, CONTROL, Skipped()):
-        if isinstance(received.record, WeightsPublished):
+        # Past versions that another name shows are not made again.
+        if isinstance(received.record, WeightsPublished) and received.record.policy == POLICY:
             hashes[received.record.step].append(received.record.tensors_hash)
     again = {step: tensors for step, tensors in hashes.items() if step and len(tensors) > 1}
     if not again:
@@ -43,6 +53,34 @@ def log_faults(kafka: KafkaSettings) -> Iterator[str]:
     for step, tensors in again.items():
         if len(set(tensors)) > 1 or not all(tensors):
             yield f"the weights behind step {step} have other tensors: {', '.join(tensors)}"
+
+
+def exploration_faults(kafka: KafkaSettings) -> Iterator[str]:
+    """Yield wrong seeds of sessions that sample again, and cheap tokens in the loss."""
+    cheap: set[str] = set()
+    seeds: dict[str, Sequence[SeedSession]] = {}
+    for received in read_topic(kafka, CONTROL, Skipped()):
+        match received.record:
+            case WorkerJoined(worker=worker, tags=tags) if CHEAP in tags:
+                cheap.add(worker)
+            case GroupAdmitted() as admitted:
+                seeds[admitted.group_id] = admitted.seeds
+    sampled_cheaply = {
+        (received.record.session_id, received.record.turn_id)
+        for received in read_topic(kafka, SESSIONS, Skipped())
+        if isinstance(received.record, TurnDispatched) and received.record.worker in cheap
+    }
+    for received in read_topic(kafka, TRAJECTORIES, Skipped()):
+        made = received.record
+        if not isinstance(made, Trajectory):
+            continue
+        wanted = dict(enumerate(seeds.get(made.group_id, ()))).get(made.sample)
+        if made.seed_session != wanted:
+            yield f"{made.session_id} took the seeds of {made.seed_session}, not of {wanted}"
+        for node in made.nodes:
+            trained = any(made.loss_mask[node.start : node.start + node.length])
+            if trained and (made.session_id, node.turn_id) in sampled_cheaply:
+                yield f"{made.session_id} trains turn {node.turn_id} of a cheap worker"
 
 
 def file_faults(out: Path, steps: int, metrics: Set[str], run: WholeRun) -> Iterator[str]:

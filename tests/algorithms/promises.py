@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel, Tag
 
-from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function
+from seamlessflow.infra.worker.control_rule import ControlSection
 from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
 from seamlessflow.scheduler.settings import PacingSection
 from seamlessflow.trainer.settings import TrainerSection
@@ -18,6 +18,8 @@ LEFT_OUT = {
     "trainer.attention eager",  # as sdpa: tests/unit/trainer/backends/test_attention.py
     "trainer.attention flash_attention_2",  # needs a GPU
     "trainer.attention flash_attention_3",
+    # Other chances of the same draws: tests/unit/scheduler/sampling/test_league.py.
+    *(f"pacing.terms.weight {name}" for name in ("squared", "variance", "linear")),
     # Parts of dtype, of which one name each is in a run.
     *(
         f"trainer.{part}_dtype {name}"
@@ -97,7 +99,11 @@ def promised(trainer: TrainerSection) -> Iterator[str]:
     """Yield the metrics that some step of a run with these settings must have."""
     yield from ("loss", "grad_norm", "entropy", "effective_sample_size", "update_s")
     if trainer.critic_used:
-        yield from ("value_loss", "value_mean", "explained_variance")
+        yield "value_loss"
+    if trainer.advantage in ("gae", "turn_gae"):
+        yield from ("value_mean", "explained_variance")
+    if trainer.advantage == "habc":
+        yield from ("viability_mean", "efficiency_mean", "success_share")
     if trainer.reference_used and trainer.loss.kl:
         yield "reference_kl"
     if trainer.loss.of_pairs:

@@ -14,6 +14,8 @@ TEACHER = "TEACHER"
 """Stands for the directory of a model with other weights and the same tokenizer."""
 INITIAL = "INITIAL"
 """Stands for the directory of the initial model."""
+MINE = "mine_"
+"""Begin of the name of a copy of an example's module."""
 FEW = "FEW"
 """Stands for a file with as many tasks as a step has groups, so that each comes again."""
 
@@ -33,6 +35,9 @@ class WholeRun:
     noisy: tuple[str, ...] = ()
     """Processes whose settings make them warn."""
     ranks: int = 1
+    deleted: tuple[str, ...] = ()
+    """Modules of `examples/methods` of which the run has copies of its own (`MINE`). They are
+    deleted once it has ended, before it is audited and executed again."""
 
     def values(self, out: Path, data: Path, teacher: Path) -> Values:
         """Return its configuration, on the model and tasks in `data`."""
@@ -55,6 +60,24 @@ class WholeRun:
             gang = {"ranks": self.ranks}
             changes["trainer"] |= {"backend": "fsdp2", **gang}
         return trail_run(out, data, changes)
+
+
+def drawn_by(
+    name: str,
+    terms: Mapping[str, Any] | None = None,
+    functions: Mapping[str, Any] | None = None,
+    **settings: Any,
+) -> dict[str, Any]:
+    """Return the section of a run that draws its tasks so."""
+    sampler = {"name": name, **settings}
+    return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
+
+
+def stopped_by(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
+    """Return a run whose turns a rule ends."""
+    rollout = {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}
+    symptoms = ("ended at a limit", "were exempt", "have equal rewards")
+    return WholeRun({}, {}, {"rollout": rollout}, (), symptoms)
 
 
 def _placed(values: Mapping[str, Any], places: Mapping[str, str]) -> dict[str, Any]:

@@ -6,32 +6,16 @@ others.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
-from tests.algorithms.run_settings import FEW, INITIAL, TEACHER, WholeRun
-
-
-def _sampler(
-    name: str,
-    terms: Mapping[str, Any] | None = None,
-    functions: Mapping[str, Any] | None = None,
-    **settings: Any,
-) -> dict[str, Any]:
-    """Return the section of a run that draws its tasks so."""
-    sampler = {"name": name, **settings}
-    return {"pacing": {"sampler": sampler, "terms": terms or {}, "functions": functions or {}}}
-
-
-def _stopped(name: str, settings: Mapping[str, Any], **more: Any) -> WholeRun:
-    """Return a run whose turns a rule ends."""
-    rollout = {"control": {"name": name, "settings": settings, "exempt": 0.25, **more}}
-    symptoms = ("ended at a limit", "were exempt", "have equal rewards")
-    return WholeRun({}, {}, {"rollout": rollout}, (), symptoms)
-
+from tests.algorithms.choices import CHOICES
+from tests.algorithms.run_settings import INITIAL, TEACHER, WholeRun
 
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
 _CRITIC = {"lr": 1e-3}
+_TWO_VALUES = {**_CRITIC, "passes": 0.2, "warmup_steps": 1}
+_WEIGHED = {"surrogate": "policy_gradient", "correction": "tis"}
+_HABC = {"advantage": "habc", "loss": {"surrogate": "policy_gradient"}}
 _CORRECTED = {"surrogate": "cispo", "correction": "tis"}
 
 RUNS: Mapping[str, WholeRun] = {
@@ -151,6 +135,14 @@ RUNS: Mapping[str, WholeRun] = {
             "loss": {"surrogate": "ppo_clip", "correction": "tis"},
             **_UPDATES,
         }
+    ),
+    "habc": WholeRun(
+        {**_HABC, "critic": {**_TWO_VALUES, "kind": "head", "coefficient": 0.1}, "layout": "tree"}
+    ),
+    "habc_model": WholeRun(
+        {**_HABC, "critic": _TWO_VALUES, "loss": _WEIGHED, **_UPDATES},
+        more={"agents": {"callable": "tests.algorithms.helped:run"}},
+        ranks=2,
     ),
     "reuse": WholeRun(
         {
@@ -318,54 +310,6 @@ RUNS: Mapping[str, WholeRun] = {
             }
         },
     ),
-    "vade": WholeRun({}, more=_sampler("vade", by="level", memory=0.9)),
-    "target": WholeRun({}, more=_sampler("target", rate=0.3, own_memory=0.5)),
-    "greso": WholeRun(
-        {"reuse": {"groups": 1, "choice": "newest"}, "loss": _CORRECTED},
-        more=_sampler("greso", candidates=64),
-    ),
-    "srpo": WholeRun({}, more=_sampler("srpo", return_after=2, passes=0.5)),
-    "trace": WholeRun(
-        {}, more=_sampler("trace", {"name": "by_success", "least": 3, "exempt": 0.5}, most=6)
-    ),
-    "own_sampler": WholeRun(
-        {},
-        more=_sampler(
-            f"{_OWN}.sampler:half_solved",
-            {"name": f"{_OWN}.terms:more_for_unsolved"},
-            {f"{_OWN}.sampler:half_solved": {"new": 0.5}},
-        ),
-    ),
-    "own_prediction": WholeRun(
-        {}, more=_sampler("trace", predict=f"{_OWN}.prediction:own_results_first")
-    ),
-    "rescue": WholeRun(
-        {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
-        more={"pacing": {"tasks": FEW}},
-        metrics=("stored_replaced", "stored_share", "masked/replaced"),
-    ),
-    "mix": WholeRun(
-        {
-            "replay": {
-                "name": "mix",
-                "foreign": 2,
-                "pools": {"own": {"uses": 2, "max_staleness": 3, "keep": 9}},
-            }
-        },
-        metrics=("stored_groups", "stored_share"),
-    ),
-    "own_mixer": WholeRun(
-        {
-            "replay": {"name": f"{_OWN}.mixer:sometimes", "pools": {"own": {"uses": 3}}},
-            "functions": {f"{_OWN}.mixer:sometimes": {"share": 0.75}},
-        },
-        more={"pacing": {"tasks": FEW}},
-        metrics=("stored_share",),
-    ),
-    "confidence": _stopped("confidence", {"floor": 6.8, "tail": 6.0, "spike": 2.5}, record_top=5),
-    "repetition": _stopped("repetition", {"period": 2, "times": 2, "ends": "session"}, reward=-0.5),
-    "budget": _stopped("budget", {"tokens": 4}),
-    "own_control": _stopped(f"{_OWN}.control:Unlikely", {"below": -0.5, "window": 2}),
     "own_loss": WholeRun(
         {
             "filters": {"untrainable": "drop", f"{_OWN}.filter:too_easy": "drop"},
@@ -379,4 +323,5 @@ RUNS: Mapping[str, WholeRun] = {
         },
     ),
     "mixed_precision": WholeRun({"compute_dtype": "bfloat16", "weights_dtype": "bfloat16"}),
+    **CHOICES,
 }

@@ -100,3 +100,11 @@ def test_a_configuration_is_written_beside_the_directory_of_its_run(tmp_path: Pa
     file = write_run(trail_run(tmp_path / "mini-batches", tmp_path, updates))
     assert file == tmp_path / "mini-batches.yaml"
     assert load(file).trainer.updates == 4
+
+
+def test_sessions_go_on_from_ended_ones_in_each_way_in_a_run() -> None:
+    places = Path("out"), Path("/nowhere/data"), Path("teacher")
+    configs = [parse(run.values(*places)) for run in RUNS.values()]
+    forking = [config for config in configs if config.pacing.forks_live]
+    assert {config.agents.forks for config in forking} == {"middle", "playback"}
+    assert {bool(config.pacing.forks_predict) for config in forking} == {True, False}

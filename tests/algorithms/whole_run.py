@@ -40,6 +40,8 @@ class Commands:
 
     def __init__(self, out: Path, kafka: KafkaSettings, stop: Stop) -> None:
         self.out = out
+        self.user_modules = out.with_name(f"{out.name}-own")
+        """Directory of modules of the user's own, which need not be there."""
         self._kafka, self._stop = kafka, stop
 
     def train(self, config: Path, steps: int) -> Ended:
@@ -78,7 +80,7 @@ class Commands:
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
             "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self._kafka.topic_prefix,
             "SEAMLESSFLOW_KAFKA__BLOBS": self._kafka.blobs or "",
-            "PYTHONPATH": str(ROOT),
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(self.user_modules)]),
             "COLUMNS": "200",
         }
         with self._file(arguments[0]).open("wb") as printed:

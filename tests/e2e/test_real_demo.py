@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.model import NOT_TRAINED, flat, imitate, make_model
-from seamlessflow.demo.sums.task import SumTask, dialogue, sum_tasks
+from seamlessflow.demo.sums import SumTask, dialogue, sum_tasks
 from seamlessflow.infra.rendering.renderer import Renderer
 
 pytestmark = pytest.mark.slow

@@ -7,10 +7,12 @@ embedded broker as its own process. What is killed is started again, as in any r
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
@@ -36,6 +38,9 @@ FREEZE_S = 4.0
 START_S = 180.0
 LONG_TURN = 400
 """Tokens of a turn whose agent does not ask for fewer; the agents of the load do."""
+LEVELS = 3
+"""Pools of the tasks, by a field of their metadata."""
+Changes = Mapping[str, Mapping[str, Any]]
 _TASKS = 50
 _LEASES: dict[str, str | int] = {
     "group.consumer.min.session.timeout.ms": 1000 * LEASE_S,
@@ -87,11 +92,13 @@ class FaultyRun:
         return condition()
 
 
-def _config(directory: Path, groups_per_step: int) -> RunConfig:
+def _config(directory: Path, groups_per_step: int, changes: Changes) -> RunConfig:
     make_model(directory / "model", seed=1)
-    tasks = "".join(json.dumps({"id": str(number)}) + "\n" for number in range(_TASKS))
-    (directory / "tasks.jsonl").write_text(tasks)
-    values = {
+    tasks = [
+        {"id": str(number), "metadata": {"level": str(number % LEVELS)}} for number in range(_TASKS)
+    ]
+    (directory / "tasks.jsonl").write_text("".join(f"{json.dumps(task)}\n" for task in tasks))
+    values: dict[str, Any] = {
         "out": str(directory / "out"),
         "workers": [
             {"id": "w0", "tags": ["rollout"]},
@@ -131,6 +138,8 @@ def _config(directory: Path, groups_per_step: int) -> RunConfig:
         "gateway": {"disconnect_grace_s": 5, "turn_timeout_s": 40},
         "restarts": {"most": 100_000, "pause_s": 0, "longest_pause_s": 0},
     }
+    for section, change in changes.items():
+        values[section] |= change
     return parse(values)
 
 
@@ -156,14 +165,18 @@ def _specs(config: RunConfig, kafka: KafkaSettings, ports: list[int]) -> list[Ch
 
 @contextmanager
 def faulty_run(
-    directory: Path, groups_per_step: int = 4, broker_returns: bool = True
+    directory: Path,
+    groups_per_step: int = 4,
+    broker_returns: bool = True,
+    changes: Changes = MappingProxyType({}),
 ) -> Iterator[FaultyRun]:
     """Yield the run; end all its processes at the end.
 
-    `broker_returns` False: a broker that was killed stays away until the test starts it.
+    `broker_returns` False: a broker that was killed stays away until the test starts it. `changes`
+    go over the configuration, section by section.
     """
     ended: list[str] = []
-    config = _config(directory, groups_per_step)
+    config = _config(directory, groups_per_step, changes)
     supervisor = Supervisor(config.restarts, ended.append)
     broker = Broker(directory / "kafka", heap_mb=512, short_lived=True, properties=_LEASES)
     with Launcher(directory / "logs", Stop(), supervisor) as launcher, broker:

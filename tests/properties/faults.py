@@ -15,6 +15,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
 from tests.builders.records import sessions
+from tests.builders.rollout.controlled import LateState
 from tests.properties.faulty_managers import (
     CountsNothing,
     DropsAFork,
@@ -26,6 +27,7 @@ from tests.properties.faulty_managers import (
 from tests.properties.simulation.cluster import Parts
 from tests.properties.simulation.engine import Generation, RecordedEngine, Sampled
 from tests.properties.simulation.managers import SteppedManager
+from tests.properties.simulation.stop_rule import RulesWithSums, StopsTurns
 from tests.properties.simulation.topics import Sending, Topics
 
 Output = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
@@ -228,6 +230,12 @@ class SamplesOtherTokens(RecordedEngine):
         ]
 
 
+class LateRules(RulesWithSums):
+    """Rules whose recorded state is that before the last token."""
+
+    turn = LateState
+
+
 @dataclass(frozen=True)
 class Fault:
     """Parts with a fault, and a pattern of the error by which a check must notice it."""
@@ -262,4 +270,5 @@ FAULTS = {
         (CutsBridges, "not the bridge behind the stored tokens"),
     )
 }
+FAULTS["LateRules"] = Fault(Parts(manager=StopsTurns, rules=LateRules), "stopped at|not stopped")
 FAULTS["SamplesOtherTokens"] = Fault(Parts(engine=SamplesOtherTokens), "I3: another token")

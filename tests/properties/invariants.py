@@ -13,6 +13,7 @@ from tests.properties.oracle.joins import check_join, check_start
 from tests.properties.oracle.matches import check_match
 from tests.properties.oracle.replays import as_bytes, read, repeated, without_places
 from tests.properties.oracle.sessions import LoggedSession, logged_sessions
+from tests.properties.oracle.stops import check_stop
 from tests.properties.oracle.watch import Watch
 from tests.properties.simulation.simulation import Simulation
 
@@ -78,6 +79,7 @@ def _check_turns(simulation: Simulation, logged: LoggedSession, requests: Reques
             turn, logged, read_to, requests, simulation.renderer, simulation.policy.strictness
         )
         check_start(turn, logged.until(read_to).session, requests)
+        check_stop(turn)
     log = simulation.events(logged.partition)
     for joined in logged.joins:
         read_to = decided_at[joined.command_id, joined.epoch]

@@ -14,11 +14,18 @@ from tests.properties.faults import FAULTS
 from tests.properties.invariants import check, live
 from tests.properties.simulation.cluster import Parts
 from tests.properties.simulation.simulation import Simulation
+from tests.properties.simulation.stop_rule import RulesThatEndSessions, RulesWithSums, StopsTurns
 from tests.seed import seed
 
 AGENTS = 5
 SHORTEST, LONGEST = 300, 1_800
 """Choices of a simulation, in bytes."""
+PARTS = (
+    Parts(),
+    Parts(manager=StopsTurns, rules=RulesWithSums),
+    Parts(manager=StopsTurns, rules=RulesThatEndSessions),
+)
+"""Parts without a fault: without a rule, with one that ends turns, with one that ends sessions."""
 NOTICED_WITHIN = 400
 """Worlds, until any fault is noticed."""
 
@@ -38,10 +45,12 @@ def test_the_invariants_hold_in_thousands_of_sessions(
         print_blob=True,
         suppress_health_check=list(HealthCheck),
     )
-    @hypothesis.given(st.binary(min_size=SHORTEST, max_size=LONGEST), st.booleans())
-    def holds(choices: bytes, all_thinking: bool) -> None:
+    @hypothesis.given(
+        st.binary(min_size=SHORTEST, max_size=LONGEST), st.booleans(), st.sampled_from(PARTS)
+    )
+    def holds(choices: bytes, all_thinking: bool, parts: Parts) -> None:
         nonlocal lived
-        lived += _sessions(choices, renderers[all_thinking])
+        lived += _sessions(choices, renderers[all_thinking], parts)
 
     holds()
 

@@ -146,6 +146,10 @@ def test_answers_of_conversations_are_learned(
 
 def test_the_newest_version_is_evaluated(run: tuple[Commands, Path, KafkaSettings]) -> None:
     commands, config, _ = run
-    commands("eval", "--config", str(config), "--limit", "2", "--temperature", "0")
+    tasks = str(config.parent / "tasks.jsonl")
+    commands(
+        *("eval", "--config", str(config), "--tasks", tasks),
+        *("--limit", "2", "--temperature", "0"),
+    )
     (written,) = commands.out.glob("evaluations/**/evaluation.json")
     assert json.loads(written.read_text())

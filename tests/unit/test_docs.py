@@ -241,3 +241,7 @@ def test_the_members_of_each_session_call_are_told(call: str, body: type[BaseMod
 def test_every_algorithm_is_in_a_table(name: str) -> None:
     pages = (ROOT / "docs" / "algorithms").glob("*.md")
     assert any(f"| `{name}` |" in page.read_text(encoding="utf-8") for page in pages)
+
+
+def test_the_first_page_is_short() -> None:
+    assert (ROOT / "README.md").read_text().count("\n") <= 120

@@ -48,6 +48,13 @@ ALIAS = re.compile(r"_?[A-Z]\w*[a-z]")
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
 
 
+@pytest.fixture(scope="module", autouse=True)
+def forget_trees() -> Iterator[None]:
+    """Let go of the syntax trees of all files once the rules are checked."""
+    yield
+    parsed.cache_clear()
+
+
 def docstrings(path: Path) -> list[tuple[int, str]]:
     """Line and text of each docstring, those under an attribute or a constant too."""
     return [

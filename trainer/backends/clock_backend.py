@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save, save_file
 
 from seamlessflow.infra.deadline import Stopping, never
-from seamlessflow.infra.device_model.gang_step import GangMember, gang_step
 from seamlessflow.infra.device_model.presets import hardware_named
+from seamlessflow.infra.device_model.rates import GangMember, gang_step
 from seamlessflow.infra.device_model.settings import worker_rates
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.line import Line
@@ -35,6 +35,7 @@ from seamlessflow.trainer.backends.backend import (
 )
 from seamlessflow.trainer.backends.meeting import Meeting, begun
 from seamlessflow.trainer.data.chains import OF_POLICY, AnnotatedColumns, Column
+from seamlessflow.trainer.data.credit.values import EVERY_OUTPUT, value_columns
 from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.settings import TrainerSettings
 
@@ -46,6 +47,11 @@ _STEPS = "steps"
 _ME = "me"
 """Name of this worker in its own part of a step."""
 _LENGTH_BYTES = 8
+_MODELS: Mapping[Column, str] = {
+    **dict.fromkeys(OF_POLICY, "policy"),
+    **dict.fromkeys(value_columns(EVERY_OUTPUT), "critic"),
+}
+"""Models with several columns, by column; any other column has a model of its own."""
 _TYPES: Mapping[str, str] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
@@ -112,8 +118,7 @@ class ClockBackend:
         self, batches: Sequence[MicroBatch], columns: Sequence[Column]
     ) -> AnnotatedColumns:
         """Return zeros, after a forward pass of each model that has columns."""
-        further = [name for name in columns if name not in OF_POLICY]
-        self._slowest(batches, len(further) + (len(further) < len(columns)))
+        self._slowest(batches, len({_MODELS.get(name, name) for name in columns}))
         return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}
 
     def train(self, step: StepInput) -> dict[str, float]:

@@ -5,9 +5,9 @@ gets none: `scores.py` then computes the scores in its place, part by part. Call
 Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary, S scores of a token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,20 @@ _MASKED = ("sdpa", "eager")
 _FULL = "full_attention"
 _RESCALED = ("logit", "lm_head_multiplier")
 """Words in the names of model settings that change logits after the output layer."""
+
+
+class HiddenStates(NamedTuple):
+    """Last hidden states of the trained tokens in a micro-batch."""
+
+    before_NH: Tensor
+    """Those that predict the tokens."""
+    behind_NH: Tensor | None
+    """Those at the tokens; None if they are not wanted."""
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> "HiddenStates":
+        """Return both, changed in the same way."""
+        behind_NH = None if self.behind_NH is None else change(self.behind_NH)
+        return HiddenStates(change(self.before_NH), behind_NH)
 
 
 class Forward:
@@ -58,14 +72,18 @@ class Forward:
         return logprobs_N, entropies_N
 
     def with_hidden(
-        self, batch: MicroBatch, entropy_gradient: bool = False, likeliest: int = 0
-    ) -> tuple[tuple[Tensor, ...], Tensor]:
-        """Return the same, and the last hidden states (N, H) where the tokens are predicted.
+        self,
+        batch: MicroBatch,
+        entropy_gradient: bool = False,
+        likeliest: int = 0,
+        behind: bool = False,
+    ) -> tuple[tuple[Tensor, ...], HiddenStates]:
+        """Return the same, and the last hidden states; `behind`: also those at the tokens.
 
         If `likeliest` is not 0, the first also has the probability of so many likeliest tokens.
         """
-        asked = _asked(batch, self._model.device, entropy_gradient, likeliest)
-        logits_NV, hidden_NH = self._pass(batch, asked)
+        asked = _asked(batch, self._model.device, entropy_gradient, likeliest, behind)
+        logits_NV, hidden = self._pass(batch, asked)
         if asked.scores_1NS is None:
             scored = scores(
                 logits_NV,
@@ -75,14 +93,15 @@ class Forward:
                 self._most,
                 likeliest,
             )
-            return scored, hidden_NH
-        return logits_NV.unbind(-1), hidden_NH
+            return scored, hidden
+        return logits_NV.unbind(-1), hidden
 
-    def hidden(self, batch: MicroBatch) -> Tensor:
-        """Return the last hidden states (N, H) alone, without any logits."""
-        return self._pass(batch, replace(_asked(batch, self._model.device), scored=False))[1]
+    def hidden(self, batch: MicroBatch, behind: bool = False) -> HiddenStates:
+        """Return the last hidden states alone, without any logits."""
+        asked = _asked(batch, self._model.device, behind=behind)
+        return self._pass(batch, replace(asked, scored=False))[1]
 
-    def _pass(self, batch: MicroBatch, asked: "_Asked") -> tuple[Tensor, Tensor]:
+    def _pass(self, batch: MicroBatch, asked: "_Asked") -> tuple[Tensor, HiddenStates]:
         """Return logits or scores, and the hidden states that they are computed from."""
         self._asked = asked
         try:
@@ -96,17 +115,16 @@ class Forward:
         if asked.scores_1NS is not None and output.logits is not asked.scores_1NS:
             reason = "changes logits behind its output layer, so they cannot be computed in parts"
             raise ModelUnusable(name, f"{reason}: lower trainer.micro_batch_tokens")
-        return output.logits[0], asked.hidden_NH
+        return output.logits[0], HiddenStates(asked.hidden_NH, asked.behind_NH)
 
     def _select(self, layer: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Any, ...] | None:
         """Let the layer compute the logits of trained tokens, or none: see `_score`."""
         if (asked := self._asked) is None:
             return None
         hidden_BTH, *others = arguments
-        places_N = asked.rows_N * hidden_BTH.shape[1] + asked.columns_N
-        # Not by an index: of a place that predicts several tokens (layout tree) its backward pass
-        # adds the gradients in any order, where several threads compute.
-        hidden_NH = asked.hidden_NH = embedding(places_N, hidden_BTH.flatten(0, 1))
+        hidden_NH = asked.hidden_NH = _at(hidden_BTH, asked.rows_N, asked.columns_N)
+        if asked.behind_N is not None:
+            asked.behind_NH = _at(hidden_BTH, asked.rows_N, asked.behind_N)
         alone = not asked.scored or self._too_many(layer, asked)
         return (hidden_NH[:0] if alone else hidden_NH).unsqueeze(0), *others
 
@@ -158,19 +176,42 @@ class _Asked:
     temperatures_N: Tensor | None
     entropy_gradient: bool
     likeliest: int
+    behind_N: Tensor | None
+    """Columns of the tokens, if the states there are wanted."""
     scored: bool = True
     """False: hidden states alone are wanted."""
     hidden_NH: Tensor | None = None
+    behind_NH: Tensor | None = None
     scores_1NS: Tensor | None = None
 
 
 def _asked(
-    batch: MicroBatch, device: torch.device, entropy_gradient: bool = False, likeliest: int = 0
+    batch: MicroBatch,
+    device: torch.device,
+    entropy_gradient: bool = False,
+    likeliest: int = 0,
+    behind: bool = False,
 ) -> _Asked:
     arrays = (batch.rows_N, batch.columns_N, batch.targets_N)
     rows_N, columns_N, targets_N = (torch.from_numpy(array).to(device) for array in arrays)
-    temperatures_N = _temperatures(batch, device)
-    return _Asked(rows_N, columns_N, targets_N, temperatures_N, entropy_gradient, likeliest)
+    return _Asked(
+        rows_N,
+        columns_N,
+        targets_N,
+        _temperatures(batch, device),
+        entropy_gradient,
+        likeliest,
+        torch.from_numpy(batch.behind_N).to(device) if behind else None,
+    )
+
+
+def _at(hidden_BTH: Tensor, rows_N: Tensor, columns_N: Tensor) -> Tensor:
+    """Return the hidden states (N, H) at these places.
+
+    Not by an index: of a place that predicts several tokens (layout tree) its backward pass adds
+    the gradients in any order, where several threads compute.
+    """
+    return embedding(rows_N * hidden_BTH.shape[1] + columns_N, hidden_BTH.flatten(0, 1))
 
 
 def _rescales(model: PreTrainedModel) -> bool:

@@ -23,7 +23,7 @@ from transformers.utils import logging as transformers_logging
 
 from seamlessflow.infra.disk import open_to_readers
 from seamlessflow.trainer.backends.backend import ModelUnusable
-from seamlessflow.trainer.backends.sharded.shards import empty_model
+from seamlessflow.trainer.backends.sharded.shards import empty_model, new_outputs
 from seamlessflow.trainer.parallelism import Dtype
 
 _log = logging.getLogger(__name__)
@@ -44,8 +44,10 @@ def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrained
     return _loaded(AutoModelForCausalLM, directory, dtype, empty)
 
 
-def load_critic(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
-    """Return a directory's model with one output a token instead of logits, at first always 0.
+def load_critic(
+    directory: Path, dtype: Dtype, empty: bool = False, outputs: int = 1
+) -> PreTrainedModel:
+    """Return a directory's model with `outputs` a token instead of logits, at first always 0.
 
     `empty` as for `load_model`. Raise `ModelUnusable`.
     """
@@ -53,15 +55,16 @@ def load_critic(directory: Path, dtype: Dtype, empty: bool = False) -> PreTraine
     # It would report that the output is new, with advice to train it.
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
-        model = _loaded(AutoModelForTokenClassification, directory, dtype, empty, num_labels=1)
+        model = _loaded(
+            AutoModelForTokenClassification, directory, dtype, empty, num_labels=outputs
+        )
     finally:
         transformers_logging.set_verbosity(verbosity)
-    for module in model.modules():
-        if isinstance(module, nn.Linear) and module.out_features == 1:
-            for parameter in module.parameters():
-                nn.init.zeros_(parameter)
-            # FSDP2 hooks into the output, and warns of one that is a view of another tensor.
-            module.register_forward_hook(lambda _, __, output: output.clone())
+    for module in new_outputs(model):
+        for parameter in module.parameters():
+            nn.init.zeros_(parameter)
+        # FSDP2 hooks into the output, and warns of one that is a view of another tensor.
+        module.register_forward_hook(lambda _, __, output: output.clone())
     return model
 
 

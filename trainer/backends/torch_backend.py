@@ -283,9 +283,10 @@ class TorchBackend:
     ) -> None:
         """Add the gradient of a micro-batch: the sum over its tokens by their weights."""
         settings = self._settings.loss
+        head = self._side.head
         with self._autocast():
-            (logprobs_N, entropies_N), hidden_NH = self._forward.with_hidden(
-                batch, bool(settings.entropy)
+            (logprobs_N, entropies_N), hidden = self._forward.with_hidden(
+                batch, bool(settings.entropy), behind=head is not None and head.behind
             )
         tokens = loss_tokens(batch, logprobs_N, entropies_N, settings)
         losses = failures.losses(
@@ -293,8 +294,8 @@ class TorchBackend:
         )
         weights_N = torch.from_numpy(batch.weights_N).to(self._device)
         loss = (losses.loss_N * weights_N).sum()
-        if (head := self._side.head) is not None:
-            of_values = head.loss(hidden_NH, batch)
+        if head is not None:
+            of_values = head.loss(hidden, batch)
             sums.add_value_loss(float(of_values.detach()))
             loss = loss + of_values
         # FSDP2 averages gradients over the ranks, so a rank's sum is multiplied by their number.

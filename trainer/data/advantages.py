@@ -44,6 +44,10 @@ class ReturnRules:
     """Reward of a turn below which returns restart there; None: they never do."""
     spread_over: float = 0.3
     """Deviation of first returns up to which the filter `spread` applies."""
+    passes: float = 1.0
+    """Least return of a success, `trainer.critic.passes`."""
+    warming: bool = False
+    """True in the first steps, in which a critic of successes has not learned enough."""
 
 
 Advantages = Sequence[Float64s]

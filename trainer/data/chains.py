@@ -41,6 +41,14 @@ class Column(StrEnum):
     """Log-prob under `trainer.teacher`, at the same temperature."""
     VALUE = "value"
     """Value of the place before the token, by the critic."""
+    VIABILITY = "viability"
+    """Logit of the chance of success at the place before the token, by the critic."""
+    END_VIABILITY = "end_viability"
+    """The same behind the token."""
+    EFFICIENCY = "efficiency"
+    """Turns to success, with a minus, at the place before the token, by the critic."""
+    END_EFFICIENCY = "end_efficiency"
+    """The same behind the token."""
     ENTROPY = "entropy"
     """Entropy of the policy at the token, in nats, under the weights before the step. The
     temperature is the token's sampling temperature."""
@@ -61,6 +69,16 @@ class Column(StrEnum):
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"
     """Weight of that place in the critic's loss; those of a step sum to 1."""
+    VIABILITY_TARGET = "viability_target"
+    """1 for success and 0 for failure; as all targets, the trainer computes it."""
+    VIABILITY_WEIGHT = "viability_weight"
+    END_VIABILITY_TARGET = "end_viability_target"
+    END_VIABILITY_WEIGHT = "end_viability_weight"
+    EFFICIENCY_TARGET = "efficiency_target"
+    """Turns to success, with a minus, by the value of the next place."""
+    EFFICIENCY_WEIGHT = "efficiency_weight"
+    END_EFFICIENCY_TARGET = "end_efficiency_target"
+    END_EFFICIENCY_WEIGHT = "end_efficiency_weight"
 
 
 OF_POLICY = (Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE)
@@ -173,6 +191,21 @@ def chains(
             tokens = replace(flat.select(_shortened(pieces, length)), trained_T=trained_T[:length])
             branches.append(Chain(trajectory.session_id, tuple(turns), tokens))
     return Chains(tuple(branches), {reason: count for reason, count in masked.items() if count})
+
+
+def intervened_turns(trajectory: Trajectory) -> int:
+    """Return how many of its turns, the first ones in chains, are before the last intervention.
+
+    The prompt of a turn comes before what is sampled, so that turn is not among them.
+    """
+    turns: dict[str, int] = {}
+    before = 0
+    for node in trajectory.nodes:
+        if node.intervened:
+            before = len(turns)
+        if node.origin in SAMPLED:
+            turns.setdefault(node.turn_id, len(turns))
+    return before
 
 
 def forks(of_session: Sequence[Chain], chaining: Chaining = "merged") -> bool:

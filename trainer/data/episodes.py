@@ -42,6 +42,12 @@ class Episode:
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Last session reward of each name, without weights and without punishment."""
 
+    demonstration: bool = False
+    """True if another system sampled some of its tokens."""
+
+    intervened: int = 0
+    """Number of first turns before the last message of the session that the policy did not say."""
+
     def __len__(self) -> int:
         return len(self.turns_N)
 

@@ -9,14 +9,19 @@ sessions.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
 from seamlessflow.trainer.data.figures.evaluation import passed
-from seamlessflow.trainer.data.sessions import FailedSession, SessionSource, ValidSession
+from seamlessflow.trainer.data.sessions import (
+    FailedSession,
+    SessionSource,
+    ValidSession,
+    parent_of,
+)
 
 
 class MemberLost(SeamlessFlowError):
@@ -49,8 +54,18 @@ class Group:
 
     @property
     def members(self) -> tuple[ValidSession, ...]:
-        """Return its sessions, and behind them the stored ones."""
-        return self.sessions + self.stored
+        """Return its sessions, behind them the stored ones, and the session that they go on from.
+
+        Of the last only the return counts, as one more of the baseline.
+        """
+        parent = parent_of(self.sessions)
+        return self.sessions + self.stored + (() if parent is None else (parent,))
+
+    def with_members(self, members: Sequence[ValidSession]) -> "Group":
+        """Return it with other sessions in the order of `members`."""
+        count = len(self.sessions)
+        stored = tuple(members[count : count + len(self.stored)])
+        return replace(self, sessions=tuple(members[:count]), stored=stored)
 
     def returns(self) -> list[float]:
         """Return the return of each session: the weighted sum of its rewards."""
@@ -147,7 +162,7 @@ class Grouping:
 
     def _without_attempts(self, source: SessionSource, group: _Open, now_ms: int) -> list[Record]:
         """End a group early if all its samples are settled and some of them failed."""
-        begun = source.group_size + (0 if source.purpose == "eval" else self._redundancy)
+        begun = source.group_size + (self._redundancy if source.purpose == "train" else 0)
         if group.settled(self._attempts) < begun:
             return []
         return self._end(source.group_id, group, "too_few", "and no attempt left", now_ms)
@@ -232,25 +247,29 @@ class Grouping:
 
     def _make_ready(self, group_id: str, sessions: list[ValidSession], now_ms: int) -> list[Record]:
         group = Group(group_id, tuple(sorted(sessions, key=lambda session: session.source.sample)))
+        sources = [session.source for session in group.sessions]
         self._keep(group)
         returns = np.array(group.returns())
         return [
             GroupReady(
                 at_ms=now_ms,
                 group_id=group_id,
-                sessions=tuple(session.source.session_id for session in group.sessions),
+                sessions=tuple(source.session_id for source in sources),
                 reward_mean=float(returns.mean()),
                 reward_std=float(returns.std()),
                 version_min=group.version_min(),
                 trainable_tokens=sum(session.trained() for session in group.sessions),
                 passed=passed(group.returns()),
                 returns=tuple(group.returns()),
-                turns=tuple(session.source.turns for session in group.sessions),
+                turns=tuple(source.turns for source in sources),
+                first_offsets=tuple(source.first_offset for source in sources),
+                lengths=tuple(source.length.tokens for source in sources),
+                texts=tuple(source.text for source in sources if source.purpose == "explore"),
             )
         ]
 
     def _keep(self, group: Group) -> None:
-        if group.sessions[0].source.purpose == "eval":
+        if group.sessions[0].source.purpose != "train":
             self.settle(group.group_id)
         else:
             self._open.pop(group.group_id, None)

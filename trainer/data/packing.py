@@ -41,6 +41,9 @@ class MicroBatch:
     columns_N: Int64s
     """Column that predicts the trained token: the column of the token before it in its chain."""
 
+    behind_N: Int64s
+    """Column of the trained token itself."""
+
     targets_N: Int64s
     logprobs_N: Float32s
     """The engine's log-prob of the trained token."""
@@ -170,6 +173,7 @@ def empty(padding_id: int = 0) -> MicroBatch:
         positions_BT=None,
         rows_N=none,
         columns_N=none,
+        behind_N=none,
         targets_N=none,
         logprobs_N=floats,
         temperatures_N=floats,
@@ -266,6 +270,7 @@ def _micro_batch(flat: _Flat, chosen: Int64s, row: _Row) -> MicroBatch:
         rows_N=row.rows_S[trained],
         # No first token of a chain is trained.
         columns_N=row.columns_S[trained - 1],
+        behind_N=row.columns_S[trained],
         targets_N=flat.ids_S[from_N].astype(np.int64),
         logprobs_N=flat.logprobs_S[from_N],
         temperatures_N=flat.temperatures_S[from_N],

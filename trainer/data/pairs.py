@@ -6,7 +6,7 @@ Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import product
 from operator import index
 
@@ -92,12 +92,11 @@ def paired(
     pairs = tuple(SessionPair(names[better], names[worse]) for better, worse in answer)
     compared = {name for pair in pairs for name in pair.names}
     alone = set(names) - compared
-    marked = tuple(
+    marked = [
         session.without(UNPAIRED) if session.source.session_id in alone else session
         for session in members
-    )
-    count = len(group.sessions)
-    return replace(group, sessions=marked[:count], stored=marked[count:]), pairs
+    ]
+    return group.with_members(marked), pairs
 
 
 def checked_pairs(pairs: Places, count: int) -> list[tuple[int, int]]:

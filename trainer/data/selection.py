@@ -114,14 +114,13 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
             select([episodes[place] for place in places], rules, source), len(places)
         )
     out = {place for place, verdict in zip(places, verdicts, strict=True) if not verdict}
-    members = tuple(
+    members = [
         replace(session.without(UNSELECTED), compared=rules.baseline == "all")
         if place in out
         else session
         for place, session in enumerate(group.members)
-    )
-    count = len(group.sessions)
-    return replace(group, sessions=members[:count], stored=members[count:])
+    ]
+    return group.with_members(members)
 
 
 def checked_selection(verdicts: Sequence[bool], count: int) -> list[bool]:

@@ -6,11 +6,13 @@ system sampled are trained only if the settings ask for it. Pure; called by the 
 """
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.schemas.records import Reward, Trajectory
-from seamlessflow.schemas.tokens import FOREIGN
+import xxhash
+
+from seamlessflow.schemas.records import Reward, SeedSession, Trajectory
+from seamlessflow.schemas.tokens import FOREIGN, POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import Headers
 from seamlessflow.trainer.credit import ONE_REWARD, Chaining
 from seamlessflow.trainer.data.chains import (
@@ -19,6 +21,7 @@ from seamlessflow.trainer.data.chains import (
     TrajectoryMalformed,
     chains,
     forks,
+    intervened_turns,
 )
 from seamlessflow.trainer.data.credit.returns import (
     RewardWeights,
@@ -29,6 +32,8 @@ from seamlessflow.trainer.data.credit.returns import (
 )
 from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
 
+PARENT = "parent"
+"""Reason for which the session that others go on from is left out of their group's loss."""
 _NO_LOGPROBS = "none"
 """Value of an import's metadata `logprobs` if its file had none."""
 
@@ -57,6 +62,16 @@ class SessionSource:
     task_id: str = ""
     turns: int = 0
     """Sampled turns."""
+    first_offset: int = -1
+    """Offset of its first event on `sessions`."""
+    parent: str = ""
+    """Ended session of the run that it goes on from, if that counts for its group's baseline."""
+    parent_return: float | None = None
+    """Return of that session."""
+    text: str = ""
+    """Hash of its sampled tokens, if it is of an exploration or samples one of it again."""
+    seed_session: SeedSession | None = None
+    """Explored session that it samples again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +96,8 @@ class ValidSession:
     punishment: float = 0.0
     """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
     left_out: str = ""
-    """Why all of it is masked: a limit ended it, it is not selected, or in no pair; or empty."""
+    """Why all of it is masked: a limit ended it, it is not selected, in no pair, or a parent; or
+    empty."""
     compared: bool = True
     """True if the advantages of its group are compared with its return."""
     pool: str = ""
@@ -91,6 +107,8 @@ class ValidSession:
     replaces: str = ""
     """Session whose place in a new group it takes."""
     chaining: Chaining = "merged"
+    intervened: int = 0
+    """Number of first turns before the last answer that others gave for the policy."""
 
     @property
     def shaped(self) -> float:
@@ -175,6 +193,7 @@ def read(
         of_turns,
         session_rewards(trajectory),
         chaining=chaining,
+        intervened=intervened_turns(trajectory),
     )
 
 
@@ -206,7 +225,21 @@ def without_foreign(trajectory: Trajectory) -> Trajectory:
     return replace(trajectory, loss_mask=bytes(mask), masked_tokens=masked)
 
 
+def parent_of(sessions: Sequence[ValidSession]) -> ValidSession | None:
+    """Return the session that those of a group go on from, for its return alone, or None.
+
+    It has no token here: its own group trained them.
+    """
+    for session in sessions:
+        source = session.source
+        if source.parent_return is not None:
+            parent = replace(source, session_id=source.parent, length=NO_LENGTH, parent_return=None)
+            return ValidSession(parent, source.parent_return, (), {}, None, left_out=PARENT)
+    return None
+
+
 def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers) -> SessionSource:
+    fork = trajectory.fork
     return SessionSource(
         session_id=trajectory.session_id,
         group_id=trajectory.group_id or trajectory.session_id,
@@ -224,7 +257,21 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
         limit=trajectory.limit,
         task_id=trajectory.task_id,
         turns=trajectory.turns,
+        first_offset=trajectory.first_offset,
+        parent=fork.session_id if fork is not None and fork.parent_return is not None else "",
+        parent_return=None if fork is None else fork.parent_return,
+        text=_text(trajectory),
+        seed_session=trajectory.seed_session,
     )
+
+
+def _text(trajectory: Trajectory) -> str:
+    """Return the hash of the sampled tokens that another session is compared by, or empty."""
+    if trajectory.purpose != "explore" and trajectory.seed_session is None:
+        return ""
+    places = ((n.start, n.start + n.length) for n in trajectory.nodes if n.origin == POLICY)
+    sampled = (trajectory.tokens[begin * TOKEN_BYTES : end * TOKEN_BYTES] for begin, end in places)
+    return xxhash.xxh3_64_hexdigest(b"".join(sampled))
 
 
 def _has_turn(trajectory: Trajectory, policy: str) -> bool:

@@ -59,9 +59,15 @@ METRICS: Mapping[str, str] = {
     "foreign_share": "Share of trained tokens in sessions of which another system sampled tokens",
     "reused_groups": "Groups that earlier steps trained and this one trains again (trainer.reuse)",
     "reused_share": "Share of trained tokens that are of such groups",
+    "forked_groups": "New groups that go on from ended sessions of the run (pacing.forks_live)",
+    "forked_other_share": "Share of those with a session that ended with another return",
     "stored_groups": "Stored groups that this step trains beside its new ones (trainer.replay)",
     "stored_replaced": "Stored sessions that took the place of a new one (trainer.replay)",
     "stored_share": "Share of trained tokens that are of stored sessions",
+    "explored_equal": "Explorations since the step before whose returns are equal",
+    "explored_mixed": "Explorations since then of which some sessions are sampled again",
+    "sampled_again": "Sessions that sample one of an exploration again (pacing.sampler explore)",
+    "equal_texts": "Share of these sessions whose sampled tokens are those of the explored one",
     "unscored_share": "Share of trained tokens without a log-prob of their sampler",
     "reused_most": "Largest number of earlier steps that trained one of them",
     "older_share": "Share of trained tokens that earlier weights than the trained ones sampled",
@@ -79,10 +85,17 @@ METRICS: Mapping[str, str] = {
     "updates": "Optimizer updates of the step, if it has several; what each tells is their mean",
     "grad_norm": "Norm of the gradient before clipping",
     "reference_kl": "Estimated KL divergence of the trained policy from trainer.reference, in nats",
-    "value_loss": "Mean loss of the critic, at the places where it learns",
+    "value_loss": "Mean loss of the critic, at the places where it learns; with several outputs "
+    "the sum of their means",
     "value_mean": "Mean value there, before the step",
     "explained_variance": "Share of the variance of the returns there that the values explained "
     "before the step; at most 1",
+    "viability_mean": "Mean chance of success that the critic gave the turns whose outcome it "
+    "learns, before the step (trainer.advantage habc)",
+    "efficiency_mean": "Mean value of its turns to success, with a minus, before the turns of "
+    "successes",
+    "success_share": "Share of successes, with a return of trainer.critic.passes or more, among "
+    "the sessions whose outcome it learns",
     "pairs": "Pairs of sessions that the loss compared (trainer.pairs)",
     "pair_accuracy": "Share of them whose margin was above 0 before the step: the policy preferred "
     "the better session, more than those it is compared with do",

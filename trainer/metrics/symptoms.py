@@ -235,6 +235,12 @@ SYMPTOMS = (
         _family(f"filtered/{EQUAL_REWARDS}"),
     ),
     Symptom(
+        "{:.0%} of the explored groups have equal rewards, so nothing of them is trained",
+        "pacing.sampler.samples, other tasks",
+        0.8,
+        _lost("explored_equal", "explored_mixed"),
+    ),
+    Symptom(
         "{:.0%} of the groups were dropped",
         "the detail of GroupDropped on control has the reasons; trainer.filters, trainer.on_stale, "
         "pacing.max_attempts",

@@ -44,6 +44,8 @@ CAUSES: Mapping[str, str] = {
     "inexact": "not sampled from the model's own distribution: set policy.top_p = 1 and "
     "policy.top_k = 0, let the agent ask for no response_format, or set policy.train_inexact",
     "eval": "the sessions are of purpose eval: leave purpose at train",
+    "explore": "the sessions are of an exploration: some of them are sampled again to be trained",
+    "frozen": "sampled by a policy that is served and not trained (policies.NAME.frozen)",
     "stale": "older than run.lag (trainer.max_staleness) optimizer steps: raise it, or set "
     "trainer.on_stale = correct",
     "overlong": "a limit of trainer.overlong.masked ended the sessions: raise it, or train them",
@@ -63,10 +65,12 @@ CAUSES: Mapping[str, str] = {
     "dropped": "see GroupDropped",
     "samples_failed": "see SampleFailed",
     "lone_group": "open sessions of one task with the same group_id, each with its sample and the "
-    "group_size, or set trainer.advantage (reinforce_pp, gae, turn_gae and distill train such "
-    "groups)",
+    "group_size, or set trainer.advantage (reinforce_pp, gae, turn_gae, habc and distill train "
+    "such groups)",
     "modelled": "a rehearsal: the devices that train are modelled (trainer.backend clock), so "
     "nothing was learned and the weights are stand-ins",
+    "failures": "trainer.advantage habc imitates sessions with a return of at least "
+    "trainer.critic.passes: lower it, or draw easier tasks",
     "loss": "tokens were trained, but the loss took the gradient of all of them away",
 }
 """Meaning and remedy of each cause; a mask is found by the first words of its reason."""
@@ -178,6 +182,9 @@ def _reasons(steps: Sequence[StepMetrics], equal_share: float, least_share: floa
             f"{equal:.0%} of all groups had equal rewards (mean {reward:.2f}) and taught nothing: "
             f"{CAUSES[EQUAL_REWARDS]}"
         )
+    failed = 1 - fmean(metrics.get("success_share", 1.0) for metrics in steps)
+    if failed >= equal_share:
+        yield f"{failed:.0%} of the sessions failed: {CAUSES['failures']}"
     for prefix, kept, text in _LOST:
         # Where all groups are filtered, masks change nothing.
         if equal < 1 or prefix != _MASKED:

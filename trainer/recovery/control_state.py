@@ -125,8 +125,10 @@ class ControlState:
     """Newest version with an `EvaluationCompleted`, by split."""
     expired: set[str] = field(default_factory=set)
     """Groups past their deadline that are neither ready nor over."""
+    exploring: set[str] = field(default_factory=set)
+    """Groups of explorations that are not over."""
     over: set[str] = field(default_factory=set)
-    """Groups that are dropped, evaluated, or trained before the last checkpoint."""
+    """Groups that are dropped, evaluated, explored, or trained before the last checkpoint."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Groups for training that were dropped since the newest step, by reason."""
     newest_drop: str = ""
@@ -161,6 +163,8 @@ class ControlState:
                 evaluation.ended.append(
                     EvaluatedGroup(count, record.reward_mean, record.passed or 0)
                 )
+                self._end(record.group_id)
+            case r.GroupReady() if record.group_id in self.exploring:
                 self._end(record.group_id)
             case r.EvaluationCompleted():
                 self.rounds.pop((record.version, record.split), None)
@@ -220,7 +224,8 @@ class ControlState:
             under_way={
                 name: GroupAdmission(*admission) for name, admission in values["under_way"].items()
             },
-            **{name: set(values[name]) for name in _SETS},
+            # Earlier releases had no explorations.
+            **{name: set(values.get(name, ())) for name in _SETS},
             rounds=rounds_from(values["rounds"]),
             evaluated=dict(values["evaluated"]),
             steps_of=dict(values["steps_of"]),
@@ -270,6 +275,8 @@ class ControlState:
             evaluation = self.rounds.setdefault((record.version, record.split), EvaluationRound())
             evaluation.open[record.group_id] = record.deadline_ms
             evaluation.groups += 1
+        elif record.purpose == "explore":
+            self.exploring.add(record.group_id)
         else:
             version = record.version
             if not self._own(record.policy):
@@ -287,6 +294,7 @@ class ControlState:
 
     def _end(self, group_id: str) -> None:
         self._end_wait(group_id)
+        self.exploring.discard(group_id)
         self.ready.pop(group_id, None)
         if evaluation := self._round_of(group_id):
             del evaluation.open[group_id]
@@ -303,4 +311,4 @@ class ControlState:
         self.expired.discard(group_id)
 
 
-_SETS = ("skipped", "expired", "over", "consumed")
+_SETS = ("skipped", "expired", "exploring", "over", "consumed")

@@ -23,7 +23,7 @@ from seamlessflow.trainer.data.sessions import (
 from seamlessflow.trainer.replay.pools import StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 
-EVAL = "eval"
+_OTHERS = {"eval": "of an evaluation", "explore": "of an exploration"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ class StoredRules:
 
 def left_out(trajectory: Trajectory, rules: StoredRules) -> str:
     """Return why a record of another log is no stored session; empty if it is."""
-    if trajectory.purpose == EVAL:
-        return "of an evaluation"
+    if trajectory.purpose in _OTHERS:
+        return _OTHERS[trajectory.purpose]
     if trajectory.cause != "policy" or session_return(trajectory, rules.weights) is None:
         return "without a return"
     # Imported files often do not say with which tokenizer they were made.

@@ -14,13 +14,14 @@ from seamlessflow.trainer.data.credit.phase import (
     with_columns,
     with_only,
 )
+from seamlessflow.trainer.data.credit.values import OUTPUTS, lesson_columns, value_columns
 from seamlessflow.trainer.data.methods import method
 from seamlessflow.trainer.data.packing import pack
 from seamlessflow.trainer.data.turn_masks import masked_batch
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.inputs import return_rules
 
-_ESTIMATED = {Column.TARGET, Column.TARGET_WEIGHT, Column.PAIR_LOSS}
+ESTIMATED = frozenset({Column.PAIR_LOSS}).union(*map(lesson_columns, OUTPUTS.values()))
 """Columns that follow from others, which the trainer computes."""
 
 
@@ -61,7 +62,7 @@ def estimated(settings: TrainerSection, batch: Batch) -> Batch:
     ones, except for rounding in other micro-batches.
     """
     batch = masked_batch(batch, settings.masks)
-    rules = return_rules(settings)
+    rules = return_rules(settings, batch.step)
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         with method("advantage estimator", settings.advantage):
             batch = with_advantages(batch, lambda episodes: estimator.estimate(episodes, rules))
@@ -76,7 +77,7 @@ def estimated(settings: TrainerSection, batch: Batch) -> Batch:
 
 def needed(settings: TrainerSection) -> tuple[Column, ...]:
     """Return the columns that the devices have to compute."""
-    columns = _of_loss(settings) - _ESTIMATED
+    columns = _of_loss(settings) - ESTIMATED
     if (estimator := BATCH_ESTIMATORS.get(settings.advantage)) is not None:
         columns |= estimator.columns
     if settings.kl_penalty:
@@ -92,7 +93,8 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
 
 def _of_loss(settings: TrainerSection) -> set[Column]:
     """Return the columns that the losses of the policy and of a critic need."""
-    columns = {Column.VALUE, *_ESTIMATED} if settings.critic_used else set[Column]()
+    outputs = OUTPUTS[settings.advantage] if settings.critic_used else ()
+    columns = {*value_columns(outputs), *lesson_columns(outputs)}
     if settings.loss.kl:
         columns |= {Column.REFERENCE}
     if settings.loss.of_pairs:

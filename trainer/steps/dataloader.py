@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from seamlessflow.schemas.records import (
     GroupDropped,
     GroupExpired,
+    GroupReady,
     Record,
     Trajectory,
 )
@@ -168,7 +169,7 @@ class Dataloader:
         )
         if self.store.add(session):
             return []
-        if trajectory.purpose != "eval":
+        if trajectory.purpose == "train":
             passed = isinstance(session, ValidSession) and session.reward >= PASSED
             self._sessions.add(trajectory, passed)
         records = self._grouping.add(session, now_ms)
@@ -202,7 +203,9 @@ class Dataloader:
             records = self._grouping.expire(name, now_ms)
             records += self._without_turn(name, now_ms)
             # Groups for evaluation are no loss: no step waits for them.
-            expired += self._counted(records) if name in self._control_state.under_way else records
+            state = self._control_state
+            counts = name in state.under_way or name in state.exploring
+            expired += self._counted(records) if counts else records
         return expired
 
     def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
@@ -318,10 +321,10 @@ class Dataloader:
 
     def _concerned(self, trajectory: Trajectory) -> bool:
         """Return whether a session may be of a group of this policy."""
-        evaluates = trajectory.purpose == "eval"
+        trains = trajectory.purpose == "train"
         if trajectory.policy == self._policy:
-            return not (self.rules.recorded and evaluates)
-        return trajectory.policy in self.policies and not evaluates
+            return trains or not self.rules.recorded
+        return trajectory.policy in self.policies and trains
 
     def _without_turn(self, group_id: str, now_ms: int) -> Records:
         """Drop a ready group if none of its sessions has a turn of the policy."""
@@ -344,6 +347,8 @@ class Dataloader:
 
     def _counted(self, records: Records) -> Records:
         for record in records:
+            if isinstance(record, GroupReady) and record.texts:
+                self._sessions.add_explored(record)
             if isinstance(record, GroupDropped):
                 self.dropped[record.reason] += 1
                 self.newest_drop = record.detail

@@ -18,6 +18,7 @@ from seamlessflow.trainer.data.aggregations import chain_weights
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 from seamlessflow.trainer.data.credit.overlong import OverlongRules
+from seamlessflow.trainer.data.credit.values import EVERY_OUTPUT
 from seamlessflow.trainer.data.packing import Layout, MicroBatch, pack
 from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.rules import BatchRules, ReuseRules
@@ -85,14 +86,16 @@ def selection_rules(trainer: TrainerSection) -> SelectionRules:
     return SelectionRules(**values, seed=trainer.seed, functions=trainer.functions)
 
 
-def return_rules(trainer: TrainerSection) -> ReturnRules:
-    """Return the settings of returns."""
+def return_rules(trainer: TrainerSection, step: int = 0) -> ReturnRules:
+    """Return the settings of returns, as they are in `step`."""
     values = trainer.returns.model_dump(exclude={"entropy_scale", "hybrid_scale"})
     return ReturnRules(
         **values,
         kl_penalty=trainer.kl_penalty,
         rewards=trainer.reward_weights,
         spread_over=trainer.spread_over,
+        passes=trainer.critic.passes,
+        warming=step < trainer.critic.warmup_steps,
     )
 
 
@@ -196,23 +199,29 @@ def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]
 
 
 def _learning(part: Batch) -> Batch:
-    """Return a part of a batch, with critic's weights that sum to 1 again."""
-    weights = [chain.columns.get(Column.TARGET_WEIGHT) for chain in part.chains()]
-    total = sum(
-        float(of_chain_N.sum(dtype=np.float64)) for of_chain_N in weights if of_chain_N is not None
-    )
-    if not total:
-        return part
-    groups = tuple(
-        replace(group, chains=tuple(_scaled(chain, 1 / total) for chain in group.chains))
-        for group in part.groups
-    )
+    """Return a part of a batch, in which the weights of each output of a critic sum to 1 again."""
+    for output in EVERY_OUTPUT:
+        names = [lesson.weight for lesson in output.lessons]
+        total = sum(
+            float(chain.columns[name].sum(dtype=np.float64))
+            for chain in part.chains()
+            for name in names
+            if name in chain.columns
+        )
+        if total:
+            part = _scaled(part, names, np.float32(1 / total))
+    return part
+
+
+def _scaled(part: Batch, names: Collection[Column], factor: np.float32) -> Batch:
+    """Return a part of a batch with these columns times a factor."""
+
+    def change(chain: Chain) -> Chain:
+        scaled = {name: chain.columns[name] * factor for name in names if name in chain.columns}
+        return replace(chain, columns={**chain.columns, **scaled})
+
+    groups = tuple(replace(group, chains=tuple(map(change, group.chains))) for group in part.groups)
     return replace(part, groups=groups)
-
-
-def _scaled(chain: Chain, factor: float) -> Chain:
-    weights_N = chain.columns[Column.TARGET_WEIGHT] * np.float32(factor)
-    return replace(chain, columns={**chain.columns, Column.TARGET_WEIGHT: weights_N})
 
 
 def _samples(

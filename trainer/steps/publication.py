@@ -27,7 +27,14 @@ from seamlessflow.infra.weights.manifest import Manifest, NewVersion, publish, r
 from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.infra.weights.remote.sending import weights_sender
 from seamlessflow.infra.weights.tensors import tensors_hash
-from seamlessflow.infra.weights.versions import PublishedWeights, lease, retain, versions
+from seamlessflow.infra.weights.versions import (
+    PublishedWeights,
+    is_past,
+    keep,
+    lease,
+    retain,
+    versions,
+)
 from seamlessflow.schemas.records import LineageStarted, PolicyWeights, Sampling, WeightsPublished
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, ModelUnusable
@@ -63,6 +70,10 @@ class Publication:
         self._behind = ThreadPoolExecutor(1, "weights sent")
         self._under_way: Future[None] | None = None
         self._made: NewVersion | None = None
+        shown = (past for past in settings.run.frozen.values() if past is not None)
+        self._past = [past.every for past in shown if past.policy == settings.run.policy]
+        self.step_before: int | None = None
+        """Optimizer steps behind the version before the next one; None: there is none."""
 
     @cached_property
     def _renderer(self) -> RendererSettings:
@@ -133,6 +144,9 @@ class Publication:
 
         self._made = publish(self._root, facts, fill)
         written = self._made.weights
+        if any(is_past(step, self.step_before, every) for every in self._past):
+            keep(written.path)
+        self.step_before = step
         # Before the copy is made, whose drafts it would take for those of a failed publication.
         retain(self._root, self._settings.trainer.versions_kept)
         self.send(written)
@@ -219,6 +233,7 @@ class Publication:
             train_truncated=policy.train_truncated,
             strictness=policy.strictness,
             at_ms=now_ms,
+            frozen=self._settings.run.policy in self._settings.run.frozen,
         )
 
     def _tensors_hash(self, published: PublishedWeights) -> str:
@@ -284,6 +299,7 @@ def first_weights(
     if current is None and (url := publication.sent_before()):
         raise WeightsDirectoryInUse(url, "weights.url")
     publication.prepare()
+    publication.step_before = None if current is None else origin.step
     if current is not None and current.path.is_dir():
         publication.send(current)
         return FirstWeights(current, False, resume)

@@ -186,6 +186,7 @@ def _open(command: r.OpenSession, context: Context) -> Decision:
         idempotency_key=command.idempotency_key,
         fork=command.fork,
         overrides=command.overrides,
+        seed_session=command.seed_session,
     )
     problem = fork_problem(event, context)
     if problem is not None:

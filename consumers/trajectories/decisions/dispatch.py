@@ -188,4 +188,5 @@ def _generate(
         min_version=_needs(session, started).min_version,
         control=started.control,
         control_state=sampled.control_state,
+        seed=started.seed,
     )

@@ -119,6 +119,8 @@ class RunEnds:
 
     grace_ms: int = GRACE_MS
     """0 once the manager was asked to end: the agents of its run ended before it."""
+    frozen: set[str] = field(default_factory=set)
+    """Policies that are not trained: their weights say so, and no run of theirs finishes."""
     _finished: dict[str, int] = field(default_factory=dict)
     """Time by policy."""
     _went_on_ms: int = 0
@@ -131,18 +133,21 @@ class RunEnds:
         return newest_ms if newest_ms > self._went_on_ms else None
 
     def apply(self, record: Record) -> None:
-        """Apply a record of `control`."""
+        """Apply a record of `control` or of `fleet`."""
         match record:
+            case r.PolicyWeights(frozen=True):
+                self.frozen.add(record.policy)
             case r.RunFinished():
                 self._finished[record.policy] = record.at_ms
-            case r.GroupAdmitted(purpose="train"):  # it goes on, for another policy or more steps
+            # It goes on, for another policy or more steps.
+            case r.GroupAdmitted() if record.purpose != "eval":
                 self._went_on_ms = max(self._went_on_ms, record.at_ms)
 
     def due_ms(self, opened: r.SessionOpened) -> int | None:
         """Return when to close a session that is still open; None if it goes on, or is no run's."""
         finished_ms = self.finished_ms
-        called = {opened.policy, *opened.policies.values()}
-        if finished_ms is None or not _of_run(opened) or not called <= self._finished.keys():
+        trained = {opened.policy, *opened.policies.values()} - self.frozen
+        if finished_ms is None or not _of_run(opened) or not trained <= self._finished.keys():
             return None
         return finished_ms + self.grace_ms
 
@@ -173,9 +178,9 @@ def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
 
 
 def _of_run(opened: r.SessionOpened) -> bool:
-    """Return True for a session that a task of training began, by the id that its agent gives it.
+    """Return True for a session that a task of training or exploration began, by its agent's id.
 
     Services name theirs otherwise. An evaluation may follow the end.
     """
     named = session_id(opened.group_id, opened.sample, opened.attempt)
-    return opened.purpose == "train" and bool(opened.group_id) and opened.session_id == named
+    return opened.purpose != "eval" and bool(opened.group_id) and opened.session_id == named

@@ -14,6 +14,7 @@ import xxhash
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.matching.chat import match
+from seamlessflow.consumers.trajectories.matching.interventions import intervenes
 from seamlessflow.consumers.trajectories.matching.match import Match, PromptRenderer
 from seamlessflow.consumers.trajectories.matching.raw import match_raw
 from seamlessflow.consumers.trajectories.matching.recorded import newly_recorded
@@ -66,7 +67,7 @@ def start(
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
     if (overrides := session.opened.overrides) is not None:
         sampling = effective_sampling(sampling, overrides, max(room, 0))
-    if _trains(session) and not command.wants_logprobs:
+    if _trains(session) and not (policy.frozen or command.wants_logprobs):
         top = max(sampling.top_logprobs, context.control.record_top)
         sampling = replace(sampling, top_logprobs=top)
     return _event(session, command, policy, context, hit, sampling), hit.prompt_ids
@@ -191,7 +192,9 @@ def _event(
         body_hash=command.body_hash,
         choice=command.choice,
         tags=_wishes(session, command),
-        control=_control(session, context),
+        control=_control(session, policy, context),
+        seed=_seed(session, command),
+        frozen=policy.frozen,
     )
 
 
@@ -199,24 +202,49 @@ def _trains(session: Session) -> bool:
     return session.opened.purpose == "train"
 
 
-def _control(session: Session, context: Context) -> r.TurnControl | None:
-    """Return the rule that may end the turn early; evaluations have none.
+def _control(session: Session, policy: PolicyWeights, context: Context) -> r.TurnControl | None:
+    """Return the rule that may end the turn early; evaluations and frozen policies have none.
 
     A session is exempt or not for all of its turns, by its id.
     """
     terms = context.control
-    if terms.rule is None or not _trains(session):
+    if terms.rule is None or policy.frozen or not _trains(session):
         return None
     drawn = xxhash.xxh3_64_intdigest(f"exempt {session.session_id}".encode()) / 2**64
     return replace(terms.rule, exempt=drawn < terms.exempt)
 
 
+def _seeded_by(session: Session) -> str:
+    """Return the session whose sampling seeds this one takes; empty if it has none.
+
+    One of an exploration takes its own, so that another one can take them later.
+    """
+    opened = session.opened
+    if opened.seed_session is not None:
+        return opened.seed_session.session_id
+    return opened.session_id if opened.purpose == "explore" else ""
+
+
+def _seed(session: Session, command: r.RequestTurn) -> int | None:
+    """Return the seed of a turn, by its place in its session; None: the worker chooses one."""
+    name = _seeded_by(session)
+    if not name:
+        return None
+    digest = xxhash.xxh3_64_intdigest(repr((name, len(session.turns), command.choice)).encode())
+    return digest >> 1  # engines take signed numbers
+
+
 def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
-    """Return the tags that the call asks for, or those of its session. Raises `BadRequest`."""
+    """Return the tags that the call asks for, or those of its session. Raises `BadRequest`.
+
+    An exploration's session, and one that samples it again, keep to their workers: a call cannot
+    bring what a cheap worker sampled into training.
+    """
     try:
-        return command.tags or read_wishes(session.opened.metadata.get(WISHES, ""))
+        of_session = read_wishes(session.opened.metadata.get(WISHES, ""))
     except ValueError as error:
         raise BadRequest(f"metadata.{WISHES} of the session: {error}") from error
+    return of_session if _seeded_by(session) else command.tags or of_session
 
 
 def _matched(
@@ -240,6 +268,7 @@ def _matched(
         "template_args": command.template_args,
         "matching": newly_recorded(session, policy),
         "answer_differs": hit.answer_differs,
+        "intervened": not command.raw and intervenes(session, hit, policy.strictness),  # type: ignore[arg-type]
     }
 
 

@@ -24,6 +24,8 @@ from seamlessflow.schemas.records import Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import TRAJECTORIES
 
+FROZEN = "frozen"
+"""Reason of all turns of a policy that is served and not trained."""
 _NOT_ASSEMBLED = "not_assembled"
 
 
@@ -96,6 +98,8 @@ def masked_reasons(session: Session) -> dict[int, str]:
 def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[int]) -> str:
     if turn.forked:
         return FORKED
+    if turn.started.frozen:
+        return FROZEN
     if turn.state is not TurnState.COMPLETED:
         return str(turn.state)
     if not turn.prompt_confirmed:
@@ -106,7 +110,8 @@ def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[in
         return "abandoned"
     if turn.node in left and not turn.started.train_undelivered:
         return "undelivered"
-    return "eval" if session.opened.purpose == "eval" else ""
+    purpose = session.opened.purpose
+    return purpose if purpose in ("eval", "explore") else ""
 
 
 def _continued(session: Session) -> set[int]:
@@ -258,6 +263,7 @@ def _node(
         control=turn.control if sampled else "",
         control_at=turn.control_at if sampled else 0,
         control_exempt=sampled and bool(turn.control) and turn.exempt,
+        intervened=not sampled and turn.started.intervened,
     )
 
 

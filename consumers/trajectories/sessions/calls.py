@@ -53,6 +53,8 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
         chosen["turn_limit"] = opening.turn_limit
     if opening.overrides is not None:
         chosen["overrides"] = vars(opening.overrides)
+    if opening.seed_session is not None:
+        chosen["seed_session"] = vars(opening.seed_session)
     if opening.fork is not None:
         chosen["fork"] = _fork_identity(opening.fork)
     return _hash("open", opening.session_id, opening.idempotency_key, chosen)
@@ -61,7 +63,9 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
 def _fork_identity(fork: ForkedPrefix) -> list[object]:
     """Return what distinguishes forks; the session keeps this much of its own."""
     appended = [message.hex() for message in fork.appended]
-    return [vars(fork.origin), fork.mode, fork.hash.hex(), appended]
+    # An origin without a parent's return has the hash that earlier releases recorded.
+    origin = {name: value for name, value in vars(fork.origin).items() if value is not None}
+    return [origin, fork.mode, fork.hash.hex(), appended]
 
 
 def reward_hash(reward: Reward, key: str | None) -> int:

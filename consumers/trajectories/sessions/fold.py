@@ -32,7 +32,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Reward
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 
-FOLD_VERSION = 1
+FOLD_VERSION = 2
 """Version of the rules by which new sessions are merged; docs/manager/rules.md has each.
 
 A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
@@ -184,10 +184,10 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
         turn.progress.append(event)
     if isinstance(event, r.TurnInterrupted):
         turn.worker = None
-    if not isinstance(event, r.TurnCompleted):
-        turn.control_state = event.control_state
-    else:
+    if isinstance(event, r.TurnCompleted):
         _complete(session, turn, event, strictness(turn.started.policy))
+    elif event.token_ids:  # a worker that hands a turn back without beginning it has no state
+        turn.control_state = event.control_state
     return Folded(session, True, turn)
 
 

@@ -70,6 +70,7 @@ def without_tokens(session: Session, partition: int, reason: str) -> Trajectory:
         finalized_at_ms=finalized_at_ms,
         fold_version=opened.fold_version,
         fork=None if opened.fork is None else opened.fork.origin,
+        seed_session=opened.seed_session,
     )
 
 

@@ -125,6 +125,8 @@ class GatewayClient:
             body["policies"] = dict(policies)
         if task.fork is not None:
             body["fork"] = orjson.Fragment(to_json(task.fork))
+        if task.seed_session is not None:
+            body["seed_session"] = orjson.Fragment(to_json(task.seed_session))
         if task.overrides is not None:
             overrides = task.overrides
             body["overrides"] = {

@@ -43,6 +43,7 @@ from seamlessflow.schemas.records import (
     ForkedPrefix,
     OpenSession,
     Reward,
+    SeedSession,
 )
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._:@-]*$"
@@ -65,7 +66,7 @@ class OpenBody(_Body):
     session_id: Name | None = None
     policy: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     policies: dict[Text, Text] = {}
-    purpose: Literal["train", "eval"] = "train"
+    purpose: Literal["train", "eval", "explore"] = "train"
     split: Text = "train"
     task_id: Text = ""
     group_id: Text = ""
@@ -82,6 +83,7 @@ class OpenBody(_Body):
     max_idle_s: Seconds = 3600
     fork: ForkedPrefix | None = None
     overrides: SamplingSection | None = None
+    seed_session: SeedSession | None = None
 
     @field_validator("metadata")
     @classmethod
@@ -98,7 +100,7 @@ class OpenBody(_Body):
 
     @model_validator(mode="after")
     def _of_an_evaluation(self) -> Self:
-        if self.overrides is not None and self.purpose == "train":
+        if self.overrides is not None and self.purpose != "eval":
             raise ValueError("overrides: what is trained is sampled as the policy is; purpose eval")
         return self
 
@@ -127,7 +129,7 @@ class CloseBody(_Body):
     await_rewards: tuple[Text, ...] = ()
 
 
-_OWN_FORMS = ("max_age_s", "max_idle_s", "fork", "overrides")
+_OWN_FORMS = ("max_age_s", "max_idle_s", "fork", "overrides", "seed_session")
 """Members of an opening that the command has in another form."""
 B = TypeVar("B", bound=_Body)
 
@@ -157,6 +159,7 @@ class Sessions:
             **fields,
             fork=body.fork,
             overrides=body.overrides.overrides if body.overrides is not None else None,
+            seed_session=body.seed_session,
             max_age_ms=_ms(body.max_age_s),
             max_idle_ms=_ms(body.max_idle_s),
         )

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import is_user_function, user_function
+from seamlessflow.infra.worker.control_rule import ControlSection
 from seamlessflow.producers.rollout.control.contract import TurnRule
 from seamlessflow.producers.rollout.control.controlled import ControlledTurn, ThinkingMarks
 from seamlessflow.producers.rollout.control.rules import VERSION, rule_named

@@ -16,10 +16,11 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.weights.manifest import read_manifest
 from seamlessflow.infra.weights.versions import PublishedWeights, WeightsGone, lease
 from seamlessflow.infra.worker.activity import PhaseTimes
 from seamlessflow.producers.rollout.engine.contract import Engine
@@ -149,7 +150,7 @@ class RolloutDevice:
     def _parser_for(self, policy: PolicyWeights, weights: PublishedWeights) -> MessageParser:
         """Check that the move can be made; return the parser of its policy."""
         if not self._known(weights):
-            self._engines.verify(weights)
+            self._engines.verify(_as_made(weights, policy))
             self._verified = weights
         if truncated(policy) and not self._engines.whole_vocabulary:
             raise TruncationUnsupported(policy.policy)
@@ -247,6 +248,17 @@ class RolloutDevice:
         if self._parser is None or self._parser[0] != key:
             self._parser = (key, self._load_parser(self._places.tokenizer(policy)))
         return self._parser[1]
+
+
+def _as_made(weights: PublishedWeights, policy: PolicyWeights) -> PublishedWeights:
+    """Return weights under the number that they were made with, which their manifest has.
+
+    A frozen policy that shows versions of another one has numbers of its own. Raises
+    `WeightsInvalid`.
+    """
+    if not policy.frozen:
+        return weights
+    return replace(weights, version=read_manifest(weights.path).version)
 
 
 def truncated(policy: PolicyWeights) -> bool:

@@ -281,6 +281,9 @@ def sampling_params(
     The prompt must leave room for a token. Raises `ValueError` for values outside their range.
     """
     asked = request.sampling
+    seed = request.seed
+    if seed is None and asked.seed is not None:
+        seed = turn_seed(request, asked.seed)
     room = max_context - len(request.prompt_ids) // TOKEN_BYTES
     return SamplingParams(
         max_tokens=room if asked.max_tokens is None else min(asked.max_tokens, room),
@@ -288,7 +291,7 @@ def sampling_params(
         top_p=1.0 if asked.top_p is None else asked.top_p,
         top_k=max(asked.top_k or 0, 0),
         stop_token_ids=tuple(stop_token_ids),
-        seed=None if asked.seed is None else turn_seed(request, asked.seed),
+        seed=seed,
         top_logprobs=reported_logprobs(request, control),
         json_schema=asked.json_schema,
         session=session_name(request.session_id),

@@ -25,12 +25,12 @@ In an outage, or while no manager owns the partition, no deadline passes.
 
 
 def ends_with_run(opened: SessionOpened) -> bool:
-    """Return True if the session ends with its run, as a training task's does.
+    """Return True if the session ends with its run, as that of a training or exploration does.
 
     Services name theirs otherwise. Those go on, and so do those of evaluations.
     """
     named = session_id(opened.group_id, opened.sample, opened.attempt)
-    return opened.purpose == "train" and bool(opened.group_id) and opened.session_id == named
+    return opened.purpose != "eval" and bool(opened.group_id) and opened.session_id == named
 
 
 @dataclass(slots=True)

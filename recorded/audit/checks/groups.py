@@ -9,7 +9,8 @@ If a group's step did not survive, the group is open until that step was execute
 
 Pacing admits a group, or an agent opens its sessions by itself. Sessions of pacing's tasks have the
 id that follows from group, sample and attempt. A session without a group is a group of its own. A
-training on a recording has the groups of its trajectories.
+training on a recording has the groups of its trajectories. Sessions that go on from an ended one
+begin at the place that their group was admitted for.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,7 @@ from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 
+TRAIN = "train"
 EVAL = "eval"
 AuditedGroup = str | tuple[str, str]
 """A group as the first policy has it; as a further one does, with the name of that policy."""
@@ -65,10 +67,20 @@ class GroupsCheck:
         """First policy of the run: the one that the first record names."""
         self._rounds: set[str] = set()
         """Groups of evaluations that are not over."""
+        self._exploring: set[str] = set()
+        """Groups of explorations that are not over."""
+        self._epoch = 0
+        """Newest epoch of a scheduler."""
+        self._explored: dict[str, frozenset[str]] = {}
+        """Sessions of each ready exploration that is not sampled again yet."""
         self._trained: UInt64s = np.empty(0, np.uint64)
         self._commits: list[_AuditedCommit] = []
         self._unjudged: list[tuple[_AuditedCommit, tuple[AuditedGroup, ...]]] = []
         self._evaluated = 0
+        self._places: dict[str, r.ParentPlace] = {}
+        """Places from which admitted groups go on."""
+        self._going_on: list[tuple[LogPlace, r.SessionOpened, r.ForkOrigin]] = []
+        """Sessions with a parent that are not judged yet."""
         self._late_drops: dict[AuditedGroup, LogPlace] = {}
         """Groups that were dropped behind a step with them, which may not have survived."""
 
@@ -77,7 +89,8 @@ class GroupsCheck:
         """Number of admitted or recorded groups that are not trained, dropped or evaluated."""
         over = np.union1d(self._trained, self._dropped.hashes())
         begun = self._opened if self._recorded else self._admitted
-        return int(np.count_nonzero(np.isin(begun.hashes(), over, invert=True))) + len(self._rounds)
+        others = len(self._rounds) + len(self._exploring)
+        return int(np.count_nonzero(np.isin(begun.hashes(), over, invert=True))) + others
 
     def apply(self, received: Received) -> None:
         """Fold in a record; of events only those that count."""
@@ -85,16 +98,20 @@ class GroupsCheck:
         if received.topic == CONTROL.name and isinstance(record, _OF_POLICY):
             self._first = self._first or record.policy
         match record:
-            case r.SessionOpened() if record.purpose != EVAL:
+            case r.SessionOpened() if record.purpose == TRAIN:
                 if record.session_id != session_id(record.group_id, record.sample, record.attempt):
                     self._opened.add(record.group_id or record.session_id)
-            case r.Trajectory() if self._recorded and record.purpose != EVAL:
+                if record.fork is not None and record.fork.origin.parent_return is not None:
+                    self._going_on.append((place_of(received), record, record.fork.origin))
+            case r.Trajectory() if self._recorded and record.purpose == TRAIN:
                 self._opened.add(record.group_id or record.session_id)
-            case r.GroupAdmitted(purpose=purpose, group_id=group_id):
-                if purpose == EVAL:
-                    self._rounds.add(group_id)
-                else:
-                    self._admitted.add(group_id)
+            case r.SchedulerClaimed():
+                self._epoch = max(self._epoch, record.epoch)
+            case r.GroupAdmitted():
+                self._admit(received, record)
+            case r.GroupReady() if record.group_id in self._exploring:
+                self._explored[record.group_id] = frozenset(record.sessions)
+                self._evaluate(record.group_id)
             case r.GroupReady() | r.GroupExpired() if record.group_id in self._rounds:
                 self._evaluate(record.group_id)
             case r.GroupDropped():
@@ -109,6 +126,7 @@ class GroupsCheck:
 
         All of `sessions`, or of a recording, was read to behind every commit.
         """
+        self._judge_parents()
         if not self._unjudged:
             self._judge_dropped()
             return
@@ -131,8 +149,33 @@ class GroupsCheck:
                 self._judge_replaced(commit)
         self.findings.checked = len(self._trained) + len(self._dropped) + self._evaluated
 
+    def _admit(self, received: Received, record: r.GroupAdmitted) -> None:
+        if record.purpose == TRAIN:
+            self._admitted.add(record.group_id)
+        else:
+            (self._rounds if record.purpose == EVAL else self._exploring).add(record.group_id)
+        if record.fork_at is not None:
+            self._places.setdefault(record.group_id, record.fork_at)
+        # An admission of a scheduler that was replaced does not count.
+        if record.explored and record.epoch >= self._epoch:
+            self._judge_again(received, record)
+
+    def _judge_again(self, received: Received, record: r.GroupAdmitted) -> None:
+        """Judge a group that samples explored sessions again: each exploration once."""
+        group = f"group {record.group_id} samples {record.explored} again"
+        sessions = self._explored.pop(record.explored, None)
+        if sessions is None:
+            if self._whole:
+                why = "which is no ready exploration, or was sampled again before"
+                self.findings.add(place_of(received), f"{group}, {why}")
+            return
+        if strange := {seed.session_id for seed in record.seeds} - sessions:
+            detail = f"{group}, of which session {min(strange)} is not"
+            self.findings.add(place_of(received), detail)
+
     def _evaluate(self, group_id: str) -> None:
         self._rounds.discard(group_id)
+        self._exploring.discard(group_id)
         self._evaluated += 1
         self.findings.checked += 1
 
@@ -140,7 +183,7 @@ class GroupsCheck:
         group_id = record.group_id
         if not record.reason:
             self.findings.add(place_of(received), f"group {group_id} is dropped without a reason")
-        if group_id in self._rounds:
+        if group_id in self._rounds or group_id in self._exploring:
             self._evaluate(group_id)
         elif (name := self._named(record.policy, group_id)) not in self._dropped:
             self._dropped.add(name)
@@ -155,6 +198,21 @@ class GroupsCheck:
                 detail = f"group {_shown(name)} is dropped, although a step trained it"
                 self.findings.add(place, detail)
                 del self._late_drops[name]
+
+    def _judge_parents(self) -> None:
+        """Judge where sessions with a parent begin; those of groups not read yet come later."""
+        waiting = []
+        for log_place, opened, origin in self._going_on:
+            place = self._places.get(opened.group_id)
+            if place is None and opened.group_id not in self._admitted:
+                waiting.append((log_place, opened, origin))
+                continue
+            asked = None if place is None else (place.session_id, place.parent_return)
+            if (origin.session_id, origin.parent_return) != asked:
+                actual = f"goes on from {origin.session_id}, return {origin.parent_return:g}"
+                detail = f"session {opened.session_id} {actual}; its group was not admitted to"
+                self.findings.add(log_place, detail)
+        self._going_on = waiting
 
     def _consume(self, received: Received, record: r.GroupConsumed) -> None:
         step = record.step

@@ -33,7 +33,7 @@ from seamlessflow.schemas.steps import shown_step, step_name
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.trainer.steps.trained import TrainedRun
 
-EVAL = "eval"
+TRAIN = "train"
 CommitPlace = tuple[int, int, str]
 """Step, version and lineage."""
 
@@ -188,7 +188,7 @@ class TokensCheck:
         for name in group.sessions:
             opened_in = self._groups.get(name, group.group_id)
             if opened_in != group.group_id:
-                origin = f"of group {opened_in}" if opened_in else "of an evaluation"
+                origin = f"of group {opened_in}" if opened_in else "of no training"
                 what = f"session {name} is {origin}, and stands in group {group.group_id}"
                 self._add(step, f"{step_name(step.step)}: {what}")
         for name in group.foreign:
@@ -300,7 +300,7 @@ class TokensCheck:
 
 
 def _group_of(session: r.SessionOpened | r.Trajectory) -> str:
-    return "" if session.purpose == EVAL else session.group_id or session.session_id
+    return session.group_id or session.session_id if session.purpose == TRAIN else ""
 
 
 def _steps_again(started: r.LineageStarted) -> int:

@@ -80,6 +80,11 @@ def roll_out(
     return wanted
 
 
+def only_rollout(snapshot: Snapshot) -> list[Wanted]:
+    """Want rollout of all workers of a policy that is not trained, whatever the run's strategy."""
+    return roll_out(snapshot, snapshot.workers, frozenset())
+
+
 def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset[str]:
     """Return the names of the workers that train together; empty if they are too few.
 

@@ -1,25 +1,30 @@
 """The command `replay merge` behind its options: progress, outcome, exit status."""
 
 import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import orjson
 import typer
 from rich.columns import Columns
-from rich.console import Console
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
+from seamlessflow.recorded.merge.difference import Difference
 from seamlessflow.recorded.merge.merge import MergeJob
-from seamlessflow.recorded.merge.merging import check, replay_merge, two_sessions
+from seamlessflow.recorded.merge.merging import MergeOutcome, check, replay_merge, two_sessions
 from seamlessflow.recorded.merge.rules import MergeRules
 from seamlessflow.recorded.merge.shards import MergeStopped
-from seamlessflow.recorded.merge.view import merge_json, merge_view
-from seamlessflow.recorded.select.selection import SessionSelection
+from seamlessflow.recorded.merge.verification import MOST_NAMED, Comparison
+from seamlessflow.recorded.select.selection import SessionSelection, unmatched_lines
 from seamlessflow.recorded.show.session_view import session_view
+from seamlessflow.trainer.metrics.unlearned import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,3 +87,127 @@ def _show_trees(console: Console, job: MergeJob, session_id: str) -> None:
     if sessions is not None:
         trees = [session_view(session, None) for session in sessions]
         console.print(Columns(trees, equal=True, expand=True, width=console.width // 2 - 1))
+
+
+def merge_view(outcome: MergeOutcome) -> RenderableType:
+    """Return the sentences and tables of a replay."""
+    parts: list[RenderableType] = [Text(line) for line in _sentences(outcome)]
+    if outcome.merged.differences:
+        differences = outcome.merged.differences
+        parts += [Text(line) for line in (*_differences(differences), *_examples(differences))]
+    if outcome.comparison is not None:
+        style = "green" if outcome.verified else "bold red"
+        parts += [Text(line, style=style) for line in _compared(outcome.comparison)]
+    return Group(*parts)
+
+
+def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
+    """Return the outcome as JSON values."""
+    merged = outcome.merged
+    comparison = outcome.comparison
+    content: dict[str, Any] = {
+        "events": merged.events,
+        "sessions": merged.sessions,
+        "tokens": merged.tokens,
+        "sessions_open": merged.sessions_open,
+        "beginnings_gone": merged.beginnings_gone,
+        "unreadable": dict(merged.skipped.garbage),
+        "masked_tokens": dict(merged.masked),
+        "not_found": outcome.missing,
+        "done_before": outcome.done_before,
+        "differences": {
+            label: {name: getattr(difference, name) for name in difference.__slots__}
+            for label, difference in merged.differences.items()
+        },
+    }
+    if comparison is not None:
+        content["verification"] = {
+            "equal": comparison.equal,
+            "copies": comparison.copies,
+            "different": {
+                session_id: [*place] for session_id, place in comparison.different.items()
+            },
+            "missing": comparison.missing,
+            "not_checkable": comparison.not_checkable + comparison.removed,
+        }
+    return content
+
+
+def _sentences(outcome: MergeOutcome) -> Iterator[str]:
+    merged = outcome.merged
+    if outcome.done_before:
+        yield "done already: an earlier replay merged all sessions that have ended"
+    else:
+        yield (
+            f"merged {merged.sessions:,} sessions with {merged.tokens:,} tokens "
+            f"from {merged.events:,} events"
+        )
+    if masked := {name: count for name, count in merged.masked.most_common() if count}:
+        yield f"not trained: {listed(masked)} tokens"
+    # Those of partitions that an earlier replay wrote are not counted: it judged them.
+    if outcome.judgements > merged.judged and not merged.went_on:
+        missed = outcome.judgements - merged.judged
+        yield f"! {missed:,} sessions of --rewards were not among them"
+    if merged.partitions_kept:
+        yield f"{merged.partitions_kept} partitions were written by an earlier replay"
+    if not merged.went_on:
+        yield from unmatched_lines(outcome.selection, outcome.missing, merged.sessions)
+    if merged.sessions_open:
+        yield f"left out: {merged.sessions_open:,} sessions that had not ended"
+    if merged.beginnings_gone:
+        yield f"left out: {merged.beginnings_gone:,} sessions whose beginning retention removed"
+    for notice in (*merged.skipped.notices, *outcome.skipped.notices):
+        yield f"! {notice}"
+
+
+def _differences(differences: Mapping[str, Difference]) -> Iterator[str]:
+    yield "against the recorded rules:"
+    for label, difference in differences.items():
+        if not difference.sessions:
+            yield f"  {label}: no difference"
+            continue
+        yield (
+            f"  {label}: {difference.sessions:,} sessions differ, "
+            f"{difference.trained_more:+,} tokens trained, {-difference.trained_less:+,} masked"
+        )
+        yield from (f"    {line}" for line in _changes(difference))
+
+
+def _changes(difference: Difference) -> Iterator[str]:
+    if difference.turns_moved:
+        yield (
+            f"{difference.turns_moved:,} turns continue another place, "
+            f"{difference.prompt_tokens:+,} stored prompt tokens"
+        )
+    if masks := [f"{count:+,} {reason}" for reason, count in difference.masked.items() if count]:
+        yield f"masked by reason: {', '.join(masks)}"
+    if difference.rewards:
+        yield f"{difference.rewards:,} rewards are new, gone or have another value"
+    for change, count in difference.statuses.items():
+        yield f"{count:,} sessions from {change}"
+
+
+def _examples(differences: Mapping[str, Difference]) -> Iterator[str]:
+    *_, last = differences.values()
+    if last.examples:
+        yield f"sessions that differ: {', '.join(last.examples)}"
+
+
+def _compared(comparison: Comparison) -> Iterator[str]:
+    copies = f", and {comparison.copies:,} copies of them" if comparison.copies else ""
+    yield f"{comparison.equal:,} recorded trajectories are byte for byte the replayed ones{copies}"
+    for session_id, place in list(comparison.different.items())[:MOST_NAMED]:
+        yield f"different: {session_id}, recorded at trajectories[{place.partition}]@{place.offset}"
+    if len(comparison.different) > MOST_NAMED:
+        yield f"different: {len(comparison.different) - MOST_NAMED:,} more"
+    if missing := comparison.missing:
+        named = ", ".join(missing[:MOST_NAMED])
+        yield f"without a recorded trajectory: {len(missing):,} sessions ({named})"
+    if comparison.later:
+        yield f"left out: {comparison.later:,} recorded sessions that ended meanwhile"
+    if comparison.not_checkable:
+        count = comparison.not_checkable
+        yield f"not checkable, since retention removed their first events: {count:,} sessions"
+    if removed := comparison.removed:
+        what = "may have removed their recorded trajectories"
+        yield f"not checkable, since retention {what}: {removed:,} sessions"

@@ -131,7 +131,7 @@ def _workers(
 def _loaded(
     config: Path | None, options: dict[str, dict[str, Any]], measured: dict[str, Any]
 ) -> "RunConfig":
-    from seamlessflow.checks.callables import strategy_faults
+    from seamlessflow.checks.callables import simulation_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.lab.calibration.sections import under
@@ -153,7 +153,7 @@ def _loaded(
         del shown["simulation"]["workers"]
     values = under(sections, shown)
     fetched = Fetched.WITHOUT_WEIGHTS
-    loaded = parse(values, config, strategy_faults, by_modelled_devices, fetched)
+    loaded = parse(values, config, simulation_faults, by_modelled_devices, fetched)
     return with_own_work(loaded)
 
 

@@ -7,7 +7,7 @@ from math import log
 import numpy as np
 import orjson
 
-from seamlessflow.producers.rollout.control.controlled import ControlledTurn
+from seamlessflow.producers.rollout.control.controlled import ControlledTurn, TokenRows
 from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.producers.rollout.engine.contract import ChunkSpan, FinishReason, TokenChunk
 from seamlessflow.producers.rollout.turns.dispatch import Dispatch, reported_logprobs
@@ -132,3 +132,20 @@ def _dispatch(
 def asked(rule: TurnControl | None, **fields: object) -> GenerateTurn:
     """Return a turn with a rule."""
     return generate(control=rule, deadline_ms=10**9, **fields)
+
+
+class LateState(ControlledTurn):
+    """A planted fault: the state that is written is that before the last token."""
+
+    before = b""
+
+    def feed(self, rows: TokenRows, offset: int) -> None:
+        first = TokenRows(rows.ids[:-TOKEN_BYTES], rows.logprobs[:-TOKEN_BYTES], b"", 0)
+        super().feed(first, offset)
+        self.before = super().state
+        last = TokenRows(rows.ids[-TOKEN_BYTES:], rows.logprobs[-TOKEN_BYTES:], b"", 0)
+        super().feed(last, offset + len(first.ids) // TOKEN_BYTES)
+
+    @property
+    def state(self) -> bytes:
+        return self.before or super().state

@@ -7,8 +7,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from seamlessflow.schemas.arrays import Float32s
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.data.chains import Chain, Column, chains, credited
+from seamlessflow.trainer.data.credit.values import OUTPUTS
 from tests.builders.trainer.models import VOCABULARY, logprobs, open_tiny, sample
 from tests.builders.trainer.trajectories import Run, trajectory
 
@@ -96,6 +98,25 @@ def with_returns(originals: Sequence[Chain], seed: int = 7) -> list[Chain]:
             Column.TARGET: random.normal(0, 1, count).astype(np.float32),
             Column.TARGET_WEIGHT: np.full(count, 1 / total, np.float32),
         }
+        made.append(replace(chain, columns=columns))
+    return made
+
+
+def with_two_values(originals: Sequence[Chain], seed: int = 0) -> list[Chain]:
+    """Return the chains with what a critic of two values learns, made up; not in all places."""
+    random = np.random.default_rng(seed)
+    made = []
+    for chain in originals:
+        count = chain.trained()
+        columns: dict[Column, Float32s] = {**chain.columns}
+        for output in OUTPUTS["habc"]:
+            for lesson in output.lessons:
+                targets_N = random.normal(0, 3, count)
+                if output.loss == "cross_entropy":
+                    targets_N = np.where(targets_N > 0, 1.0, 0.0)
+                columns[lesson.target] = targets_N.astype("f4")
+                weights_N = random.uniform(0, 0.1, count) * random.integers(0, 2, count)
+                columns[lesson.weight] = weights_N.astype("f4")
         made.append(replace(chain, columns=columns))
     return made
 

@@ -23,6 +23,7 @@ class Run:
     policy: str = ""
     logprobs: Sequence[float] = field(default_factory=tuple)
     temperature: float = 1.0
+    intervened: bool = False
 
     @property
     def sampled(self) -> bool:
@@ -105,6 +106,7 @@ def _node(number: int, start: int, run: Run) -> TrajectoryNode:
         policy=run.policy,
         logprob_temperature=run.temperature,
         log_offset=number,
+        intervened=run.intervened,
     )
 
 

@@ -1,7 +1,6 @@
 """The demo as a user starts it: learns nothing in three steps, but does everything else."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -13,31 +12,14 @@ import pytest
 import yaml
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from tests.builders.traces.collector import attributes, collector, reached
+from tests.builders.traces.collector import attributes, reached
+from tests.e2e.demo_run import STEPS, seamlessflow
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 
 LIMIT_S = 600
-STEPS = 3
 OUT_VARIABLE = "SEAMLESSFLOW_DATA_DIR"
-
-
-@pytest.fixture(scope="module")
-def traced_demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Span]]:
-    """Return the directory of a short demo that has ended, and the spans that it exported."""
-    out = tmp_path_factory.mktemp("demo") / "out"
-    with collector() as (endpoint, spans), pytest.MonkeyPatch.context() as patch:
-        patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
-        done = seamlessflow("demo", "--out", str(out), "--steps", str(STEPS))
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out, spans
-
-
-@pytest.fixture(scope="module")
-def demo(traced_demo: tuple[Path, list[Span]]) -> Path:
-    """Return the directory of the demo."""
-    return traced_demo[0]
 
 
 @pytest.fixture
@@ -60,12 +42,6 @@ def config(demo: Path, tmp_path: Path) -> Path:
     file = tmp_path / "run.yaml"
     file.write_text(yaml.safe_dump(values))
     return file
-
-
-def seamlessflow(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "seamlessflow", *arguments]
-    environment = {**os.environ, "COLUMNS": "200"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=environment)
 
 
 def summary(out: Path) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def claim(world: World) -> None:
     """Let a scheduler read both topics to their ends and claim the next epoch."""
     epoch = world.log.state.epoch + 1
     _beat_all(world)
-    fleet_state = Fleet(policies=frozenset({"policy"}))
+    fleet_state = fleet_fold.apply(Fleet(), fleet.weights(policy="policy"), world.clock)
     for record in heartbeats(world):
         fleet_state = fleet_fold.apply(fleet_state, record, world.clock)
     name = f"scheduler-{epoch}"

@@ -6,6 +6,7 @@ from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.agents.beginnings import Beginnings
 from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.episode import Episodes, UserCode
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
@@ -52,6 +53,7 @@ def run(
     judge: Callback | None = None,
     ended: EndedGroups | None = None,
     serving: ServingTime | None = None,
+    beginnings: Beginnings | None = None,
     **settings: object,
 ) -> ScriptedGateway:
     """Run the task; return the gateway with its calls."""
@@ -63,7 +65,9 @@ def run(
             metrics = Metrics()
             left = Leftovers("agents", 1, report=print, give_up=print, metrics=metrics)
             code, instruments = UserCode(agent, judge, THREADS), Instruments(NO_TRACES, metrics)
-            episodes = Episodes(section, code, client, instruments, left, ended, serving)
+            episodes = Episodes(
+                section, code, client, instruments, left, ended, serving, beginnings
+            )
             try:
                 await episodes.run(task or a_task())
             finally:

@@ -1,4 +1,4 @@
-"""What a reader may ask of Kafka while a group gives it partitions."""
+"""Questions of a reader to Kafka while a group gives it partitions."""
 
 import subprocess
 import sys

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner
 
 from seamlessflow.__main__ import app
@@ -23,7 +25,9 @@ from seamlessflow.recorded.importing.foreign_trajectory import (
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
-from seamlessflow.trainer.replay.topics import PoolUnusable
+from seamlessflow.trainer.replay.pools import Pool
+from seamlessflow.trainer.replay.stored import StoredRules
+from seamlessflow.trainer.replay.topics import PoolTopics, PoolUnusable
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.own_topics import own_topics, small
@@ -31,7 +35,11 @@ from tests.builders.trainer.models import bandit, write_tiny
 from tests.builders.trainer.recorded_sessions import record_sessions
 from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
+from tests.waiting import until
 
+LIMIT_S = 30
+END = -1
+"""Offset that stands for all records of a partition."""
 GROUPS = 12
 FAILED = ("run-0", "run-1", "run-2", "run-8")
 """Groups of the tasks 0, 1, 2 and 0, of which every session failed; all others have their own."""
@@ -224,3 +232,52 @@ def test_a_pool_of_another_tokenizer_is_refused_and_an_empty_one_is_not(
             RunningTrainer(TrainerSettings()).join()
     finally:
         scheduler.close()
+
+
+def trim(kafka: KafkaSettings, partition: int, before: int = END) -> None:
+    """Delete a pool's records of a partition before an offset, as retention does."""
+    place = TopicPartition(kafka.topic_prefix + TRAJECTORIES.name, partition, before)
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    admin.delete_records([place])[place].result(LIMIT_S)
+
+
+def stored_as(name: str) -> Trajectory:
+    return replace(imported(name), session_id=name, group_id=name)
+
+
+def test_sessions_that_retention_removes_while_a_pool_is_in_use_are_gone_and_the_rest_is_read(
+    logs: list[KafkaSettings],
+) -> None:
+    names = [f"t{number}" for number in range(5)]
+    record_sessions(logs[1], [stored_as(name) for name in names])
+    pool = Pool("a")
+    topics = PoolTopics({"a": logs[1]}, {"a": pool}, StoredRules("tiny", {"reward": 1.0}, None))
+    topics.open()
+    try:
+        sessions = [group.sessions[0] for group in pool.groups.values()]
+        stored = sorted(sessions, key=lambda session: session.session_id)
+        wanted = [("a", session) for session in stored]
+        ids = [session.session_id for session in stored]
+        assert len(ids) == len(names)
+        assert sorted(topics.sessions(wanted)) == ids
+        gone = stored[0]
+        trim(logs[1], gone.partition, gone.offset + 1)
+        left = [
+            each.session_id
+            for each in stored
+            if each.partition != gone.partition or each.offset > gone.offset
+        ]
+        assert sorted(topics.sessions(wanted)) == left
+        for partition in {each.partition for each in stored}:
+            trim(logs[1], partition)
+        topics.update()
+        assert topics.sessions(wanted) == {}
+        record_sessions(logs[1], [stored_as("later")])
+
+        def taken() -> bool:
+            topics.update()
+            return any(group.task_id == "later" for group in pool.groups.values())
+
+        until(taken, "the session that came later")
+    finally:
+        topics.close()

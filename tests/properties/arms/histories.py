@@ -70,9 +70,18 @@ class History:
         fields: dict[str, Any] = {
             "epoch": self._epoch,
             "split": "easy" if task < 2 else "hard",
-            "arms": draw.choice([(), (f"pool:level:{task % 2}",), (f"task:task-{task}", "more")]),
+            "arms": draw.choice(
+                [
+                    (),
+                    (f"pool:level:{task % 2}",),
+                    (f"task:task-{task}", "more"),
+                    (f"past@{task}",),
+                ]
+            ),
             "sampler_figures": figures if draw.random() < 0.7 else {},
             "parent_session": draw.choice(["", "", "", "s"]),
+            "purpose": draw.choice(["train", "train", "train", "explore"]),
+            "explored": draw.choice(["", "", "", "", "sampled before"]),
         }
         return control.admitted(f"g{self._numbers}", f"task-{task}", **{**fields, **changes})
 
@@ -104,6 +113,8 @@ class History:
             group.running.discard(policy)
             group.ready.add(policy)
             self._write(self._result(group.admission.group_id, policy))
+            if group.admission.purpose == "explore":  # it is never trained
+                self._over(group, policy)
 
     def _finish_evaluation(self) -> None:
         if self._evaluations:
@@ -169,10 +180,10 @@ class History:
         if draw.random() < 0.2:
             returns = returns[:1] * count
         turns = tuple(draw.randint(1, 9) for _ in range(count)) if draw.random() < 0.8 else ()
-        if draw.random() < 0.85:
-            return control.ready(group_id, returns=returns, turns=turns, policy=policy)
         sessions = tuple(f"s{number}" for number in range(count))
         older: dict[str, Any] = {"sessions": sessions, "policy": policy}
+        if draw.random() < 0.85:
+            return control.ready(group_id, returns=returns, turns=turns, **older)
         passed = draw.choice([None, draw.randint(0, count)])
         deviation = draw.choice([0.0, 0.3])
         return control.ready(group_id, passed=passed, reward_std=deviation, **older)

@@ -14,6 +14,7 @@ class PlainRules:
     memory: float = 0.9
     own_memory: float = 0.7
     pool_memory: float = 0.97
+    game_memory: float = 0.99
     passes: float = 1.0
 
 
@@ -36,6 +37,8 @@ class PlainArm:
 
     pool: bool = False
     """True if it is a pool of tasks, which forgets less at each result."""
+    opponent: bool = False
+    """True for an opponent, which forgets game by game and not step by step."""
     choices: list[Mapping[str, float]] = field(default_factory=list)
     results: list[PlainResult] = field(default_factory=list)
 
@@ -47,11 +50,20 @@ class PlainArm:
             weight = 1.0
             for earlier, later in zip(steps[place:], steps[place + 1 :], strict=False):
                 for _ in range(earlier, later):
-                    weight *= rules.memory
-            own_memory = rules.pool_memory if self.pool else rules.own_memory
-            weight *= own_memory ** (len(self.results) - 1 - place)
+                    weight *= 1 if self.opponent else rules.memory
+            for result in self.results[place + 1 :]:
+                weight *= self._kept(result, rules)
             total += number * weight
         return total
+
+    def _kept(self, result: PlainResult, rules: PlainRules) -> float:
+        """Return what is left of earlier numbers behind a result."""
+        if not self.opponent:
+            return rules.pool_memory if self.pool else rules.own_memory
+        left = 1.0
+        for _ in range(result.counted):
+            left *= rules.game_memory
+        return left
 
     def figures(self, now: int, rules: PlainRules) -> Mapping[str, object]:
         """Return all figures as of a trained step."""
@@ -89,7 +101,8 @@ def plain_figures(
         if not isinstance(record, r.GroupAdmitted) or not _counts(log, place):
             continue
         for name in _names(record):
-            arm = arms.setdefault(name, PlainArm(not name.startswith("task:")))
+            new = PlainArm(not name.startswith("task:"), name.startswith("past@"))
+            arm = arms.setdefault(name, new)
             arm.choices.append(record.sampler_figures)
     # Results in the order of the log: what fades depends on it.
     for place, record in enumerate(log):
@@ -99,7 +112,7 @@ def plain_figures(
             if admission is not None and result is not None:
                 for name in _names(admission):
                     arms[name].results.append(result)
-    now = _trained(log, policies)
+    now = trained_steps(log, policies)
     return {name: arm.figures(now, rules) for name, arm in arms.items()}
 
 
@@ -113,7 +126,7 @@ def _names(record: r.GroupAdmitted) -> list[str]:
 
 
 def _counts(log: Sequence[Record], place: int) -> bool:
-    """Return whether an admission is for training, in its time, and the first of its group."""
+    """Return whether an admission is of a drawn task, in its time, and the first of its group."""
     record = log[place]
     assert isinstance(record, r.GroupAdmitted)
     before = log[:place]
@@ -124,7 +137,8 @@ def _counts(log: Sequence[Record], place: int) -> bool:
         and _counts(log, number)
         for number, earlier in enumerate(before)
     )
-    return record.purpose == "train" and record.epoch >= newest and not again
+    drawn = record.purpose in ("train", "explore") and not record.explored
+    return drawn and record.epoch >= newest and not again
 
 
 def _admission_of(
@@ -162,7 +176,7 @@ def _result(
 ) -> PlainResult | None:
     record = log[place]
     assert isinstance(record, r.GroupReady)
-    step = _trained(log[:place], policies)
+    step = trained_steps(log[:place], policies)
     if record.returns:
         passed = [value for value in record.returns if value >= rules.passes]
         turns = [
@@ -179,7 +193,7 @@ def _result(
     return PlainResult(step, record.passed, count, count > 1 and record.reward_std == 0, ())
 
 
-def _trained(log: Sequence[Record], policies: Sequence[str]) -> int:
+def trained_steps(log: Sequence[Record], policies: Sequence[str]) -> int:
     """Return the trained steps of the first policy behind a log."""
     first = [*policies, ""][0]
     newest = [

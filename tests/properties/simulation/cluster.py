@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from seamlessflow.infra.rendering.renderer import Renderer
+from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import PolicyWeights, Record, Sampling
 from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS
@@ -35,6 +36,8 @@ class Parts:
 
     manager: Callable[..., SteppedManager] = SteppedManager
     engine: Callable[..., RecordedEngine] = RecordedEngine
+    rules: Callable[[], UsedRules] = UsedRules
+    """Rules of a worker that end turns early."""
 
 
 @dataclass
@@ -111,6 +114,7 @@ class Cluster:
             self.renderer,
             self.policy,
             self.clock,
+            self.parts.rules(),
         )
 
     def _asked(self, asked: Generation) -> None:

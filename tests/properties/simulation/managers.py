@@ -12,6 +12,7 @@ from functools import partial
 from seamlessflow.consumers.trajectories.bus.connections import Connections
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
+from seamlessflow.consumers.trajectories.decisions.context import ControlTerms
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
@@ -51,6 +52,8 @@ class SteppedManager(Manager):
     """The real manager with other connections."""
 
     settings = ManagerSection(commit_interval_s=1e-9)
+    control = ControlTerms()
+    """Rule that ends turns early; without a name there is none."""
 
     def __init__(
         self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
@@ -77,6 +80,7 @@ class SteppedManager(Manager):
             _INSTRUMENTS,
             self.spilled,
             clock,
+            self.control,
         )
         self.hear(len(topics.records[FLEET.name, 0]))
 

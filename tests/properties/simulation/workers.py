@@ -10,6 +10,7 @@ from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.tracing import telemetry
+from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.producers.rollout.turns.admission import Admission
 from seamlessflow.producers.rollout.turns.dispatch import DispatchOutput, LiveDispatch
 from seamlessflow.producers.rollout.turns.serving import Service, Serving
@@ -36,6 +37,7 @@ class Worker:
         renderer: Renderer,
         policy: r.PolicyWeights,
         clock: Callable[[], int],
+        rules: UsedRules,
     ) -> None:
         self.name = name
         self.incarnation = incarnation
@@ -57,6 +59,7 @@ class Worker:
             self._woken.append,
             self._undelivered,
             _TELEMETRY,
+            rules,
         )
 
     @property

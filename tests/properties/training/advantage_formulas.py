@@ -4,6 +4,7 @@ Shares nothing with the trainer but the names of settings and columns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from math import exp, tanh
 from statistics import fmean, pstdev, stdev
 
 from seamlessflow.trainer.data.chains import Column
@@ -235,6 +236,56 @@ def turn_gae(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]
     return whitened(advantages, settings), learned
 
 
+def habc(groups: Sequence[Group], settings: TrainerSection) -> tuple[Of, Of]:
+    weights, learned = dict(Of()), dict(Of())
+    for session in (member for group in groups for member in group if not member.left_out):
+        success = session.r >= settings.critic.passes
+        for turn, first in session.first.items():
+            last = max(token for token in session.previous if token[0] == turn)
+            after = [session.first[other] for other in session.turns_after(turn)]
+
+            def later(
+                value: Column,
+                behind: Column,
+                session: Told = session,
+                after: Sequence[TokenName] = after,
+                last: TokenName = last,
+            ) -> float:
+                if not after:
+                    return session.column(behind, last)
+                return fmean(session.column(value, other) for other in after)
+
+            logit, left = (
+                session.column(value, first) for value in (Column.VIABILITY, Column.EFFICIENCY)
+            )
+            farther = later(Column.EFFICIENCY, Column.END_EFFICIENCY) - 1
+            gain = later(Column.VIABILITY, Column.END_VIABILITY) - logit
+            chance = 1 / (1 + exp(-logit))
+            gate = 1 + tanh((1 - chance) * gain + chance * (farther - left))
+            if settings.critic.warmup_steps:
+                gate = 1.0
+            weights[session.made.name, first] = gate if success else 0.0
+            lessons = {Column.VIABILITY: (first, float(success))}
+            if success:
+                lessons[Column.EFFICIENCY] = first, farther
+            if not after:
+                lessons[Column.END_VIABILITY] = last, float(success)
+            if success and not after:
+                lessons[Column.END_EFFICIENCY] = last, 0.0
+            for value, (token, target) in lessons.items():
+                learned[f"{session.made.name} {value}", token] = target
+    mean = fmean(weights.values()) if weights else 0.0
+    scale = 1 / mean if mean > EQUAL else 0.0
+    advantages = {
+        (session.made.name, token): scale * weights[session.made.name, session.first[token[0]]]
+        for group in groups
+        for session in group
+        if not session.left_out
+        for token in session.previous
+    }
+    return advantages, learned
+
+
 def distill(groups: Sequence[Group], _: TrainerSection) -> tuple[Of, Of]:
     advantages: Of = {}
     for session in (member for group in groups for member in group if not member.left_out):
@@ -269,6 +320,7 @@ FORMULAS: Mapping[str, Formula] = {
     "reinforce_pp_baseline": reinforce_pp_baseline,
     "gae": gae,
     "turn_gae": turn_gae,
+    "habc": habc,
     "distill": distill,
 }
 

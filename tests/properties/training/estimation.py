@@ -8,16 +8,17 @@ import numpy as np
 
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.chains import Chain, Column
+from seamlessflow.trainer.data.credit.values import EVERY_OUTPUT, Lesson
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
-from seamlessflow.trainer.steps.annotation import estimated
+from seamlessflow.trainer.steps.annotation import ESTIMATED, estimated
 from seamlessflow.trainer.steps.inputs import batch_rules
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of
 
-COMPUTED = sorted(set(Column) - {Column.TARGET, Column.TARGET_WEIGHT})
+COMPUTED = sorted(set(Column) - ESTIMATED)
 
 
 def section(advantage: str, **more: Any) -> TrainerSection:
@@ -28,7 +29,10 @@ def section(advantage: str, **more: Any) -> TrainerSection:
 
 
 def by_trainer(batch: Sequence[Sequence[MadeSession]], settings: TrainerSection) -> tuple[Of, Of]:
-    """Return the advantages of all tokens that enter the loss, and what a critic learns."""
+    """Return the advantages of all tokens that enter the loss, and what a critic learns.
+
+    What it learns of another value than `Column.VALUE` has the name of that behind the session's.
+    """
     rules = batch_rules(TrainerSettings(trainer=settings))
     made = {session.name: session for group in batch for session in group}
     prepared = [
@@ -42,18 +46,35 @@ def by_trainer(batch: Sequence[Sequence[MadeSession]], settings: TrainerSection)
         for group in prepared
     ]
     advantages, learned = Of(), Of()
-    weights = list[float]()
-    for chain in estimated(settings, Batch(0, tuple(groups))).chains():
-        names = [(chain.session_id, token) for token in tokens_of(chain)]
+    chains = estimated(settings, Batch(0, tuple(groups))).chains()
+    for chain in chains:
         found_N = chain.tokens.advantages_T[chain.tokens.trained_T].tolist()
+        names = [(chain.session_id, token) for token in tokens_of(chain)]
         advantages |= dict(zip(names, found_N, strict=True))
-        if (weights_N := chain.columns.get(Column.TARGET_WEIGHT)) is not None:
-            known_N = (weights_N > 0).tolist()
-            targets = zip(names, chain.columns[Column.TARGET].tolist(), known_N, strict=True)
-            learned |= {name: value for name, value, weighted in targets if weighted}
-            weights += weights_N[weights_N > 0].tolist()
-    assert np.allclose(weights, 1 / max(len(weights), 1)), "each place counts as much"
+    for output in EVERY_OUTPUT:
+        weights = list[float]()
+        for lesson in output.lessons:
+            learned |= _learned(chains, lesson, weights)
+        assert np.allclose(weights, 1 / max(len(weights), 1)), "each place counts as much"
     return advantages, learned
+
+
+def _learned(chains: Sequence[Chain], lesson: Lesson, weights: list[float]) -> Of:
+    """Return what a critic learns of a value; add the weights there."""
+    learned = Of()
+    for chain in chains:
+        if (weights_N := chain.columns.get(lesson.weight)) is None:
+            continue
+        targets = zip(tokens_of(chain), chain.columns[lesson.target], weights_N > 0, strict=True)
+        name = learner(chain.session_id, lesson.value)
+        learned |= {(name, token): float(value) for token, value, counts in targets if counts}
+        weights += weights_N[weights_N > 0].tolist()
+    return learned
+
+
+def learner(session: str, value: Column) -> str:
+    """Return the name by which targets of a value in a session are listed."""
+    return session if value is Column.VALUE else f"{session} {value}"
 
 
 def tokens_of(chain: Chain) -> list[TokenName]:

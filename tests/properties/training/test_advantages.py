@@ -56,6 +56,9 @@ def options(draw: st.DrawFn, name: str) -> dict[str, Any]:
         assume(choices["returns"]["session_weight"] or choices["returns"]["turn_weight"])
     if name in TOKEN_REWARDS:
         choices["kl_penalty"] = draw(st.sampled_from([0.0, 0.5]))
+    if name == "habc":
+        passes, warmup_steps = (draw(st.sampled_from(values)) for values in ([-1, 0, 0.5], [0, 1]))
+        choices["critic"] = {"passes": passes, "warmup_steps": warmup_steps}
     punished = name not in ("distill", "gdpo", "maxrl")
     rules = dict(OVERLONG) if punished else {"masked": OVERLONG["masked"]}
     if name == "gdpo":

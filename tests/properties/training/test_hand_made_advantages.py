@@ -1,8 +1,8 @@
 """Every estimator and every option of returns on one small batch, worked out by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import sqrt
+from math import sqrt, tanh
 from typing import Any
 
 import pytest
@@ -13,11 +13,12 @@ from seamlessflow.trainer.data.advantages import ESTIMATORS
 from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.credit.batches import BATCH_ESTIMATORS
 from tests.builders.trainer.trajectories import Run
-from tests.properties.training.estimation import by_trainer, section
+from tests.properties.training.estimation import by_trainer, learner, section
 from tests.properties.training.random_sessions import MadeSession, TokenName
 from tests.properties.training.told_session import Of
 
 PROMPT = Run([1, 2], "prompt", "p")
+TANH = tanh(0.5)
 FIRST: list[TokenName] = [("a", 0)]
 BOTH: list[TokenName] = [("a", 0), ("a", 1), ("b", 0)]
 
@@ -32,7 +33,14 @@ def session(
     runs = [PROMPT, Run([3] * min(2, len(tokens)), "policy", "a", 0, 2)]
     if len(tokens) == 3:
         runs += [Run([4], "tool", "x", 1, 2), Run([5], "policy", "b", 2, 1)]
-    numbers = {Column.PROXIMAL: [-1.0] * len(tokens), **said}
+    numbers = {
+        Column.PROXIMAL: [-1.0] * len(tokens),
+        Column.VIABILITY: [0.0] * len(tokens),
+        Column.END_VIABILITY: [0.0] * len(tokens),
+        Column.EFFICIENCY: [-2.0, 9.0, -1.0] if len(tokens) == 3 else [0.0],
+        Column.END_EFFICIENCY: [1.0] * len(tokens),
+        **said,
+    }
     of_tokens = {kind: dict(zip(tokens, column, strict=True)) for kind, column in numbers.items()}
     return MadeSession(name, tuple(runs), tuple(rewards), limit, of_tokens)
 
@@ -76,6 +84,8 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     learned: Sequence[float | None] = (None,) * 6
     """Returns that a critic learns."""
+    taught: Mapping[Column, Sequence[float | None]] = field(default_factory=dict)
+    """Targets of other values of a critic."""
 
 
 def over(root: float, *numbers: float) -> list[float]:
@@ -128,6 +138,30 @@ CASES = [
         over(506, -4, -4, 17, -43, 5, 29),
         {"returns": {"discount": 0.5, "trace": 0.5}},
         [0.8125, None, 1, 0, 0.5, 2],
+    ),
+    # With every chance 1/2, a gains 0, b 1 and C 0 turns: 1, 1 + tanh(1/2), 1, and twice 0.
+    Case(
+        "habc",
+        [5 / (3 + TANH)] * 2 + [5 * (1 + TANH) / (3 + TANH), 0, 0, 5 / (3 + TANH)],
+        {"critic": {"warmup_steps": 0}},
+        taught={
+            Column.VIABILITY: [1, None, 1, 0, 0, 1],
+            Column.END_VIABILITY: [None, None, 1, 0, 0, 1],
+            Column.EFFICIENCY: [-2, None, 0, None, None, 0],
+            Column.END_EFFICIENCY: [None, None, 0, None, None, 0],
+        },
+    ),
+    # D succeeds too.
+    Case(
+        "habc",
+        [1.25, 1.25, 1.25, 0, 1.25, 1.25],
+        {"critic": {"warmup_steps": 1, "passes": 0.5}},
+        taught={
+            Column.VIABILITY: [1, None, 1, 0, 1, 1],
+            Column.END_VIABILITY: [None, None, 1, 0, 1, 1],
+            Column.EFFICIENCY: [-2, None, 0, None, 0, 0],
+            Column.END_EFFICIENCY: [None, None, 0, None, 0, 0],
+        },
     ),
     Case("distill", [0.5, -1, 0, -2, 0, 0]),
     # Mean entropy 10/6: h is 0.6, 1.8, 1.2 and 1.2.
@@ -183,9 +217,11 @@ def test_every_estimator_and_option_has_a_case_by_hand() -> None:
     assert any("kl_penalty" in case.options for case in CASES)
 
 
-def of_batch(values: Sequence[float | None]) -> Of:
+def of_batch(values: Sequence[float | None], value: Column = Column.VALUE) -> Of:
     tokens = [
-        (made.name, token) for made in (A, B, D, C) for token in (BOTH if made is A else FIRST)
+        (learner(made.name, value), token)
+        for made in (A, B, D, C)
+        for token in (BOTH if made is A else FIRST)
     ]
     pairs = zip(tokens, values, strict=True)
     return {token: value for token, value in pairs if value is not None}
@@ -198,7 +234,10 @@ def test_advantages_are_those_worked_out_by_hand(case: Case) -> None:
         BATCH, section(case.name, **{**case.options, "returns": returns})
     )
     assert advantages == pytest.approx(of_batch(case.advantages), rel=1e-6, abs=1e-7)
-    assert learned == pytest.approx(of_batch(case.learned), rel=1e-6, abs=1e-7)
+    expected = of_batch(case.learned)
+    for value, targets in case.taught.items():
+        expected |= of_batch(targets, value)
+    assert learned == pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
 def test_sessions_that_are_not_selected_have_no_part_in_the_mean_of_the_tokens() -> None:

@@ -127,9 +127,9 @@ def test_a_file_that_is_whole_is_not_sampled_again(tmp_path: Path) -> None:
     assert nothing == []
 
 
-def row(step: int, reward: float, compared: dict[str, Compared]) -> StepRow:
+def row(step: int, reward: float, compared: dict[str, Compared], changed: int = 2) -> StepRow:
     metrics = {"grad_norm": 2.0, "mismatch_mean": 1e-5, "mismatch_max": 1e-4}
-    return StepRow(step, reward, 64, 2, 900, metrics, [-3.0], [0.5], compared)
+    return StepRow(step, reward, 64, changed, 900, metrics, [-3.0], [0.5], compared)
 
 
 def test_tables_count_what_changed(tmp_path: Path) -> None:
@@ -153,11 +153,21 @@ def test_tables_of_training_have_a_row_for_each_variant(tmp_path: Path) -> None:
     }
     rows = [step for of_run in runs.values() for step in of_run]
     assert "| `exact` | 2 | 0.000 ± 0.000 | 0.750 ± 0.000 | 2.000" in report.training_table(runs)
-    assert "| `recomputed` | 2 | 0.250" in report.gradients_table(rows)
+    assert "| `recomputed` | 2 of 2 | 0.250" in report.gradients_table(rows)
     assert "| whole answer | 8 | -3.000 |" in report.gaps_table(rows)
     assert smoothed([0.0, 1.0]) == [0.0, 0.5]
     draw_rewards(runs, tmp_path / "training.png")
     assert (tmp_path / "training.png").stat().st_size > 0
+
+
+def test_gradients_of_steps_without_a_changed_answer_are_equal_and_lessen_no_mean() -> None:
+    pairs = ((0, Compared(2.0, 0.0, 1.0)), (1, Compared(2.0, 0.25, 0.97)), (0, None))
+    rows = [
+        row(place, 0.5, {"recomputed": pair} if pair else {}, changed)
+        for place, (changed, pair) in enumerate(pairs)
+    ]
+    assert "| `recomputed` | 1 of 2 | 0.250 | 0.250 | 0.9700 |" in report.gradients_table(rows)
+    assert "`recomputed`" not in report.gradients_table(rows[:1])
 
 
 def test_interrupted_tokens_are_measured_under_the_version_that_sampled_them() -> None:

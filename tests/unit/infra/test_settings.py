@@ -141,7 +141,7 @@ def test_variables_of_others_are_left_alone(monkeypatch: pytest.MonkeyPatch, nam
             "zzz",
             "must be one of grpo, grpo_unscaled, rloo, maxrl, grpo_batch, gdpo, turn, "
             "session_and_turn, "
-            "reinforce_pp, reinforce_pp_baseline, gae, turn_gae, distill (got 'zzz')",
+            "reinforce_pp, reinforce_pp_baseline, gae, turn_gae, habc, distill (got 'zzz')",
         ),
     ],
 )

@@ -1,6 +1,7 @@
 """Tasks of a run as its settings name them: mixed files, and what is refused."""
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,13 +11,19 @@ from pydantic import ValidationError
 
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.messages import refusing
-from seamlessflow.scheduler.bootstrap import check_release, task_sets, training_draws
+from seamlessflow.scheduler.bootstrap import (
+    check_release,
+    rules_of,
+    task_sets,
+    training_draws,
+)
 from seamlessflow.scheduler.decisions import pacing
 from seamlessflow.scheduler.sampling.settings import SamplerSection, TermsSection
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
     PacingSection,
     RunSection,
+    SchedulerSection,
     SourceSection,
 )
 from seamlessflow.scheduler.state import state as control_state
@@ -184,19 +191,37 @@ def test_a_task_that_is_tried_again_keeps_its_source_and_costs_no_draw(tmp_path:
     assert state.first.ledger.drawn == len(first)
 
 
+def test_a_library_that_a_strategy_waits_for_at_its_import_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    # Stands for any library of the list, none of which may be imported here.
+    Path("tensorflow.py").write_text("")
+    text = "import tensorflow\ndef roles(snapshot):\n    return []\n"
+    Path("heavy_strategy_of_this_test.py").write_text(text)
+    policy = SchedulerSection(policy="heavy_strategy_of_this_test:roles")
+    write(Path("tasks.jsonl"), "ab")
+    rules_of(scheduler_settings(scheduler=policy))
+    del sys.modules["tensorflow"]  # others look whether it is there
+    named = "scheduler.policy: heavy_strategy_of_this_test:roles imports tensorflow, and the sched"
+    assert caplog.text.count(named) == 1
+
+
 @pytest.mark.parametrize(
     "pacing",
     [
         PacingSection(tasks=Path("tasks.jsonl"), sampler=SamplerSection(name="vade")),
         PacingSection(tasks=Path("tasks.jsonl"), terms=TermsSection(name="by_success")),
+        PacingSection(tasks=Path("tasks.jsonl"), forks_live=0.25),
     ],
-    ids=["sampler", "terms"],
+    ids=["sampler", "terms", "forks"],
 )
 def test_a_rule_of_statistics_is_refused_while_the_written_release_lacks_them(
     pacing: PacingSection,
 ) -> None:
     settings = scheduler_settings(pacing=pacing)
-    with pytest.raises(SettingsRejected, match=r"PACING__\w+__NAME: it needs .* release 0\.0\.1 "):
+    with pytest.raises(SettingsRejected, match=r"PACING__\w+: it needs .* release 0\.0\.1 "):
         check_release(settings, refusing(FIRST, encoder(FIRST)))
     check_release(settings, refusing(SECOND, encoder(SECOND)))
 

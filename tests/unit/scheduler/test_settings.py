@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.scheduler.settings import RunSection
+from seamlessflow.scheduler.settings import PacingSection, RunSection
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,14 @@ def test_a_least_size_above_the_size_is_refused(sizes: tuple[int, int]) -> None:
     size, least = sizes
     with pytest.raises(ValueError, match=f"must not exceed run.group_size, which is {size}"):
         RunSection(group_size=size, min_group_size=least)
+
+
+def test_a_prediction_without_forks_is_refused() -> None:
+    with pytest.raises(ValueError, match="only forks_live reads forks_predict"):
+        PacingSection(forks_predict="mine:chance")
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.0])
+def test_not_all_samples_can_go_on_from_others(share: float) -> None:
+    with pytest.raises(ValueError, match="forks_live"):
+        PacingSection(forks_live=share)

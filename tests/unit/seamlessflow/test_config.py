@@ -82,7 +82,7 @@ def test_a_gateway_secret_is_found_where_none_is_given() -> None:
         ),
         (
             {"policies": {"second": {"model": "other"}}},
-            ["policies.second.model: there is no such setting; there are policy, trainer"],
+            ["policies.second.model: there is no such setting; there are frozen, policy, trainer"],
         ),
     ],
 )

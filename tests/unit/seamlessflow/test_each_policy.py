@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from seamlessflow.config_file import ConfigRejected, parse
-from seamlessflow.each_policy import each_policy
-from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.each_policy import each_frozen, each_policy
+from seamlessflow.infra.settings import KafkaSettings, PastSection
 from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 
 VALUES: dict[str, Any] = {
@@ -28,10 +28,10 @@ VALUES: dict[str, Any] = {
 }
 
 
-def sections(module: str) -> dict[str, dict[str, Any]]:
+def sections(module: str, values: dict[str, Any] = VALUES) -> dict[str, dict[str, Any]]:
     """Return the settings of each process of a module, by the name of the process."""
     context = LaunchContext(KafkaSettings(), 1, {})
-    made = ProcessSpecs(parse(VALUES), context)
+    made = ProcessSpecs(parse(values), context)
     specs = [*made.rollouts(), *made.trainers(), made.scheduler(), made.agents()]
     prefix = "SEAMLESSFLOW_"
     return {
@@ -92,12 +92,36 @@ def test_scheduler_and_agents_know_all_policies() -> None:
     }
 
 
+def test_a_frozen_policy_has_its_workers_and_no_trainer() -> None:
+    frozen = {"policies": {"coder": {"frozen": "large", "policy": {"temperature": 0.5}}}}
+    served = {"id": "w1", "tags": ["rollout"], "policy": "coder"}
+    values = {**VALUES, **frozen, "workers": [VALUES["workers"][0], served]}
+    (planner,), (coder,) = each_policy(parse(values)), each_frozen(parse(values))
+    assert (coder.policy.model, coder.policy.temperature) == (Path("large"), 0.5)
+    assert planner.run.policies == coder.run.policies == ("planner",)
+
+    trainers = sections("seamlessflow.trainer", values)
+    assert list(trainers) == ["trainer"]
+    assert trainers["trainer"]["run"]["frozen"] == {"coder": None}
+    rollouts = sections("seamlessflow.producers.rollout", values)
+    assert [each["rollout"]["policy"] for each in rollouts.values()] == ["planner", "coder"]
+
+
+def test_past_versions_are_sampled_as_their_policy_is() -> None:
+    past = {"frozen": {"of": "coder", "every": 4}}
+    policies = {**VALUES["policies"], "rival": past}
+    (rival,) = each_frozen(parse({**VALUES, "policies": policies}))
+    assert (rival.policy.model, rival.policy.max_context) == (Path("large"), 512)
+    assert rival.run.frozen == {"rival": PastSection(policy="coder", every=4)}
+
+
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
         ({"policies": {"planner": {}}}, "is run.policy"),
         ({"policies": {"a b": {}}}, "is no name"),
         ({"run": {"policy": "planner", "policies": ["planner"]}}, "leave it out"),
+        ({"run": {"policy": "planner", "frozen": {"coder": None}}}, "leave it out"),
         ({"workers": [{"id": "w", "policy": "writer"}]}, "w is of no policy 'writer'"),
         ({"agents": {"callable": "a:run", "modules": {"x": "writer"}}}, "x is answered by no"),
     ],

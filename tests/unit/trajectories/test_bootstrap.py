@@ -8,7 +8,7 @@ from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLD
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.messages import refusing
-from seamlessflow.infra.settings import ControlSection, SharedRolloutSection
+from seamlessflow.infra.worker.control_rule import ControlSection, SharedRolloutSection
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import SessionOpened
 from seamlessflow.schemas.releases import order, releases, this_release
@@ -20,7 +20,7 @@ from tests.builders.schemas.made_up import FIRST, SECOND, encoder
 def test_a_manager_writes_for_releases_that_fold_by_its_rules() -> None:
     check_rules(None)
     check_rules(this_release().version)
-    with pytest.raises(SettingsRejected, match="rules 1 of the fold"):
+    with pytest.raises(SettingsRejected, match="rules 2 of the fold"):
         check_rules("0.0.2")
 
 

@@ -1,11 +1,9 @@
-"""The loss of trained tokens (a corrected surrogate and regularisers), and the loss of values.
+"""The loss of trained tokens: a corrected surrogate and regularisers.
 
 A loss sees trained tokens only. The back ends call it and sum it with the tokens' weights
-(`MicroBatch.weights_N`), which make the aggregation. Critics of both kinds learn by the loss of
-values. `_N` counts trained tokens.
+(`MicroBatch.weights_N`), which make the aggregation. `_N` counts trained tokens.
 """
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -57,24 +55,6 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
         far_N = divergence(tokens, tokens.reference_N, settings)
         loss_N = loss_N + settings.kl * (_weighed(far_N, tokens) if settings.kl_weighted else far_N)
     return Losses(loss_N, losses.clipped_N | weights.clipped_N | masked_N)
-
-
-def value_loss(values_N: Tensor, batch: MicroBatch, clip: float) -> Tensor:
-    """Return this micro-batch's part of the mean loss of the places where a critic learns.
-
-    A place's loss is half the larger of two squared errors (arXiv 2005.12729). One is the value's;
-    the other is the value's when kept within `clip` of the value before the step.
-    """
-
-    def column(name: Column) -> Tensor:
-        none = np.zeros(len(batch), np.float32)
-        return torch.from_numpy(batch.columns.get(name, none)).to(values_N.device)
-
-    targets_N = column(Column.TARGET)
-    before_N = column(Column.VALUE)
-    near_N = before_N + (values_N - before_N).clamp(-clip, clip)
-    errors_N = torch.maximum((values_N - targets_N).square(), (near_N - targets_N).square())
-    return 0.5 * (errors_N * column(Column.TARGET_WEIGHT)).sum()
 
 
 def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -> Tensor:

@@ -2,7 +2,7 @@
 
 It is called as transformers' models are, so forward passes, reference and teacher are those of the
 other back ends. `whole_tensors` returns its parameters as whole Hugging Face tensors. Dimensions: B
-rows, T columns, H hidden, V vocabulary.
+rows, T columns, H hidden, V vocabulary, O outputs of a critic.
 """
 
 import copy
@@ -57,8 +57,9 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self._compute = compute
         self.leaves = leaves([*parameters], self._dimensions, str(model.name_or_path))
         self._family = type(model)
-        self._generation = model.generation_config
-        self._values = VALUES in parameters
+        # A critic has none.
+        self._generation: Any = getattr(model, "generation_config", None)
+        self._values = len(parameters.get(VALUES, ()))
         self._tied = "output.weight" not in {leaf.name for leaf in self.leaves}
         first = next(iter(parameters.values()))
         self._build(
@@ -82,7 +83,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         attention_mask: Tensor | None = None,
         use_cache: bool = False,
     ) -> CausalLMOutput:
-        """Return logits (B, T, V), or a critic's values (B, T, 1).
+        """Return logits (B, T, V), or a critic's values (B, T, O).
 
         `attention_mask` (B, 1, T, T): the tokens that each token sees.
         """
@@ -99,8 +100,8 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
             rotary_pos_emb=angles_TB1D,
         )
         if self._values:
-            values_BT1 = self._computed(self.output, states_TBH.transpose(0, 1))
-            return CausalLMOutput(logits=values_BT1)
+            values_BTO = self._computed(self.output, states_TBH.transpose(0, 1))
+            return CausalLMOutput(logits=values_BTO)
         weight = self.embedding.weight.to(self._compute) if self._tied else None
         output = self._computed(self.output, states_TBH.transpose(0, 1), weight)
         if isinstance(output, Tensor):  # scores in place of logits and bias, see `Forward`
@@ -202,7 +203,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self.embedding = VocabParallelEmbedding(self._dimensions.padded, width, **shared)
         self.decoder = TransformerBlock(config, spec)
         self.output = (
-            nn.Linear(width, 1)  # the same on all ranks
+            nn.Linear(width, self._values)  # the same on all ranks
             if self._values
             else ColumnParallelLinear(
                 width,

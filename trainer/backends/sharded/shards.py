@@ -141,10 +141,16 @@ def _covered(model: PreTrainedModel, directory: Path) -> bool:
     return True
 
 
+def new_outputs(model: PreTrainedModel) -> set[nn.Module]:
+    """Return the output layers of a critic, which begin with zeros; none of a causal model."""
+    others = {*model.base_model.modules(), model.get_output_embeddings()}  # type: ignore[no-untyped-call]
+    layers = (module for module in model.modules() if isinstance(module, nn.Linear))
+    return {layer for layer in layers if layer not in others}
+
+
 def _is_new_output(model: PreTrainedModel, name: str) -> bool:
-    """Return whether a parameter belongs to the output of a critic, which begins with zeros."""
-    module = model.get_submodule(name.rpartition(".")[0])
-    return isinstance(module, nn.Linear) and module.out_features == 1
+    """Return whether a parameter belongs to the output of a critic."""
+    return model.get_submodule(name.rpartition(".")[0]) in new_outputs(model)
 
 
 def _tensors(model: nn.Module) -> list[tuple[list[str], Tensor]]:

@@ -1,10 +1,11 @@
-"""The critic of either kind: it learns the value of the place before a token.
+"""The critic of either kind: it learns values of the places before and behind tokens.
 
-It is a model of its own with one output, or a head. A head is a linear output on the policy's last
-hidden states, in the policy's pass. It has only H + 1 numbers, so each rank has all of them, always
-in float32. It belongs neither to the policy's model nor to published weights. The critic learns
-returns that the trainer computed from the values (`Column.TARGET`). Called by the back ends.
-Dimensions: N trained tokens of a micro-batch, H hidden.
+It is a model of its own with an output for each value, or a head. A head is a linear layer on the
+policy's last hidden states, in the policy's pass. It has only H + 1 numbers for each output, so
+each rank has all of them, always in float32. It belongs neither to the policy's model nor to
+published weights. The critic learns targets that the trainer computed from the values
+(`trainer/data/credit/values.py`). Called by the back ends. Dimensions: N trained tokens of a
+micro-batch, H hidden, O outputs.
 """
 
 import math
@@ -19,8 +20,8 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from seamlessflow.trainer.backends.backend import UpdateFailed
-from seamlessflow.trainer.backends.forward import model_inputs
-from seamlessflow.trainer.backends.losses.loss import value_loss
+from seamlessflow.trainer.backends.forward import HiddenStates, model_inputs
+from seamlessflow.trainer.backends.losses.values import ValuesByColumn, value_loss
 from seamlessflow.trainer.backends.model import load_critic
 from seamlessflow.trainer.backends.optimizer_state import (
     CRITIC,
@@ -31,6 +32,13 @@ from seamlessflow.trainer.backends.optimizer_state import (
 )
 from seamlessflow.trainer.backends.sharded.parts import FileParts
 from seamlessflow.trainer.backends.side.frozen import Placed
+from seamlessflow.trainer.data.chains import Column
+from seamlessflow.trainer.data.credit.values import (
+    OUTPUTS,
+    CriticOutput,
+    needs_behind,
+    value_columns,
+)
 from seamlessflow.trainer.data.packing import MicroBatch
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -45,21 +53,31 @@ class Critic:
     def __init__(
         self, directory: Path, settings: TrainerSection, placed: Placed, keeping: Keeping
     ) -> None:
-        """Load the model of `directory`, with an output of zeros. Raise `ModelUnusable`."""
+        """Load the model of `directory`, with outputs of zeros. Raise `ModelUnusable`."""
         self._settings = settings
         self._keeping = keeping
+        self._outputs = OUTPUTS[settings.advantage]
         empty = settings.by_parts
-        self._model = placed(load_critic(directory, settings.master_dtype, empty))
+        count = len(self._outputs)
+        self._model = placed(load_critic(directory, settings.master_dtype, empty, count))
         parameters = self._model.parameters()
         self._optimizer = adamw(parameters, settings.optimizer, settings.critic.lr)
+
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that it computes."""
+        return value_columns(self._outputs)
 
     @torch.no_grad()
     def values(
         self, batches: Sequence[MicroBatch], autocast: Autocast
-    ) -> list[NDArray[np.float32]]:
-        """Return the values (N) of each micro-batch."""
+    ) -> dict[Column, list[NDArray[np.float32]]]:
+        """Return the values (N) of each micro-batch, by their columns."""
         with autocast():
-            return [self._values(batch).cpu().numpy() for batch in batches]
+            of_batches = [self._values(batch) for batch in batches]
+        return {
+            name: [values[name].cpu().numpy() for values in of_batches] for name in self.columns
+        }
 
     def train(self, batches: Sequence[MicroBatch], ranks: int, autocast: Autocast) -> float:
         """Train on this rank's micro-batches; return its part of the mean loss (`value_loss`).
@@ -69,7 +87,8 @@ class Critic:
         total = 0.0
         for batch in batches:
             with autocast():
-                loss = value_loss(self._values(batch), batch, self._settings.critic.clip)
+                clip = self._settings.critic.clip
+                loss = value_loss(self._values(batch), batch, self._outputs, clip)
             # FSDP2 averages gradients over the ranks.
             torch.autograd.backward(loss * ranks)
             total += float(loss.detach())
@@ -93,40 +112,54 @@ class Critic:
         """Move weights and optimizer."""
         move(self._model, self._optimizer)
 
-    def _values(self, batch: MicroBatch) -> Tensor:
-        logits_BT1: Tensor = self._model(**model_inputs(self._model, batch)).logits
-        device = logits_BT1.device
+    def _values(self, batch: MicroBatch) -> ValuesByColumn:
+        logits_BTO: Tensor = self._model(**model_inputs(self._model, batch)).logits
+        device = logits_BTO.device
         rows_N = torch.from_numpy(batch.rows_N).to(device)
-        columns_N = torch.from_numpy(batch.columns_N).to(device)
-        return logits_BT1[rows_N, columns_N, 0].float()
+
+        def at(columns_N: NDArray[np.int64]) -> Tensor:
+            return logits_BTO[rows_N, torch.from_numpy(columns_N).to(device)].float()
+
+        behind_NO = at(batch.behind_N) if needs_behind(self._outputs) else None
+        return _by_column(self._outputs, at(batch.columns_N), behind_NO)
 
 
 class ValueHead:
-    """A linear output with its optimizer; 0 for all hidden states at first."""
+    """A linear layer with its optimizer; 0 for all hidden states at first."""
 
     def __init__(self, width: int, settings: TrainerSection) -> None:
         """`width`: H, the size of the policy's hidden states."""
         self._settings = settings
-        self._output = nn.Linear(width, 1, dtype=torch.float32)
+        self._outputs = OUTPUTS[settings.advantage]
+        self._output = nn.Linear(width, len(self._outputs), dtype=torch.float32)
         self._parameters = list(self._output.parameters())
         for parameter in self._parameters:
             nn.init.zeros_(parameter)
         self._optimizer = adamw(self._parameters, settings.optimizer, settings.critic.lr)
 
-    def values(self, hidden_NH: Tensor) -> Tensor:
-        """Return the values (N) of hidden states, float32, with gradient."""
-        with torch.autocast(hidden_NH.device.type, enabled=False):
-            values_N1: Tensor = self._output(hidden_NH.float())
-        return values_N1.squeeze(-1)
+    @property
+    def columns(self) -> tuple[Column, ...]:
+        """Return the columns that it computes."""
+        return value_columns(self._outputs)
 
-    def loss(self, hidden_NH: Tensor, batch: MicroBatch) -> Tensor:
+    @property
+    def behind(self) -> bool:
+        """Return whether it needs the hidden states behind tokens."""
+        return needs_behind(self._outputs)
+
+    def values(self, hidden: HiddenStates) -> ValuesByColumn:
+        """Return the values (N) of hidden states, float32, with gradient."""
+        before_NO, behind_NO = hidden.each(self._at)
+        return _by_column(self._outputs, before_NO, behind_NO)
+
+    def loss(self, hidden: HiddenStates, batch: MicroBatch) -> Tensor:
         """Return a micro-batch's part of the mean loss (`value_loss`).
 
         Its gradient reaches the head as it is, and the hidden states times `critic.coefficient`.
         """
         critic = self._settings.critic
-        inputs_NH = _passing(hidden_NH.float(), critic.coefficient)
-        return value_loss(self.values(inputs_NH), batch, critic.clip)
+        passing = hidden.each(lambda states_NH: _passing(states_NH.float(), critic.coefficient))
+        return value_loss(self.values(passing), batch, self._outputs, critic.clip)
 
     def clipped(self, scale: float, summed: Summed) -> float:
         """Sum the gradient over the ranks, undo its scale and clip it; return the norm before."""
@@ -156,6 +189,24 @@ class ValueHead:
     def move(self, move: Callable[[nn.Module, Optimizer], None]) -> None:
         """Move weights and optimizer."""
         move(self._output, self._optimizer)
+
+    def _at(self, hidden_NH: Tensor) -> Tensor:
+        """Return all outputs (N, O) for hidden states."""
+        with torch.autocast(hidden_NH.device.type, enabled=False):
+            values_NO: Tensor = self._output(hidden_NH.float())
+        return values_NO
+
+
+def _by_column(
+    outputs: Sequence[CriticOutput], before_NO: Tensor, behind_NO: Tensor | None
+) -> ValuesByColumn:
+    """Return values (N) by their columns, from all outputs before and behind tokens."""
+    values: dict[Column, Tensor] = {}
+    for place, output in enumerate(outputs):
+        values[output.before.value] = before_NO[:, place].contiguous()
+        if output.behind is not None and behind_NO is not None:
+            values[output.behind.value] = behind_NO[:, place].contiguous()
+    return values
 
 
 def _passing(hidden_NH: Tensor, share: float) -> Tensor:

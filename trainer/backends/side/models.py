@@ -94,18 +94,16 @@ class SideModels:
         autocast: Autocast,
     ) -> AnnotatedColumns:
         """Return the columns of each micro-batch; one pass computes all of the policy itself."""
-        of_policy = OF_POLICY if self.head is None else (*OF_POLICY, Column.VALUE)
+        of_policy = OF_POLICY if self.head is None else (*OF_POLICY, *self.head.columns)
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast
         )
         earlier = {} if self._opponents is None else self._opponents.models()
         frozen = {**self._frozen, **earlier}
+        if self.critic is not None and set(self.critic.columns) & set(columns):
+            annotated |= self.critic.values(batches, autocast)
         for name in columns:
-            if name in of_policy:
-                continue
-            if name is Column.VALUE and self.critic is not None:
-                annotated[name] = self.critic.values(batches, autocast)
-            else:
+            if name not in annotated:
                 annotated[name] = frozen[name].logprobs(batches, device, autocast)
         return annotated
 
@@ -155,14 +153,15 @@ class SideModels:
     def _passed(self, batch: MicroBatch, columns: Sequence[Column]) -> dict[Column, Tensor]:
         """Return columns (N) of a micro-batch by one pass, without logits if only values count."""
         results: dict[Column, Tensor] = {}
+        behind = self.head is not None and self.head.behind
         if not set(OF_POLICY) & set(columns):
-            hidden_NH = self._forward.hidden(batch)
+            hidden = self._forward.hidden(batch, behind)
         else:
             likeliest = LIKELIEST if Column.TOP_SHARE in columns else 0
-            scored, hidden_NH = self._forward.with_hidden(batch, likeliest=likeliest)
+            scored, hidden = self._forward.with_hidden(batch, likeliest=likeliest, behind=behind)
             results = dict(zip(OF_POLICY, scored, strict=False))
         if self.head is not None:
-            results[Column.VALUE] = self.head.values(hidden_NH)
+            results |= self.head.values(hidden)
         return {name: results[name] for name in columns}
 
 

@@ -6,11 +6,11 @@ trained tokens of a session.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from seamlessflow.schemas.arrays import Float64s
+from seamlessflow.schemas.arrays import Bools, Float64s, Int64s
 from seamlessflow.trainer.data.advantages import (
     EQUAL,
     ReturnRules,
@@ -21,6 +21,7 @@ from seamlessflow.trainer.data.advantages import (
     varied,
 )
 from seamlessflow.trainer.data.chains import NOWHERE, Column
+from seamlessflow.trainer.data.credit.values import OUTPUTS, value_columns
 from seamlessflow.trainer.data.episodes import Episode, accumulated, followers, following
 
 GroupedEpisodes = Sequence[Sequence[Episode]]
@@ -29,11 +30,11 @@ GroupedEpisodes = Sequence[Sequence[Episode]]
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The advantage of each trained token of a session, and the critic's target there."""
+    """The advantage of each trained token of a session, and the critic's targets there."""
 
     advantages_N: Float64s
-    targets_N: Float64s | None = None
-    """Returns for the critic to learn; NaN where it learns none. None: there is no critic."""
+    targets: Mapping[Column, Float64s] = field(default_factory=dict)
+    """Numbers (N) for the critic to learn, by the column of the value; NaN where it learns none."""
 
 
 BatchEstimator = Callable[[GroupedEpisodes, ReturnRules], list[list[Credit]]]
@@ -110,7 +111,7 @@ def gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
             deltas_N = rewards_N + rules.token_discount * following(previous_N, values_N) - values_N
             factor = rules.token_discount * rules.trace
             advantages_N = accumulated(previous_N, deltas_N, factor)
-            of_group.append(Credit(advantages_N, advantages_N + values_N))
+            of_group.append(Credit(advantages_N, {Column.VALUE: advantages_N + values_N}))
         by_group.append(of_group)
     return _whitened(by_group, rules)
 
@@ -124,6 +125,33 @@ def turn_gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     return _whitened(
         [[_turn_credit(episode, rules) for episode in group] for group in groups], rules
     )
+
+
+def habc(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
+    """Return for all tokens of a turn its weight, divided by the mean weight of the turns.
+
+    Hierarchical advantage-weighted behaviour cloning, arXiv 2606.17043. The weight is 1 in a
+    demonstration, 0 in a failure, and in a success `gated`, or 1 while the critic warms up. A turn
+    before the session's last intervention has no label: its weight is 0, and no part of the mean.
+    If all weights are 0 they stay so.
+    """
+    imitated = [[_imitated(episode, rules) for episode in group] for group in groups]
+    counted = [i.weights_K[i.counted_K] for group in imitated for i in group]
+    joined_K = np.concatenate([np.zeros(0), *counted])
+    mean = float(joined_K.mean()) if len(joined_K) else 0.0
+    scale = 1.0 / mean if mean > EQUAL else 0.0
+    return [[imitation.credit(scale) for imitation in group] for group in imitated]
+
+
+def gated(viable_K: Float64s, viability_K: Float64s, efficiency_K: Float64s) -> Float64s:
+    """Return 1 + tanh((1 - p) A_v + p A_e), p the chance of success whose logit is `viable_K`.
+
+    A_v (`viability_K`) is what the turn adds to that logit. A_e (`efficiency_K`) is what it adds
+    to the turns to success, with a minus, less the turn itself.
+    """
+    chances_K = 0.5 * (1.0 + np.tanh(0.5 * viable_K))
+    mixed_K = (1.0 - chances_K) * viability_K + chances_K * efficiency_K
+    return np.asarray(1.0 + np.tanh(mixed_K))
 
 
 def distill(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
@@ -169,27 +197,112 @@ def _returns(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
     return accumulated(episode.previous_N, rewards_N, rules.token_discount)
 
 
-def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
-    if not len(episode):
-        return Credit(np.zeros(0), np.zeros(0))
+@dataclass(frozen=True, slots=True)
+class _Turns:
+    """The turns (K) of a session that have trained tokens, in the order of their first tokens.
+
+    So what follows a turn comes behind it.
+    """
+
+    numbers_K: Int64s
+    """Number of each in its session."""
+    first_K: Int64s
+    """Place of its first trained token."""
+    last_K: Int64s
+    previous_K: Int64s
+    """The turn before each, `NOWHERE` for the first ones."""
+    places_N: Int64s
+    """Turn of each trained token."""
+
+    @property
+    def ends_K(self) -> Bools:
+        """Return whether no turn follows each."""
+        return np.asarray(followers(self.previous_K) == 0)
+
+    def following(self, before_K: Float64s, behind_K: Float64s) -> Float64s:
+        """Return the values before the next turns, and behind those that none follows."""
+        return np.where(self.ends_K, behind_K, following(self.previous_K, before_K))
+
+    def at_first(self, values_K: Float64s) -> Float64s:
+        """Return the values at the first token of each turn, NaN at all others (N)."""
+        values_N = np.full(len(self.places_N), np.nan)
+        values_N[self.first_K] = values_K
+        return values_N
+
+    def at_ends(self, values_K: Float64s) -> Float64s:
+        """Return the values at the last token of turns that none follows, NaN at all others (N)."""
+        values_N = np.full(len(self.places_N), np.nan)
+        values_N[self.last_K[self.ends_K]] = values_K[self.ends_K]
+        return values_N
+
+
+def _turns(episode: Episode) -> _Turns:
+    """Return the turns of a session with a trained token."""
     turns_N = episode.turns_N
-    turns, first, place_N = np.unique(turns_N, return_index=True, return_inverse=True)
-    # Turns in the order of their first tokens: what follows a turn comes behind it.
+    numbers, first, place_N = np.unique(turns_N, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.argsort(order, kind="stable")
     before = episode.previous_N[first[order]]
     previous_K = np.where(before == NOWHERE, NOWHERE, rank[place_N[before]])
+    last_K = np.zeros(len(order), np.int64)
+    np.maximum.at(last_K, rank[place_N], np.arange(len(turns_N)))
+    return _Turns(numbers[order].astype(np.int64), first[order], last_K, previous_K, rank[place_N])
+
+
+def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
+    turns = _turns(episode)
     # The end of a completion that another turn leaves earlier is no end of the session's turns.
-    outcome_K = np.where(followers(previous_K) == 0, episode.reward, 0.0)
+    outcome_K = np.where(turns.ends_K, episode.reward, 0.0)
     rewards_K = outcome_K + np.bincount(
-        rank[place_N], weights=token_rewards(episode, rules, 0.0), minlength=len(turns)
+        turns.places_N,
+        weights=token_rewards(episode, rules, 0.0),
+        minlength=len(turns.first_K),
     )
-    values_K = episode.column(Column.VALUE)[first[order]]
-    deltas_K = rewards_K + rules.discount * following(previous_K, values_K) - values_K
-    advantages_K = accumulated(previous_K, deltas_K, rules.discount * rules.trace)
-    targets_N = np.full(len(turns_N), np.nan)
-    targets_N[first[order]] = advantages_K + values_K
-    return Credit(advantages_K[rank[place_N]], targets_N)
+    values_K = episode.column(Column.VALUE)[turns.first_K]
+    deltas_K = rewards_K + rules.discount * following(turns.previous_K, values_K) - values_K
+    advantages_K = accumulated(turns.previous_K, deltas_K, rules.discount * rules.trace)
+    targets = {Column.VALUE: turns.at_first(advantages_K + values_K)}
+    return Credit(advantages_K[turns.places_N], targets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Imitation:
+    """The weights of a session's turns (K) in `habc`, and what the critic learns of the session."""
+
+    weights_K: Float64s
+    counted_K: Bools
+    """True for the turns that count in the mean: all but those without a label."""
+    turns: _Turns
+    targets: Mapping[Column, Float64s]
+
+    def credit(self, scale: float) -> Credit:
+        """Return the weights, scaled, as advantages of the tokens."""
+        return Credit((scale * self.weights_K)[self.turns.places_N], self.targets)
+
+
+def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
+    """Return the weights of a session's turns before their division, and targets."""
+    turns = _turns(episode)
+    labelled_K = turns.numbers_K >= (np.inf if episode.demonstration else episode.intervened)
+    success = episode.reward >= rules.passes
+    outcome_K = np.where(labelled_K, float(success), np.nan)
+    viable_K = episode.column(Column.VIABILITY)[turns.first_K]
+    later_K = turns.following(viable_K, episode.column(Column.END_VIABILITY)[turns.last_K])
+    left_K = episode.column(Column.EFFICIENCY)[turns.first_K]
+    farther_K = -1.0 + turns.following(left_K, episode.column(Column.END_EFFICIENCY)[turns.last_K])
+    counted_K = labelled_K | episode.demonstration
+    weights_K = (counted_K & (success | episode.demonstration)).astype(np.float64)
+    if success and not (rules.warming or episode.demonstration):
+        weights_K *= gated(viable_K, later_K - viable_K, farther_K - left_K)
+    # Only successes tell how many turns lead to one.
+    reached_K = np.where(outcome_K == 1, 0.0, np.nan)
+    targets = {
+        Column.VIABILITY: turns.at_first(outcome_K),
+        Column.END_VIABILITY: turns.at_ends(outcome_K),
+        Column.EFFICIENCY: turns.at_first(farther_K + reached_K),
+        Column.END_EFFICIENCY: turns.at_ends(reached_K),
+    }
+    return _Imitation(weights_K, counted_K, turns, targets)
 
 
 def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credit]]:
@@ -200,7 +313,7 @@ def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credi
     mean = float(joined_N.mean())
     scale = 1.0 / spread(joined_N, rules) if float(joined_N.std()) > EQUAL else 0.0
     return [
-        [Credit((credit.advantages_N - mean) * scale, credit.targets_N) for credit in group]
+        [Credit((credit.advantages_N - mean) * scale, credit.targets) for credit in group]
         for group in groups
     ]
 
@@ -218,7 +331,8 @@ BATCH_ESTIMATORS: Mapping[str, BatchEstimation] = {
     "gdpo": BatchEstimation(gdpo),
     "reinforce_pp": BatchEstimation(reinforce_pp),
     "reinforce_pp_baseline": BatchEstimation(reinforce_pp_baseline),
-    "gae": BatchEstimation(gae, frozenset({Column.VALUE})),
-    "turn_gae": BatchEstimation(turn_gae, frozenset({Column.VALUE})),
+    "gae": BatchEstimation(gae, frozenset(value_columns(OUTPUTS["gae"]))),
+    "turn_gae": BatchEstimation(turn_gae, frozenset(value_columns(OUTPUTS["turn_gae"]))),
+    "habc": BatchEstimation(habc, frozenset(value_columns(OUTPUTS["habc"]))),
     "distill": BatchEstimation(distill, frozenset({Column.TEACHER, Column.PROXIMAL})),
 }

@@ -16,6 +16,13 @@ from seamlessflow.trainer.data.advantages import ReturnRules, spread, varied
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import AnnotatedColumns, Chain, Column, Columns, credited
 from seamlessflow.trainer.data.credit.batches import Credit, GroupedEpisodes
+from seamlessflow.trainer.data.credit.values import (
+    EFFICIENCY,
+    EVERY_OUTPUT,
+    RETURNS,
+    VIABILITY,
+    Lesson,
+)
 from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.methods import checked_advantages
 from seamlessflow.trainer.data.packing import MicroBatch
@@ -39,13 +46,13 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
     """
     episodes = [_episodes(group) for group in batch.groups]
     checked = checked_credit(estimate(episodes), episodes)
-    learned = sum(_learned(credit) for of_group in checked for credit in of_group)
+    taught = _taught([credit for of_group in checked for credit in of_group])
     # Chains of a session stand together, in the order of `Batch.chains`.
     parts = iter(
         part
         for prepared, of_group in zip(batch.groups, checked, strict=True)
         for (_, chains), credit in zip(prepared.trained_sessions(), of_group, strict=True)
-        for part in _parts(chains, credit, learned)
+        for part in _parts(chains, credit, taught)
     )
 
     def change(chain: Chain) -> Chain:
@@ -104,7 +111,7 @@ def checked_credit(
     credits = [credit for of_group in estimated for credit in of_group]
     advantages = checked_advantages([credit.advantages_N for credit in credits], sessions)
     targets = [_checked_targets(*pair) for pair in zip(credits, sessions, strict=True)]
-    if len({target is None for target in targets}) > 1:
+    if len({frozenset(target) for target in targets}) > 1:
         raise ResultMalformed("targets of some sessions", "of all or none")
     checked = iter(map(Credit, advantages, targets))
     return [[next(checked) for _ in of_group] for of_group in estimated]
@@ -200,18 +207,45 @@ def _mask_facts(batch: Batch) -> dict[str, float]:
 
 
 def _critic_facts(batch: Batch) -> dict[str, float]:
+    """Return the metrics of a critic at the places before tokens where it learns."""
+    facts: dict[str, float] = {}
+    values_N, targets_N = _where_learned(batch, RETURNS.before)
+    if len(values_N):
+        variance = float(targets_N.var())
+        explained = 1.0 - float((targets_N - values_N).var()) / variance if variance else 0.0
+        facts |= {"value_mean": float(values_N.mean()), "explained_variance": explained}
+    viable_N, _ = _where_learned(batch, VIABILITY.before)
+    if len(viable_N):
+        facts["viability_mean"] = float((0.5 * (1.0 + np.tanh(0.5 * viable_N))).mean())
+        facts["success_share"] = _success_share(batch)
+    left_N, _ = _where_learned(batch, EFFICIENCY.before)
+    if len(left_N):
+        facts["efficiency_mean"] = float(left_N.mean())
+    return facts
+
+
+def _where_learned(batch: Batch, lesson: Lesson) -> tuple[Float32s, Float32s]:
+    """Return the values and the targets of the places where a lesson counts."""
     pairs = [
-        (chain.columns[Column.TARGET], chain.columns[Column.VALUE], weights_N > 0)
+        (chain.columns[lesson.value][weights_N > 0], chain.columns[lesson.target][weights_N > 0])
         for chain in batch.chains()
-        if (weights_N := chain.columns.get(Column.TARGET_WEIGHT)) is not None
+        if (weights_N := chain.columns.get(lesson.weight)) is not None
     ]
     if not pairs:
-        return {}
-    targets_N = np.concatenate([target_N[known_N] for target_N, _, known_N in pairs])
-    values_N = np.concatenate([value_N[known_N] for _, value_N, known_N in pairs])
-    variance = float(targets_N.var())
-    explained = 1.0 - float((targets_N - values_N).var()) / variance if variance else 0.0
-    return {"value_mean": float(values_N.mean()), "explained_variance": explained}
+        return np.zeros(0, np.float32), np.zeros(0, np.float32)
+    values, targets = zip(*pairs, strict=True)
+    return np.concatenate(values), np.concatenate(targets)
+
+
+def _success_share(batch: Batch) -> float:
+    """Return the share of successes among the sessions whose outcome the critic learns."""
+    lesson = VIABILITY.before
+    outcomes = {
+        chain.session_id: float(chain.columns[lesson.target][weights_N > 0].max())
+        for chain in batch.chains()
+        if (weights_N := chain.columns[lesson.weight]).any()
+    }
+    return sum(outcomes.values()) / len(outcomes)
 
 
 def _standard(chains: Sequence[Chain], name: Column, rules: ReturnRules) -> Float64s:
@@ -232,39 +266,57 @@ def _replaced(batch: Batch, change: Callable[[Chain], Chain]) -> Batch:
 
 def _episodes(prepared: Prepared) -> list[Episode]:
     return [
-        episode(chains, session.shaped, session.turn_rewards, session.values)
+        replace(
+            episode(chains, session.shaped, session.turn_rewards, session.values),
+            demonstration=session.source.foreign,
+            intervened=session.intervened,
+        )
         for session, chains in prepared.trained_sessions()
     ]
 
 
-def _checked_targets(credit: Credit, session: Episode) -> Float64s | None:
-    if credit.targets_N is None:
-        return None
-    targets_N = np.asarray(credit.targets_N, np.float64)
-    if targets_N.shape != (len(session),):
-        shape = f"targets of shape {list(targets_N.shape)}"
-        raise ResultMalformed(shape, f"{[len(session)]}, one for each trained token")
-    if np.isinf(targets_N).any():
-        raise ResultMalformed("an infinite target", "a finite one, or NaN where none is learned")
-    return targets_N
+def _checked_targets(credit: Credit, session: Episode) -> dict[Column, Float64s]:
+    checked: dict[Column, Float64s] = {}
+    for name, target_N in credit.targets.items():
+        targets_N = checked[name] = np.asarray(target_N, np.float64)
+        if targets_N.shape != (len(session),):
+            shape = f"targets of shape {list(targets_N.shape)}"
+            raise ResultMalformed(shape, f"{[len(session)]}, one for each trained token")
+        if np.isinf(targets_N).any():
+            raise ResultMalformed(
+                "an infinite target", "a finite one, or NaN where none is learned"
+            )
+    return checked
 
 
-def _learned(credit: Credit) -> int:
-    """Return the number of places at which a critic learns the value."""
-    return 0 if credit.targets_N is None else int(np.isfinite(credit.targets_N).sum())
+def _taught(credits: Sequence[Credit]) -> list[tuple[Lesson, int]]:
+    """Return what the critic learns, with the number of places at which that output learns."""
+    lessons = []
+    for output in EVERY_OUTPUT:
+        names = [lesson.value for lesson in output.lessons]
+        places = sum(
+            int(np.isfinite(credit.targets[name]).sum())
+            for credit in credits
+            for name in names
+            if name in credit.targets
+        )
+        taught = credits and names[0] in credits[0].targets
+        lessons += [(lesson, places) for lesson in output.lessons] if taught else []
+    return lessons
 
 
 def _parts(
-    chains: Sequence[Chain], credit: Credit, learned: int
+    chains: Sequence[Chain], credit: Credit, taught: Sequence[tuple[Lesson, int]]
 ) -> Iterator[tuple[Float64s, Columns]]:
     """Yield the advantages of each chain in a session, and the critic's targets there."""
     start = 0
     for chain in chains:
         part = slice(start, start + chain.trained())
         columns: dict[Column, Float32s] = {}
-        if credit.targets_N is not None:
-            known_N = np.isfinite(credit.targets_N[part])
-            columns[Column.TARGET] = np.where(known_N, credit.targets_N[part], 0).astype("f4")
-            columns[Column.TARGET_WEIGHT] = (known_N / max(learned, 1)).astype("f4")
+        for lesson, places in taught:
+            targets_N = credit.targets[lesson.value][part]
+            known_N = np.isfinite(targets_N)
+            columns[lesson.target] = np.where(known_N, targets_N, 0).astype("f4")
+            columns[lesson.weight] = (known_N / max(places, 1)).astype("f4")
         yield credit.advantages_N[part], columns
         start = part.stop

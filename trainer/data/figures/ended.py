@@ -6,8 +6,9 @@ They need not be in its batch. Pure; called by the dataloader.
 from collections import Counter
 from dataclasses import dataclass, field
 
-from seamlessflow.schemas.records import ProgressStalled, Record, Trajectory
+from seamlessflow.schemas.records import GroupReady, ProgressStalled, Record, Trajectory
 from seamlessflow.trainer.credit import TURN_REWARDS
+from seamlessflow.trainer.data.advantages import EQUAL
 from seamlessflow.trainer.data.lengths import PRUNED, SessionLength, length_metrics, length_of
 from seamlessflow.trainer.data.sessions import FailedSession
 
@@ -51,6 +52,11 @@ class SessionsOfStep:
         """Count a session as one that does not count for its group; it is also given to `add`."""
         self._counts["samples_failed"] += 1
         self._counts["samples_unrewarded"] += session.unrewarded
+
+    def add_explored(self, ready: GroupReady) -> None:
+        """Count an exploration: one with equal returns is not sampled again."""
+        equal = max(ready.returns) - min(ready.returns) <= EQUAL
+        self._counts["explored_equal" if equal else "explored_mixed"] += 1
 
     def take(self) -> dict[str, float]:
         """Return the metrics of these sessions, and begin anew."""

@@ -11,13 +11,14 @@ from statistics import fmean
 import numpy as np
 
 from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.advantages import EQUAL
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import ELSEWHERE
 from seamlessflow.trainer.data.credit.overlong import overlong_facts
 from seamlessflow.trainer.data.credit.returns import RewardWeights
 from seamlessflow.trainer.data.figures.evaluation import pass_at_k, passed
 from seamlessflow.trainer.data.lengths import length_metrics, quantiles
-from seamlessflow.trainer.data.sessions import ValidSession
+from seamlessflow.trainer.data.sessions import ValidSession, parent_of
 from seamlessflow.trainer.data.staleness import StepClock
 
 MOST_SHOWN = 16
@@ -52,6 +53,8 @@ def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -
         **_foreign(batch),
         **_reused(batch),
         **_stored(batch),
+        **_forked(groups),
+        **_sampled_again([session for group in groups for session in group.group.sessions]),
         **variety(groups),
         **reward_figures(
             [session for group in groups for session in group.group.sessions], weights
@@ -110,6 +113,19 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
     }
 
 
+def _sampled_again(sessions: Sequence[ValidSession]) -> dict[str, float]:
+    """Return the sessions that sample explored ones again, and the share with the same tokens."""
+    texts = [
+        (session.source.text, session.source.seed_session.text)
+        for session in sessions
+        if session.source.seed_session is not None
+    ]
+    if not texts:
+        return {}
+    same = sum(second == first for second, first in texts)
+    return {"sampled_again": len(texts), "equal_texts": same / len(texts)}
+
+
 def _passing(batch: Batch) -> dict[int, float]:
     returns = [group.group.returns() for group in batch.new_groups]
     return pass_at_k([(len(values), passed(values)) for values in returns])
@@ -162,6 +178,16 @@ def _stored(batch: Batch) -> dict[str, float]:
         "stored_share": sum(chain.trained() for chain in chains) / trained,
         "unscored_share": unscored / trained,
     }
+
+
+def _forked(groups: Sequence[Prepared]) -> dict[str, float]:
+    """Return figures of groups that go on from ended sessions; empty without any."""
+    parents = [(group.group, parent_of(group.group.sessions)) for group in groups]
+    forked = [(group.returns(), parent.reward) for group, parent in parents if parent is not None]
+    if not forked:
+        return {}
+    other = [any(abs(each - before) > EQUAL for each in returns) for returns, before in forked]
+    return {"forked_groups": len(forked), "forked_other_share": fmean(other)}
 
 
 def _ages(batch: Batch, clock: StepClock) -> dict[str, float]:

@@ -26,7 +26,7 @@ from seamlessflow.trainer.loss import LossSection
 from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
 from seamlessflow.trainer.ranks.torch_devices import chosen_backend
 from seamlessflow.trainer.settings import TrainerSettings
-from seamlessflow.trainer.steps.annotation import annotated, needed
+from seamlessflow.trainer.steps.annotation import ESTIMATED, annotated, needed
 from seamlessflow.trainer.steps.inputs import batch_rules, of_step, step_updates
 from tests.builders.trainer.chains import forked_sessions, some_chains, with_advantages
 from tests.builders.trainer.gangs.meetings import meeting
@@ -252,7 +252,7 @@ def test_the_cases_have_every_name_unit_layout_and_column() -> None:
     assert {trainer.layout for trainer in sections} == set(get_args(Layout))
     assert any(trainer.loss.entropy for trainer in sections)
     computed = {column for trainer in sections for column in needed(trainer)}
-    assert computed == set(Column) - {Column.TARGET, Column.TARGET_WEIGHT, Column.PAIR_LOSS}
+    assert computed == set(Column) - ESTIMATED
 
 
 def estimators() -> set[Any]:

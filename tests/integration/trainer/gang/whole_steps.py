@@ -64,6 +64,26 @@ CASES: Mapping[str, Mapping[str, Any]] = {
         "returns": {"hybrid_scale": 0.5},
         "mini_batches": 2,
     },
+    "two values": {
+        "layout": "tree",
+        "micro_batch_tokens": 16,
+        "advantage": "habc",
+        "critic": {"lr": 0.05, "passes": 0.5, "warmup_steps": 0},
+        "loss": {"surrogate": "policy_gradient", "correction": "tis"},
+        "mini_batches": 2,
+    },
+    "two values of a head": {
+        "layout": "packed",
+        "advantage": "habc",
+        "critic": {
+            "kind": "head",
+            "coefficient": 0.5,
+            "lr": 0.05,
+            "passes": 0.5,
+            "warmup_steps": 0,
+        },
+        "loss": {"surrogate": "policy_gradient"},
+    },
     "whole sessions corrected": {
         "layout": "packed",
         "advantage": "reinforce_pp",

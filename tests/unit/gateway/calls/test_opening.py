@@ -6,7 +6,7 @@ import pytest
 from pydantic import ValidationError
 
 from seamlessflow.producers.gateway.calls.sessions import OpenBody, RewardBody
-from seamlessflow.schemas.records import Sampling
+from seamlessflow.schemas.records import Sampling, SeedSession
 
 
 def overrides(**body: Any) -> Sampling | None:
@@ -22,10 +22,18 @@ def test_a_session_of_an_evaluation_may_have_sampling_of_its_own() -> None:
     assert overrides() is None
 
 
+def test_a_session_may_take_the_seeds_of_an_explored_one() -> None:
+    first = {"session_id": "s", "text": "t", "value": 0.5}
+    body = OpenBody.model_validate({"policy": "p", "seed_session": first})
+    assert body.seed_session == SeedSession(session_id="s", text="t", value=0.5)
+    assert OpenBody(policy="p", purpose="explore").seed_session is None
+
+
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
         ({"overrides": {"temperature": 0}}, "what is trained is sampled as the policy is"),
+        ({"purpose": "explore", "overrides": {"temperature": 0}}, "what is trained is sampled"),
         ({"purpose": "eval", "overrides": {"temperature": 0.001}}, "0 .greedy., or 0.01 or more"),
         ({"purpose": "eval", "overrides": {"temperature": -1}}, "greater than or equal to 0"),
         ({"purpose": "eval", "overrides": {"max_tokens": 5}}, "Extra inputs"),

@@ -18,6 +18,8 @@ from seamlessflow.infra.weights.manifest import (
     MANIFEST,
     Manifest,
     WeightsInvalid,
+    other_file,
+    present,
     publish,
     read_manifest,
     verify,
@@ -26,6 +28,7 @@ from seamlessflow.infra.weights.tensors import tensors_hash
 from seamlessflow.infra.weights.versions import (
     LEASE_MAX_AGE_S,
     PathOutside,
+    keep,
     lease,
     retain,
     versions,
@@ -168,6 +171,36 @@ def test_a_version_that_is_being_loaded_is_not_deleted(tmp_path: Path) -> None:
     with lease(versions(tmp_path)[0]):
         assert retain(tmp_path, 3) == [1]
     assert retain(tmp_path, 3) == [0]
+
+
+def test_a_past_version_that_is_shown_stays_for_good(tmp_path: Path) -> None:
+    for version in range(5):
+        put(tmp_path, version)
+    keep(versions(tmp_path)[0])
+    (mark,) = (tmp_path / ".leases").iterdir()
+    long_ago = time.time() - LEASE_MAX_AGE_S - 1
+    os.utime(mark, (long_ago, long_ago))
+    assert retain(tmp_path, 3) == [1]
+    assert retain(tmp_path, 3) == []
+    assert list(versions(tmp_path)) == [0, 2, 3, 4]
+
+
+def test_the_first_file_that_differs_from_a_version_is_named(tmp_path: Path) -> None:
+    assert present(tmp_path) is None
+    put(tmp_path, 0)
+    published = present(tmp_path)
+    assert published is not None
+    assert published == publish(tmp_path, facts(0), fill, sync=False).weights
+    model = tmp_path / "model"
+    model.mkdir()
+    fill(model)
+    assert other_file(model, published.path) == ""
+    (model / "more.json").write_text("{}")
+    assert other_file(model, published.path) == "more.json"
+    (model / "more.json").unlink()
+    first = sorted(model.iterdir())[0]
+    first.unlink()
+    assert other_file(model, published.path) == first.name
 
 
 def test_the_lease_of_a_dead_reader_ends(tmp_path: Path) -> None:

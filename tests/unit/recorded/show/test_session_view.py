@@ -57,6 +57,12 @@ def test_the_tree_says_who_said_what() -> None:
     assert _token_lines(text) == ["bc", "def", "h", "ijk"]
 
 
+def test_a_prompt_in_which_others_spoke_for_the_policy_says_so() -> None:
+    for intervened in (False, True):
+        text = shown(session_after(sessions.started("a", intervened=intervened)))
+        assert ("matched by root, with an intervention" in text) is intervened
+
+
 def test_a_failed_session_shows_the_error_of_its_traceback_and_the_limit_that_ended_it() -> None:
     reason = "Traceback (most recent call last):\n  agent.py\nBadRequestError: too long"
     end = sessions.closed(status="truncated", reason=reason, limit="context")

@@ -302,6 +302,10 @@ def test_a_group_says_which_task_set_it_was_drawn_from_and_by_which_figures() ->
         "ready with 1 sessions, mean reward 0.5; asked for 2, at least 1, "
         "drawn from math (shuffled, draw 20, share 0.25, source_draw 6)"
     )
+    seeds = (r.SeedSession(session_id="e.0.0", text="", value=0.0),)
+    again = control.admitted("g", group_size=1, min_group_size=1, explored="e", seeds=seeds)
+    (row, *_) = made([(CONTROL.name, again), *OPENED[1:], history.READY]).whole
+    assert row.detail.endswith("at least 1, samples 1 sessions of e again")
     evaluated = control.admitted("g", group_size=2, min_group_size=1, purpose="eval", split="hard")
     (row, *_) = made([(CONTROL.name, evaluated), *OPENED[1:], history.READY]).whole
     assert row.detail.endswith("at least 1, drawn from hard")

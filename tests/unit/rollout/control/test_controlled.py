@@ -26,6 +26,7 @@ from tests.builders.rollout.completions import Letters, chunk, codes
 from tests.builders.rollout.controlled import (
     ENDS,
     MARKS,
+    LateState,
     SampledText,
     asked,
     control,
@@ -196,23 +197,6 @@ def test_any_chunks_moves_and_lost_workers_give_the_same_end(
     assert again.message == one_by_one.message
 
 
-class LateState(ControlledTurn):
-    """A planted fault: the state that is written is that before the last token."""
-
-    before = b""
-
-    def feed(self, rows: TokenRows, offset: int) -> None:
-        first = TokenRows(rows.ids[:-4], rows.logprobs[:-4], b"", 0)
-        super().feed(first, offset)
-        self.before = super().state
-        last = TokenRows(rows.ids[-4:], rows.logprobs[-4:], b"", 0)
-        super().feed(last, offset + len(first.ids) // 4)
-
-    @property
-    def state(self) -> bytes:
-        return self.before
-
-
 def test_a_state_that_is_one_token_late_is_found() -> None:
     sampled = text("xababababab")
     right = end_of(sampled, asked(REPEATS))
@@ -278,3 +262,37 @@ def _controlled(rule: TurnControl) -> ControlledTurn:
     made = UsedRules().controlled(asked(rule), MARKS, ENDS)
     assert made is not None
     return made
+
+
+class AtOnce:
+    """A rule of the user's own that ends each turn at its first token."""
+
+    top = 0
+
+    def begin(self, turn: Any) -> None:
+        return None
+
+    def step(self, state: None, token: Any) -> tuple[None, TurnStop | None]:
+        return None, TurnStop("at once", "session")
+
+
+@pytest.mark.parametrize("exempt", [False, True])
+def test_a_rule_may_end_a_turn_at_its_first_token_also_on_the_worker_that_it_moves_to(
+    exempt: bool,
+) -> None:
+    rule = TurnControl(name="mine:rule", settings=b"{}", sha256="abc", exempt=exempt)
+    request = asked(rule)
+    first = Dispatch(request, Letters(), 0, ENDS, ControlledTurn(request, AtOnce(), MARKS, ENDS))
+    moved = first.end([], "preempted", 1)
+    assert isinstance(moved, TurnInterrupted) and not moved.token_ids
+    again = asked(rule, dispatch=2, control_state=moved.control_state)
+    second = Dispatch(again, Letters(), 0, ENDS, ControlledTurn(again, AtOnce(), MARKS, ENDS))
+    record = second.advance([chunk(0, codes("abcd"), "length")], 1)
+    assert isinstance(record, TurnCompleted)
+    assert ended(record) == (
+        "abcd" if exempt else "a",
+        "length",
+        "mine:rule: at once",
+        1,
+        "session",
+    )

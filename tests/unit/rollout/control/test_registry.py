@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from seamlessflow.infra.settings import ControlSection
 from seamlessflow.infra.user_functions import FunctionUnusable, source_sha256
+from seamlessflow.infra.worker.control_rule import ControlSection
 from seamlessflow.producers.rollout.control.controlled import ControlledTurn
 from seamlessflow.producers.rollout.control.registry import UsedRules
 from seamlessflow.producers.rollout.settings import RolloutSection

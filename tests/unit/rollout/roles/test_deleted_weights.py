@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from seamlessflow.infra.weights.manifest import Manifest, publish
 from seamlessflow.infra.weights.versions import retain, version_directory, versions
 from seamlessflow.producers.rollout.roles.moves import (
+    Acquire,
     Acquired,
     Load,
     Loaded,
@@ -92,3 +94,24 @@ def test_an_engine_that_cannot_be_built_with_weights_that_are_there_fails(
     five_versions(tmp_path)
     setup.while_building = fails
     assert isinstance(setup.do(replace(acquire(), weights=weights(4, tmp_path))), MoveFailed)
+
+
+def test_a_shown_version_is_compared_under_the_number_that_it_was_made_with(
+    setup: DeviceSetup, tmp_path: Path
+) -> None:
+    facts = Manifest(policy="main", version=12, optimizer_step=12, lineage="a", dtype="float32")
+    made = publish(tmp_path, facts, lambda draft: None, sync=False).weights
+    shown = replace(policy(), frozen=True)
+    outcome = setup.do(Acquire(1, 4, replace(made, version=3), shown))
+    assert isinstance(outcome, Acquired)
+    assert setup.engine.calls[0] == ("verify", 12)
+    assert ("build", 3) in setup.engine.calls, "its tokens have the number of the frozen policy"
+
+
+def test_a_past_version_that_was_deleted_by_hand_is_named(
+    setup: DeviceSetup, tmp_path: Path
+) -> None:
+    shown = replace(policy(), frozen=True)
+    outcome = setup.do(Acquire(1, 4, weights(3, tmp_path), shown))
+    assert isinstance(outcome, NotStarted)
+    assert str(version_directory(tmp_path, 3)) in str(outcome.error)

@@ -267,6 +267,16 @@ def test_sampling_is_taken_over_and_bounded_by_the_context() -> None:
     assert sampling_params(generate(sampling=Sampling(max_tokens=5)), (), 50).max_tokens == 5
 
 
+def test_a_seed_that_the_manager_gives_holds_wherever_the_turn_goes_on() -> None:
+    asked = Sampling(seed=1)
+    for request in (
+        generate(seed=7, sampling=asked),
+        generate(seed=7, session_id="second", turn_id="another"),
+        generate(seed=7, dispatch=2, completion_ids=pack([1])),
+    ):
+        assert sampling_params(request, (), 50).seed == 7
+
+
 def test_a_seed_is_of_its_own_for_session_turn_choice_and_offset() -> None:
     seeds = {
         turn_seed(generate(**changes), 1)

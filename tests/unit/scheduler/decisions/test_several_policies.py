@@ -2,7 +2,7 @@
 
 from functools import reduce
 
-from seamlessflow.scheduler.decisions import pacing, stalls
+from seamlessflow.scheduler.decisions import group_credits, pacing, stalls
 from seamlessflow.scheduler.decisions.decide import Outgoing, View, decide, finished
 from seamlessflow.scheduler.settings import RunSection, SchedulerSection
 from seamlessflow.scheduler.state import state
@@ -69,7 +69,7 @@ def decided(current: State) -> list[Outgoing]:
 
 
 def free(*records: Record) -> int:
-    return pacing.free_credits(fold(*ROLLING, *ADMITTED, *records), SETTINGS, 0)
+    return group_credits.free_credits(fold(*ROLLING, *ADMITTED, *records), SETTINGS, 0)
 
 
 def test_each_policy_gets_its_own_workers_with_numbers_gangs_and_slots_of_their_own() -> None:
@@ -107,7 +107,7 @@ def test_a_credit_returns_after_the_last_policy_has_trained_or_dropped_its_group
     two_steps = scheduler_settings(RUN.model_copy(update={"steps": 2}))
 
     def free_with(*records: Record) -> int:
-        return pacing.free_credits(fold(*ROLLING, *ADMITTED, *records), two_steps, 0)
+        return group_credits.free_credits(fold(*ROLLING, *ADMITTED, *records), two_steps, 0)
 
     assert free_with(*ready("a"), *ready("b")) == 0
     assert free_with(*ready("a"), *trained("a"), *ready("b")) == 0

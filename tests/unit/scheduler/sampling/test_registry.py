@@ -267,6 +267,21 @@ def test_the_place_of_an_error_is_logged(file: Path, caplog: pytest.LogCaptureFi
     assert f"{file}, line {line}: KeyError: 'level'" in caplog.text
 
 
+def test_a_library_that_a_function_waits_for_at_its_import_is_named_with_the_seconds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    # Stands for any library of the list, none of which may be imported here.
+    Path("jax.py").write_text("")
+    Path("heavy_of_this_test.py").write_text("import jax\ndef f(ask):\n    return []\n")
+    used_sampler(SamplerSection.model_validate({"name": "heavy_of_this_test:f"}), {})
+    del sys.modules["jax"]  # others look whether it is there
+    pattern = r"pacing\.sampler: heavy_of_this_test:f imports jax, .* waited \d+\.\d s for it"
+    (record,) = caplog.records
+    assert re.fullmatch(pattern, record.message)
+
+
 def test_a_function_that_is_not_there_is_refused_at_the_start(file: Path) -> None:
     for name in (f"{SAMPLER}:absent", "absent_of_this_test:f"):
         with pytest.raises(FunctionUnusable, match="cannot be called"):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.settings import SamplingSection
-from seamlessflow.scheduler.decisions import pacing
+from seamlessflow.scheduler.decisions import group_credits, pacing
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
     EvaluationSetSection,
@@ -70,7 +70,7 @@ def test_a_round_that_was_cut_short_goes_on_and_takes_no_credit() -> None:
     assert [group.group_id for group in due] == ["run-eval2-0", "run-eval2-1"]
     half = fold(*STARTED, control.published(2), due[0])
     assert pacing.evaluations(half, settings, "test", source, 0) == due[1:]
-    assert pacing.free_credits(half, settings, 0) == 4
+    assert group_credits.free_credits(half, settings, 0) == 4
     issued = pacing.tasks(
         half.first.ledger, {}, settings, TaskSets(evaluations={"test": source}), 0
     )

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from seamlessflow.checks.check import before_recorded_training, before_training
-from seamlessflow.checks.combinations import truncation_faults, unread_faults, update_faults
+from seamlessflow.checks.combinations import (
+    live_fork_faults,
+    truncation_faults,
+    unread_faults,
+    update_faults,
+)
 from seamlessflow.config_file import as_written, parse
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.unread import READERS
@@ -166,8 +171,8 @@ def faults(trainer: dict[str, Any], **policies: dict[str, Any]) -> list[str]:
             "returns.deviation",
             "not maxrl",
         ),
-        ({"critic": {"lr": 1e-3}}, "critic.lr", "advantage gae or turn_gae, not grpo"),
-        ({"critic": {"kind": "head"}}, "critic.kind", "advantage gae or turn_gae"),
+        ({"critic": {"lr": 1e-3}}, "critic.lr", "advantage gae, turn_gae or habc, not grpo"),
+        ({"critic": {"kind": "head"}}, "critic.kind", "advantage gae, turn_gae or habc"),
         ({"overlong": {"weight": 0.5}}, "overlong.weight", "overlong.length above 0"),
         ({"reuse": {"uses": 3}}, "reuse.uses", "reuse.groups above 0, not 0"),
         ({"optimizer": {"min_lr": 1e-7}}, "optimizer.min_lr", "linear or cosine, not constant"),
@@ -255,3 +260,22 @@ def test_each_setting_that_has_readers_is_one() -> None:
             section = getattr(section, str(part))
         assert name in type(section).model_fields
         section = TrainerSection()
+
+
+@pytest.mark.parametrize(
+    ("share", "forks", "advantage", "begins"),
+    [
+        (0.25, "middle", "grpo", None),
+        (0.25, "playback", "turn", None),
+        (0, "none", "gdpo", None),
+        (0.25, "none", "grpo", "agents.forks: pacing.forks_live needs an agent that can go on"),
+        (0.25, "middle", "gdpo", "trainer.advantage: gdpo compares each named reward"),
+    ],
+)
+def test_live_forks_need_an_agent_that_declares_them(
+    share: float, forks: str, advantage: str, begins: str | None
+) -> None:
+    sections = {"pacing": {"forks_live": share}, "agents": {"forks": forks}}
+    config = parse({**sections, "trainer": {"advantage": advantage}})
+    lines = [fault.line(as_written) for fault in live_fork_faults(config)]
+    assert [line.startswith(begins or "") for line in lines] == [True] * (begins is not None)

@@ -1,15 +1,17 @@
-"""The agent against a scripted endpoint, behind the real client."""
+"""The agents against a scripted endpoint, behind the real client."""
 
 import asyncio
 
 import openai
 import pytest
 
-from seamlessflow.demo.agent import run
+from seamlessflow.demo.agent import MAX_SUM_TOKENS, calculate, run
+from seamlessflow.demo.sums import SumTask, dialogue
 from seamlessflow.demo.task import LOOKUP, LookupTask
 from tests.builders.scripted_endpoint import ScriptedEndpoint
 
 TASK = LookupTask(id="t", split="train", key=7, table=[0, 1, 2, 3, 4, 5, 6, 3, 8, 9])
+SUM = SumTask(id="t", question="9 + 5", answer="14")
 
 
 def called(arguments: str, name: str = "lookup") -> dict[str, object]:
@@ -70,6 +72,19 @@ def test_a_wrong_last_answer_is_worth_nothing(answer: dict[str, object]) -> None
 def test_an_error_of_the_endpoint_is_not_the_models_fault() -> None:
     with pytest.raises(openai.NotFoundError):
         asyncio.run(run(TASK, ScriptedEndpoint([404])))
+    with pytest.raises(openai.NotFoundError):
+        asyncio.run(calculate(SUM, ScriptedEndpoint([404])))
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("14", 1.0), ("9 + 5 = 14", 0.0), (None, 0.0)])
+def test_it_asks_for_a_sum_once_and_is_paid_for_the_number_alone(
+    answer: str | None, reward: float
+) -> None:
+    endpoint = ScriptedEndpoint([{"role": "assistant", "content": answer}])
+    assert asyncio.run(calculate(SUM, endpoint)) == reward
+    (asked,) = endpoint.seen
+    assert asked["messages"] == dialogue(SUM)
+    assert asked["max_tokens"] == MAX_SUM_TOKENS
 
 
 def test_it_begins_in_the_middle_if_its_session_does() -> None:

@@ -22,6 +22,7 @@ CORRECTION = ("trainer", "loss", "correction")
 AGGREGATION = ("trainer", "loss", "aggregation")
 SAMPLER = ("pacing", "sampler", "name")
 PREDICTION = ("pacing", "sampler", "predict")
+FORK_PREDICTION = ("pacing", "forks_predict")
 TERMS = ("pacing", "terms", "name")
 CONTROL = ("rollout", "control", "name")
 STRATEGY = ("scheduler", "policy")
@@ -37,6 +38,7 @@ EXAMPLES = {
     AGGREGATION: "examples.methods.aggregation:root_of_length",
     SAMPLER: "examples.methods.sampler:half_solved",
     PREDICTION: "examples.methods.prediction:own_results_first",
+    FORK_PREDICTION: "examples.methods.fork_prediction:by_progress",
     TERMS: "examples.methods.terms:more_for_unsolved",
     CONTROL: "examples.methods.control:Unlikely",
     STRATEGY: "examples.methods.strategy:keeps_some",

@@ -48,7 +48,7 @@ def test_each_step_has_a_line_with_its_figures_and_what_was_left_out() -> None:
     assert seen.last is not None
     assert step_line(seen.last, seen) == (
         "step 3/20 · version 5 · reward 0.250 · 1,234 tokens trained · staleness 0.5, at most 1 · "
-        "left out: 1 groups dropped as expired, 50% of the groups zero_variance, "
+        "left out: 1 groups dropped as expired, 50% of the groups by the filter zero_variance, "
         "20 tokens stale, 3 sessions failed"
     )
 

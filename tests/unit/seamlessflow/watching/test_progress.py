@@ -132,9 +132,27 @@ def test_groups_come_and_go() -> None:
     assert (seen.running_groups, seen.ready_groups) == (set(), set())
 
 
+def test_explorations_are_counted_apart_until_they_are_ready() -> None:
+    seen = progress(*(group(name, purpose="explore") for name in "abc"))
+    seen.apply(control.ready("a", at_ms=SINCE))
+    seen.apply(control.dropped("b", "failed", at_ms=SINCE))
+    assert (seen.exploring, seen.running_groups, seen.ready_groups) == ({"c"}, set(), set())
+
+
 def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
     seen = progress(*(usage(SINCE + 1_000 * number) for number in range(30)))
     assert seen.tokens_per_s() == 100
+
+
+def test_the_speed_of_longer_steps_is_that_of_the_last_two() -> None:
+    began = SINCE + 60_000
+    early = (usage(SINCE + 1_000 * number) for number in range(30))
+    first = (group("a", at_ms=began), usage(began + 2_000), step(0, at_ms=began + 20_000))
+    second = (usage(began + 22_000), usage(began + 23_000), step(1, at_ms=began + 40_000))
+    assert progress(*early, *first, *second).tokens_per_s() == 7.5
+
+    third = (usage(began + 45_000), step(2, at_ms=began + 60_000))
+    assert progress(*early, *first, *second, *third).tokens_per_s() == 7.5
 
 
 def usage(at_ms: int) -> r.WorkerUsage:

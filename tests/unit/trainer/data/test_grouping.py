@@ -53,6 +53,8 @@ def test_a_group_is_ready_with_its_last_session() -> None:
         passed=1,
         returns=(1.0, 0.0),
         turns=(1, 1),
+        first_offsets=(0, 0),
+        lengths=(3, 3),
     )
     assert list(grouping.ready) == ["g-0"]
 
@@ -215,6 +217,18 @@ def test_an_evaluation_group_is_ready_and_never_trained() -> None:
     assert isinstance(ready, GroupReady)
     assert grouping.ready == {}
     assert feed(grouping, session(1, purpose="eval")) == []
+
+
+def test_an_explored_group_is_ready_with_its_texts_and_never_trained() -> None:
+    grouping = Grouping(redundancy=1)
+    first, second, other = (session(0, size=3), session(1, size=3), one_turn("other", group="g-0"))
+    third = replace(other, sample=2, group_size=3, tokens=other.tokens[::-1])
+    (ready,) = feed(
+        grouping, *(replace(each, purpose="explore") for each in (first, second, third))
+    )
+    assert isinstance(ready, GroupReady)
+    assert grouping.ready == {}
+    assert ready.texts[0] == ready.texts[1] != ready.texts[2]
 
 
 def test_a_session_without_a_group_is_a_group_of_its_own() -> None:

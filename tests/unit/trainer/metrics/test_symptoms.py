@@ -59,6 +59,7 @@ def test_sessions_without_a_reward_are_a_share_of_all_that_ended() -> None:
         ({"divided_share": 0.5}, "50% of the sessions have several chains", "replay match"),
         ({"equal_share": 0.75}, "75% of the sessions have the tokens", "temperature"),
         ({"filtered/zero_variance": 0.6}, "60% of the groups have equal", "run.group_size"),
+        ({"explored_equal": 9.0, "explored_mixed": 1.0}, "90% of the explored", "sampler.samples"),
         ({"dropped/filtered": 8.0}, "50% of the groups were dropped", "trainer.filters"),
         ({"tokens_masked": 900.0}, "50% of the sampled tokens", "max_staleness"),
         ({"largest_group_share": 0.5}, "3.6 times its part", "sequence_mean"),

@@ -60,6 +60,14 @@ def test_modelled_devices_are_not_expected_to_learn_from_the_tokens_they_had() -
     assert why_no_gradient([untrained]) != []
 
 
+def test_failures_are_named_where_successes_alone_are_imitated() -> None:
+    failures = {"success_share": 0.0, "grad_norm": 0.0}
+    (reason,) = why_no_gradient([failures] * 3)
+    assert reason.startswith("100% of the sessions failed")
+    assert "trainer.critic.passes" in reason
+    assert why_no_gradient([failures, {"success_share": 0.1}]) == [CAUSES["loss"]]
+
+
 def test_sessions_that_did_not_count_are_named() -> None:
     (reason,) = why_no_gradient([{"samples_failed": 5.0}])
     assert "failed and did not count (5, see SampleFailed)" in reason

@@ -14,6 +14,7 @@ from seamlessflow.consumers.trajectories.decisions.turn_start import (
 )
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.rendering.settings import FROM_MODEL, RendererError, RendererSettings
+from seamlessflow.infra.settings import PastSection
 from seamlessflow.infra.weights.manifest import verify
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.weights.versions import PathOutside, PublishedWeights, versions
@@ -270,6 +271,22 @@ def test_a_new_run_begins_with_version_0_and_goes_on_with_what_is_current(
         publication, root, state, resume_from(state, Origin(), "b"), StubBackend()
     )
     assert (again.published.version, again.new, again.resume.next_version) == (0, False, 1)
+
+
+@pytest.mark.parametrize(
+    ("shown", "kept"), [("policy", [0, 3, 7, 8, 9, 10, 11]), ("other", [8, 9, 10, 11])]
+)
+def test_one_version_in_so_many_steps_stays_if_a_frozen_policy_shows_them(
+    settings: TrainerSettings, shown: str, kept: list[int]
+) -> None:
+    frozen = {"rival": PastSection(policy=shown, every=3)}
+    run = settings.run.model_copy(update={"frozen": frozen})
+    publication = Publication(settings.model_copy(update={"run": run}))
+    publication.prepare()
+    # The steps behind versions 3 and 7 are the first of 3 and 6: a step was skipped between.
+    for version, step in enumerate((0, 1, 2, 3, 4, 5, 5, 7, 8, 8, 8, 8)):
+        publication.write(StubBackend(), version, step, "a")
+    assert list(versions(settings.weights_dir)) == kept
 
 
 def test_weights_that_are_gone_are_written_again_under_a_new_number(

@@ -58,6 +58,11 @@ def test_a_group_that_failed_whole_gets_a_stored_success_of_its_task() -> None:
     assert each.by.session_id == "old0.1"
 
 
+def test_a_group_of_one_that_failed_is_its_stored_success_alone() -> None:
+    (each,) = rescued([fresh("t", -2.0)], pool("old", ("t", None, (7.5,))))
+    assert (each.session_id, each.by.session_id) == ("g.0", "old0.0")
+
+
 @pytest.mark.parametrize("returns", [(1, 0), (1, 1), (0.5, 1.0)])
 def test_a_group_with_a_success_stays_as_it_is(returns: Sequence[float]) -> None:
     assert rescued([fresh("t", *returns)], pool("old", ("t", None, (1, 1)))) == []

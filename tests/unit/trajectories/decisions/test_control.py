@@ -11,6 +11,7 @@ from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.decisions.training import SessionFates
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
+from seamlessflow.producers.rollout.turns.refusal import unstarted
 from seamlessflow.schemas import records as r
 from seamlessflow.trainer.data.credit.returns import session_return
 from tests.builders.records.commands import assign_reward, close_session, request_turn
@@ -48,6 +49,15 @@ def begun(session_id: str = "s", exempt: float = 0.0, purpose: str = "train") ->
 def test_a_turn_brings_its_rule_to_the_worker_and_the_log_names_it() -> None:
     generate = begun()
     assert (generate.control, generate.control_state) == (RULE, None)
+
+
+def test_turns_of_a_policy_that_is_not_trained_have_no_rule_and_say_so() -> None:
+    terms = under()
+    terms.fleet.policies["p"] = replace(terms.fleet.policies["p"], frozen=True)
+    (event, _) = decide(session_after().session, request_turn(), terms).events
+    assert isinstance(event, r.TurnStarted)
+    assert event.frozen
+    assert event.control is None
 
 
 def test_likeliest_tokens_are_recorded_for_training_unless_the_agent_asks_for_its_own() -> None:
@@ -102,6 +112,17 @@ def test_a_turn_that_moves_takes_the_state_behind_its_last_token_along() -> None
     generate = _next(built)
     assert (generate.control, generate.control_state) == (RULE, b"[2]")
     assert generate.completion_ids == ids(7, 8)
+
+
+def test_a_turn_that_a_worker_hands_back_without_beginning_it_keeps_its_state() -> None:
+    built = session_after(started(control=RULE), dispatched())
+    built.apply(interrupted(ids(7), control_state=b"[1]"))
+    moved = _next(built)
+    place = {"worker": moved.worker, "incarnation": moved.incarnation}
+    built.apply(dispatched(dispatch=moved.dispatch, from_offset=1, **place))
+    built.apply(unstarted(moved, "preempted", 1))
+    assert built.turn().worker is None, "it was handed back"
+    assert _next(built).control_state == b"[1]"
 
 
 def test_output_that_does_not_count_brings_no_state() -> None:

@@ -8,7 +8,7 @@ from seamlessflow.consumers.trajectories.decisions import deadlines
 from seamlessflow.consumers.trajectories.decisions.training import GRACE_MS, RunEnds
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from tests.builders.records import control
+from tests.builders.records import control, fleet
 from tests.builders.records.sessions import closed, opened
 from tests.builders.trajectories.decisions import context, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder
@@ -85,3 +85,12 @@ def test_a_closed_session_that_waits_for_a_reward_keeps_its_own_deadline() -> No
         session(), closed(session_id="run-3.1.0", await_reward_until_ms=9_000)
     )
     assert deadlines.due_ms(built.session, 1_000) == 9_000
+
+
+def test_a_policy_that_is_not_trained_is_not_waited_for() -> None:
+    with_judge = session(policies={"referee": "judge"})
+    assert ends(finished()).due_ms(with_judge) is None
+    frozen = fleet.weights(policy="judge", frozen=True)
+    assert ends(frozen, finished()).due_ms(with_judge) == 1_000 + GRACE_MS
+    both = session(policies={"referee": "judge", "planner": "q"})
+    assert ends(frozen, finished()).due_ms(both) is None

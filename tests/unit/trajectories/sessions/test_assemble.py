@@ -73,6 +73,8 @@ def test_the_session_s_group_and_offsets_travel_along() -> None:
         ({"behavior_exact": False, "inexact_reason": "greedy"}, {}, "inexact_greedy"),
         ({}, {"prompt_length": 9}, "prompt_mismatch"),
         ({"behavior_exact": False, "train_inexact": True}, {}, ""),
+        ({"frozen": True}, {}, "frozen"),
+        ({"frozen": True, "behavior_exact": False}, {"prompt_length": 9}, "frozen"),
         ({}, {}, ""),
     ],
 )

@@ -11,6 +11,7 @@ from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
 from seamlessflow.schemas.records import ForkedPrefix, Sampling, SessionOpened, TurnStarted
 from seamlessflow.schemas.tokens import unpack
 from tests.builders.records.content import ids, message
+from tests.builders.records.forks import forked as recorded_fork
 from tests.builders.records.sessions import opened, rewarded, started, undelivered
 from tests.builders.trajectories.conversation import (
     ASKED,
@@ -172,3 +173,13 @@ def test_a_repeated_call_opens_the_same_fork_and_no_other() -> None:
 
     assert opening_hash(built.session.opened) == opening_hash(opening(fork))
     assert opening_hash(opening(fork)) not in [opening_hash(opening(prefix)) for prefix in others]
+
+
+def test_the_hash_of_a_fork_of_a_file_is_that_of_earlier_releases() -> None:
+    def opening(parent_return: float | None) -> int | None:
+        prefix = recorded_fork()
+        origin = replace(prefix.origin, parent_return=parent_return)
+        return opening_hash(opened(fork=replace(prefix, origin=origin), idempotency_key="k"))
+
+    assert opening(None) == 3995716122010497455
+    assert opening(1.0) != opening(None)

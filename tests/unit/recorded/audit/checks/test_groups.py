@@ -1,12 +1,17 @@
 """Groups and the steps that trained them."""
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id
-from seamlessflow.schemas.records import Record, StepGroup
+from seamlessflow.schemas.records import ParentPlace, Record, StepGroup
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 from tests.builders.auditing.audited_log import AuditedLog, trajectory
 from tests.builders.records import control, sessions
+from tests.builders.records.forks import forked
 
 
 def admitted(*groups: str) -> list[Record]:
@@ -164,6 +169,39 @@ def test_a_group_of_an_evaluation_is_over_when_it_is_ready() -> None:
     assert log.put(control.ready("e")).settle().counts("groups") == (1, 0, 0, 0)
 
 
+EXPLORED = (
+    control.claimed(),
+    control.admitted("e", purpose="explore"),
+    control.expired("e"),
+    control.ready("e", sessions=("e.0.0", "e.1.0"), returns=(0.0, 1.0), texts=("a", "b")),
+)
+
+
+def again_of(*sessions: str, group: str = "g", **changes: Any) -> r.GroupAdmitted:
+    seeds = tuple(r.SeedSession(session_id=name, text="a", value=0.0) for name in sessions)
+    return control.admitted(group, explored="e", seeds=seeds, **changes)
+
+
+def test_an_exploration_is_over_when_it_is_ready_and_may_be_sampled_again_once() -> None:
+    assert audited(*EXPLORED[:3]).counts("groups") == (0, 1, 0, 0)
+    once = audited(*EXPLORED, again_of("e.0.0", "e.1.0"))
+    assert once.details("groups") == []
+    late = control.claimed(epoch=2), again_of("e.0.0", group="g"), again_of("e.0.0", epoch=2)
+    assert audited(*EXPLORED, *late).details("groups") == []
+    (detail,) = once.put(again_of("e.0.0", group="h")).settle().details("groups")
+    assert "group h samples e again, which is no ready exploration, or was sampled" in detail
+
+
+def test_a_group_samples_sessions_of_its_own_exploration_again() -> None:
+    (detail,) = audited(*EXPLORED, again_of("e.0.0", "other")).details("groups")
+    assert "group g samples e again, of which session other is not" in detail
+
+
+def test_a_step_must_not_train_an_exploration() -> None:
+    log = audited(*EXPLORED, control.committed(0, ["e"]))
+    assert "group e is in step 1, but was never admitted" in log.details("groups")[0]
+
+
 def test_a_group_of_a_recording_is_trained_once_or_dropped() -> None:
     log = AuditedLog(recorded=True).put(*map(trajectory, "stu"), control.committed(0, ["s"]))
     log.put(control.dropped("t")).settle()
@@ -193,3 +231,35 @@ def test_each_of_several_policies_trains_or_drops_a_group_once() -> None:
 
     twice = audited(*first, *(control.committed(step, ["g"], **fields) for step in range(2)))
     assert "control[0]@3: group g is in step 2 and in [1]" in twice.details("groups")
+
+
+PLACE = ParentPlace(session_id="parent", turn=2, first_offset=7, parent_return=1.0)
+
+
+def going_on(session: str = "parent", parent_return: float | None = 1.0) -> Record:
+    """Return the beginning of a session of group `g` that goes on from another."""
+    prefix = forked()
+    origin = replace(prefix.origin, session_id=session, parent_return=parent_return)
+    name = session_id("g", 0, 0)
+    fork = replace(prefix, origin=origin)
+    return sessions.opened(session_id=name, group_id="g", fork=fork)
+
+
+@pytest.mark.parametrize(
+    ("begun", "violations"),
+    [
+        (going_on(), 0),
+        (going_on(session="another"), 1),
+        (going_on(parent_return=0.0), 1),
+        (going_on(session="of-a-file", parent_return=None), 0),
+    ],
+)
+def test_sessions_go_on_from_the_place_of_their_group(begun: Record, violations: int) -> None:
+    log = audited(begun, control.admitted("g", fork_at=PLACE))
+    assert log.counts("groups")[3] == violations
+    assert log.settle().counts("groups")[3] == violations
+
+
+def test_sessions_of_other_groups_have_no_parent() -> None:
+    (detail,) = audited(going_on(), *admitted("g")).details("groups")
+    assert "goes on from parent, return 1; its group was not admitted to" in detail

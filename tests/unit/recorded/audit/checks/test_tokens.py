@@ -307,7 +307,7 @@ def test_a_session_is_trained_in_the_group_in_which_it_was_opened(tmp_path: Path
     log = AuditedLog(tmp_path).put(*admitted("g"), *evaluated())
     log.put(replace(of_evaluation, groups=members)).settle()
     [violation] = log.details("tokens")
-    assert violation.endswith("step 1: session e is of an evaluation, and stands in group g")
+    assert violation.endswith("step 1: session e is of no training, and stands in group g")
 
     elsewhere = AuditedLog(tmp_path).put(*admitted("g", "h"), *events(group="h"))
     commit = train(tmp_path, 0, events(group="g"))

@@ -17,7 +17,13 @@ from seamlessflow.trainer.data.chains import Column
 from seamlessflow.trainer.data.packing import Layout, pack
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import model
-from tests.builders.trainer.chains import sampled, some_chains, with_advantages, with_returns
+from tests.builders.trainer.chains import (
+    sampled,
+    some_chains,
+    with_advantages,
+    with_returns,
+    with_two_values,
+)
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.gangs.own_gang import leave_gang
 from tests.builders.trainer.models import write_family, write_tiny, write_windowed
@@ -41,7 +47,7 @@ def divided(model: Path, **more: Any) -> MegatronBackend:
 
 
 def step(layout: Layout = "padded") -> StepInput:
-    chains = with_returns(with_advantages(some_chains(), ADVANTAGES))
+    chains = with_two_values(with_returns(with_advantages(some_chains(), ADVANTAGES)))
     return StepInput(pack(chains, 40, layout), [], 0, 0.05)
 
 
@@ -67,6 +73,7 @@ CRITICS: Mapping[str, Mapping[str, Any]] = {
     "none": {},
     "model": {"advantage": "gae", "critic": {"lr": 0.05}},
     "head": {"advantage": "gae", "critic": {"kind": "head", "coefficient": 0.5, "lr": 0.05}},
+    "two values": {"advantage": "habc", "critic": {"lr": 0.05}},
 }
 
 
@@ -96,6 +103,16 @@ def test_updates_and_checkpoints_are_those_of_the_torch_back_end(
     backend.save(tmp_path)
     plain.load(tmp_path, 3)
     assert plain.train(step()) == pytest.approx(backend.train(step()), rel=1e-4, abs=1e-5)
+
+
+def test_a_critic_may_come_from_a_directory_without_settings_of_generation(tmp_path: Path) -> None:
+    model = write_family(tmp_path / "model", "qwen3")
+    (model / "generation_config.json").unlink()
+    plain, backend = (
+        TorchBackend(model, section(**CRITICS["model"])),
+        divided(model, **CRITICS["model"]),
+    )
+    assert backend.train(step()) == pytest.approx(plain.train(step()), rel=1e-4, abs=1e-5)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

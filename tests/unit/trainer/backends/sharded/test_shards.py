@@ -60,10 +60,12 @@ def test_an_index_that_names_a_file_elsewhere_is_refused(tmp_path: Path) -> None
         load_model(tmp_path, "float32", empty=True)
 
 
-def test_a_critic_is_filled_but_for_its_output_of_zeros(tmp_path: Path) -> None:
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_a_critic_is_filled_but_for_its_outputs_of_zeros(tmp_path: Path, outputs: int) -> None:
     saved(model(), tmp_path)
-    network = filled(load_critic(tmp_path, "float32", empty=True), tmp_path)
-    same(network, load_critic(tmp_path, "float32"))
+    empty = load_critic(tmp_path, "float32", empty=True, outputs=outputs)
+    assert is_empty(empty)
+    same(filled(empty, tmp_path), load_critic(tmp_path, "float32", outputs=outputs))
 
 
 def test_a_model_whose_files_need_a_conversion_is_loaded_whole(

@@ -59,12 +59,12 @@ def test_generalized_advantages_are_sums_of_discounted_errors() -> None:
     session = episode(1.0, [0, 0, 1, 1], turn_rewards=[2.0, 0.0], value=VALUES)
     (credit,) = credits_of("gae", [session], token_discount=discount, trace=trace)
     assert credit.advantages_N == pytest.approx(whitened(expected))
-    assert credit.targets_N == pytest.approx(np.add(expected, VALUES))
+    assert credit.targets[Column.VALUE] == pytest.approx(np.add(expected, VALUES))
 
 
 def test_without_discount_and_with_lambda_one_the_critic_learns_the_return() -> None:
     (credit,) = credits_of("gae", [episode(3.0, [0, 0, 1, 1], value=VALUES)])
-    assert credit.targets_N == pytest.approx([3.0] * 4)
+    assert credit.targets[Column.VALUE] == pytest.approx([3.0] * 4)
 
 
 def test_at_a_fork_the_next_value_is_the_mean_over_the_branches() -> None:
@@ -72,7 +72,7 @@ def test_at_a_fork_the_next_value_is_the_mean_over_the_branches() -> None:
     (credit,) = credits_of("gae", [forked], trace=0.0)
     # delta of the first token: (4 + 2) / 2 - 0; of the leaves: 1 - 4 and 1 - 2
     assert credit.advantages_N == pytest.approx(whitened([3.0, -3.0, -1.0]))
-    assert credit.targets_N == pytest.approx([3.0, 1.0, 1.0])
+    assert credit.targets[Column.VALUE] == pytest.approx([3.0, 1.0, 1.0])
 
 
 def test_advantages_over_turns_are_equal_within_a_turn_and_learned_at_its_first_token() -> None:
@@ -81,8 +81,7 @@ def test_advantages_over_turns_are_equal_within_a_turn_and_learned_at_its_first_
     second = 1.0 - 0.8
     first = 0.5 + 0.9 * 0.8 - 0.3 + 0.9 * 0.7 * second
     assert credit.advantages_N == pytest.approx(whitened([first, first, second, second]))
-    assert credit.targets_N is not None
-    assert credit.targets_N == pytest.approx(
+    assert credit.targets[Column.VALUE] == pytest.approx(
         [first + 0.3, np.nan, second + 0.8, np.nan], nan_ok=True
     )
 
@@ -91,7 +90,7 @@ def test_a_turn_that_another_leaves_within_its_completion_does_not_get_the_retur
     """The second turn follows the first token of the first, whose second token ends its branch."""
     session = episode(1.0, [0, 0, 1], previous=[-1, 0, 0], value=[0.0, 0.0, 0.0])
     (credit,) = credits_of("turn_gae", [session])
-    assert credit.targets_N == pytest.approx([1.0, np.nan, 1.0], nan_ok=True)
+    assert credit.targets[Column.VALUE] == pytest.approx([1.0, np.nan, 1.0], nan_ok=True)
 
 
 def test_reinforce_compares_each_return_with_the_whole_batch() -> None:
@@ -122,7 +121,8 @@ def test_a_student_gains_where_the_teacher_finds_its_token_likelier() -> None:
 
 @pytest.mark.parametrize("name", BATCH_ESTIMATORS)
 def test_a_session_without_a_trained_token_has_no_advantage(name: str) -> None:
-    other = episode(0.0, [0, 0], value=[0.5, 0.1], teacher=[0.5, 0.1], proximal=[0.0, 0.0])
+    columns = {str(column): [0.5, 0.1] for column in BATCH_ESTIMATORS[name].columns}
+    other = episode(0.0, [0, 0], None, None, **columns)
     credited = credits_of(name, [episode(1.0, [], previous=[]), other])
     assert [len(credit.advantages_N) for credit in credited] == [0, 2]
 

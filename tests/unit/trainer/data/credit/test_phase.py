@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from seamlessflow.infra.user_functions import ResultMalformed
+from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.data.advantages import ReturnRules
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.chains import Chain, Column, credited
@@ -64,19 +65,33 @@ EPISODES = [
 ]
 
 
+def learned(targets_N: Float64s) -> dict[Column, Float64s]:
+    """Return the targets of a critic with one value."""
+    return {Column.VALUE: targets_N}
+
+
 @pytest.mark.parametrize(
     ("credit", "message"),
     [
         ([[Credit(np.zeros(2))]], r"groups of \[1\] sessions, not of \[1, 1\]"),
         ([[Credit(np.zeros(2))], [Credit(np.zeros(2))]], r"shape \[2\] for session 1, not \[3\]"),
         ([[Credit(np.zeros(2))], [Credit(np.array([0, np.nan, 0]))]], "nan for session 1"),
-        ([[Credit(np.zeros(2))], [Credit(np.zeros(3), np.zeros(3))]], "targets of some sessions"),
         (
-            [[Credit(np.zeros(2), np.zeros(2))], [Credit(np.zeros(3), np.zeros((3, 1)))]],
+            [[Credit(np.zeros(2))], [Credit(np.zeros(3), learned(np.zeros(3)))]],
+            "targets of some sessions",
+        ),
+        (
+            [
+                [Credit(np.zeros(2), learned(np.zeros(2)))],
+                [Credit(np.zeros(3), learned(np.zeros((3, 1))))],
+            ],
             r"targets of shape \[3, 1\]",
         ),
         (
-            [[Credit(np.zeros(2), np.zeros(2))], [Credit(np.zeros(3), np.full(3, np.inf))]],
+            [
+                [Credit(np.zeros(2), learned(np.zeros(2)))],
+                [Credit(np.zeros(3), learned(np.full(3, np.inf)))],
+            ],
             "an infinite target",
         ),
     ],
@@ -89,9 +104,9 @@ def test_credit_that_no_step_can_be_trained_with_is_refused(
 
 
 def test_a_critic_learns_nothing_where_the_target_is_no_number() -> None:
-    answer = [[Credit(np.zeros(2), np.array([1.0, np.nan]))], [Credit(np.ones(3), np.zeros(3))]]
-    credit = checked_credit(answer, EPISODES)
-    assert credit[0][0].targets_N is not None and np.isnan(credit[0][0].targets_N[1])
+    first = Credit(np.zeros(2), learned(np.array([1.0, np.nan])))
+    credit = checked_credit([[first], [Credit(np.ones(3), learned(np.zeros(3)))]], EPISODES)
+    assert np.isnan(credit[0][0].targets[Column.VALUE][1])
     assert credit[1][0].advantages_N.tolist() == [1, 1, 1]
 
 

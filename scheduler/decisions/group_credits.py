@@ -1,0 +1,75 @@
+"""Credits of groups for training: how many groups may be admitted now. Pure.
+
+With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
+is dropped or its step's weights are published. So groups that get ready in the order of their
+admission are trained at most `lag` steps later. The trainer's own check of staleness finds groups
+that others overtook. `pacing.extra_groups` is a number of further credits. Groups that a step does
+not take go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them
+a step (or a stall time). No group is admitted that the remaining steps do not need. Called by
+`pacing.py`.
+"""
+
+from collections.abc import Mapping
+from math import ceil
+
+from seamlessflow.scheduler.decisions.attempts import attempt_ms, served_ms
+from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.policy_state import PolicyState
+from seamlessflow.scheduler.state.state import State
+
+
+def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
+    """Return the policies that have steps left, by name; the first one if none has."""
+    policies = dict(zip(state.policies, state.by_policy, strict=True))
+    steps = settings.run.steps
+    left = {name: policy for name, policy in policies.items() if policy.finished_steps < steps}
+    return left or {state.policies[0]: state.first}
+
+
+def leading(state: State, settings: SchedulerSettings) -> PolicyState:
+    """Return the first policy that has steps left: its groups are those of the run."""
+    return next(iter(unfinished(state, settings).values()))
+
+
+def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
+    """Return how many groups may be admitted now.
+
+    A group holds a credit of each policy, so each policy must have one. The policy that needs most
+    groups decides how many are needed.
+    """
+    policies = unfinished(state, settings).values()
+    counts = [free_of(state, policy, settings, now_ms) for policy in policies]
+    free = min(free for free, _ in counts)
+    return max(0, min(free, max(needed for _, needed in counts)))
+
+
+def free_of(
+    state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
+) -> tuple[int, int]:
+    """Return how many groups a policy has credits for, and how many its last steps need."""
+    run = settings.run
+    ledger = policy.ledger
+    steps = policy.steps
+    training = ledger.training
+    extra = settings.pacing.extra_count(run.groups_per_step)
+    free = (run.lag + 1) * run.groups_per_step + extra - len(training)
+    left = run.steps + len(steps.skipped) - steps.committed
+    wanted = left * run.groups_per_step
+    # A group whose first attempts have timed out may come too late for the last steps: one more
+    # group is admitted for each.
+    late = sum(
+        not group.ready and served_ms(group, state.serving, now_ms) >= attempt_ms(settings)
+        for group in training.values()
+    )
+    needed = wanted - ledger.ready - ledger.running + late
+    return free - withheld(state, policy, settings, now_ms), needed
+
+
+def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int) -> int:
+    """Return how many dropped groups are not replaced in this step."""
+    stall_ms = milliseconds(settings.scheduler.stall_s)
+    waits = max(0, now_ms - max(policy.steps.ended_ms, state.claimed_ms)) // stall_ms
+    # Each further stall time without a step allows as many replacements again, so that a run of
+    # groups that are all dropped goes on slowly instead of stopping.
+    refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
+    return max(0, policy.ledger.dropped_in_step - refill * (1 + waits))

@@ -1,0 +1,132 @@
+"""Checks of each policy of a run: its workers, its model, and the run that it goes on.
+
+A trained policy needs a gang. A frozen one needs workers that serve it, and the model of a resumed
+run has to be that of its beginning.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from seamlessflow.checks.models import (
+    apart_on_vllm,
+    model_faults,
+    side_model_faults,
+    trained_model_faults,
+)
+from seamlessflow.config import RunConfig
+from seamlessflow.each_policy import sections_path
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.variables import SettingPath
+from seamlessflow.infra.weights.adapter import CONFIG
+from seamlessflow.infra.weights.manifest import WeightsInvalid, other_file, present
+from seamlessflow.processes.ranks import gang_faults
+from seamlessflow.read_paths import link_nowhere
+from seamlessflow.trainer.recovery.resume import other_model
+
+
+def policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a trained policy, with its own workers; `whole` has those of all."""
+    run = config.run
+    owner = f" of {run.policy}" if run.policies else ""
+    if not any("train" in worker.tags for worker in config.workers):
+        yield Fault(("workers",), f"no worker{owner} can train: none has the tag train")
+    yield from gang_faults(config)
+    yield from side_model_faults(config)
+    yield from trained_model_faults(config)
+    if run.policy != run.all_policies[0]:
+        yield from _further_faults(config, whole)
+    yield from _resume_faults(config)
+
+
+def frozen_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a policy that is served and not trained, as `policy_faults`."""
+    name = config.run.policy
+    setting = ("policies", name, "frozen")
+    yield from _service_faults(config, whole, setting)
+    shared = any(worker.shared for worker in whole.workers)
+    if shared and (text := apart_on_vllm(config, whole)):
+        yield Fault(setting, text)
+    if config.run.frozen[name] is not None:
+        if config.weights.url is not None:
+            text = "shows versions of a directory that all hosts see, and not those of a storage"
+            yield Fault(setting, f"{text}: leave out weights.url")
+        return
+    directory = config.policy.model
+    if (directory / CONFIG).is_file():
+        yield Fault(setting, f"{directory} is an adapter: name a whole model, merged with its base")
+        return
+    faults = list(model_faults(setting, directory, config))
+    yield from faults
+    if not faults and (reason := _other_directory(directory, config.weights_dir)):
+        yield Fault(setting, f"{directory}: {reason}")
+
+
+def league_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if groups play against past versions, and not just one policy shows any."""
+    if config.pacing.terms.name != "league":
+        return
+    if config.pacing.forks_live:
+        text = "groups that go on from ended sessions would play against any version: leave it out"
+        yield Fault(("pacing", "forks_live"), f"{text}, or pacing.terms.name league")
+    showing = [name for name, past in config.frozen.items() if past is not None]
+    if len(showing) == 1:
+        return
+    text = f"policies {', '.join(showing)} show past versions" if showing else "no policy shows any"
+    remedy = "league plays against those of one: set policies.NAME.frozen.of for one name"
+    yield Fault(("pacing", "terms", "name"), f"{text}: {remedy}")
+
+
+def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
+    name = config.run.policy
+    model = ("policies", name, "policy", "model")
+    yield from _service_faults(config, whole, model)
+    shared = any(worker.shared for worker in whole.workers)
+    if shared and (text := apart_on_vllm(config, whole)):
+        yield Fault(("policies", name, "trainer", "adapter"), text)
+    yield from model_faults(model, config.policy.model, config)
+
+
+def _service_faults(config: RunConfig, whole: RunConfig, model: SettingPath) -> Iterator[Fault]:
+    """Yield why no worker or no module could have a further policy; `model` names its model."""
+    name = config.run.policy
+    shared = any(worker.shared for worker in whole.workers)
+    if not shared and not any("rollout" in worker.tags for worker in config.workers):
+        text = f"no worker of {name} can roll out: none has the tag rollout"
+        yield Fault(("workers",), text)
+    if shared and not _alike(config.policy.model, whole.policy.model):
+        text = "shared workers need models of one form: its config.json is not that of policy.model"
+        yield Fault(model, text)
+    if name not in config.agents.modules.values():
+        yield Fault(("agents", "modules"), f"no module is answered by {name}")
+
+
+def _alike(first: Path, other: Path) -> bool:
+    """Return False if both models have a configuration, and not the same."""
+    files = [model / "config.json" for model in (first, other)]
+    return (
+        not all(file.is_file() for file in files) or files[0].read_bytes() == files[1].read_bytes()
+    )
+
+
+def _resume_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault if the run began with another model; its trainer would find it, but late."""
+    model = config.policy.model
+    if link_nowhere(config.weights_dir.absolute()):
+        return  # a fault of its own
+    if reason := other_model(model, config.weights_dir.resolve()):
+        yield Fault((*sections_path(config), "policy", "model"), f"{model}: {reason}")
+
+
+def _other_directory(directory: Path, weights_dir: Path) -> str:
+    """Return why a run cannot go on with a frozen model; empty if it began with the same files."""
+    if link_nowhere(weights_dir.absolute()):
+        return ""  # a fault of its own
+    try:
+        before = present(weights_dir.resolve())
+        file = "" if before is None else other_file(directory, before.path)
+    except WeightsInvalid as error:
+        return str(error)
+    if not file:
+        return ""
+    text = f"its {file} is not that of the model that this run began with"
+    return f"{text}: name that one, or begin another run (out)"
