@@ -279,7 +279,7 @@ class SharedEvaluationSection(Section):
     model_config = ConfigDict(extra="ignore")
 
     tasks: Path | None = Field(
-        None, description="File of tasks in the same form; none, and no sets: no evaluation"
+        None, description="Tasks, as in pacing.tasks; none, and no sets: no evaluation"
     )
     split: str = Field("test", description="Name of these tasks in sessions and trajectories")
     sets: Mapping[str, object] = Field(default_factory=dict, description="Several sets by name")

@@ -9,6 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
+from pathlib import Path
 from threading import Event
 
 from seamlessflow.infra.clock import now_ms
@@ -39,6 +40,8 @@ from seamlessflow.scheduler.tasks.mixture import (
     mixed,
     with_forks,
 )
+from seamlessflow.scheduler.tasks.prepared.places import is_plain
+from seamlessflow.scheduler.tasks.prepared.settings import TaskDataSection
 from seamlessflow.scheduler.tasks.source import TaskSource
 from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, PROMPTS, REQUESTS, TASKS
 from seamlessflow.schemas.written import EncodeRecord
@@ -144,10 +147,31 @@ def arms_of(settings: SchedulerSettings) -> Arms:
 
 
 def task_sets(settings: SchedulerSettings) -> TaskSets:
-    """Return all tasks of a run. Raises `TasksRejected`."""
+    """Return all tasks of a run.
+
+    Raises `TasksRejected`, and `SettingsRejected` for tasks that are no file of JSON lines.
+    """
+    _refuse_unprepared(settings)
     files = settings.evaluation.files.items()
     evaluations = {name: read(path, name) for name, path in files}
     return TaskSets(training_draws(settings.pacing), evaluations)
+
+
+def _refuse_unprepared(settings: SchedulerSettings) -> None:
+    """Raise `SettingsRejected` if tasks are no file of JSON lines, which the launcher makes."""
+    named: dict[str, Sequence[tuple[Path | None, TaskDataSection]]] = {
+        "PACING__TASKS": [(settings.pacing.tasks, settings.pacing)],
+        "PACING__SOURCES": [(part.tasks, part) for part in settings.pacing.sources.values()],
+        "EVALUATION__TASKS": [(settings.evaluation.tasks, settings.evaluation)],
+        "EVALUATION__SETS": [(part.tasks, part) for part in settings.evaluation.sets.values()],
+    }
+    for name, several in named.items():
+        if any(path and (part.chooses or not is_plain(str(path))) for path, part in several):
+            reason = (
+                "a scheduler alone reads JSON lines: `seamlessflow train` prepares other forms, "
+                "name the file that it wrote in OUT/prepared_tasks"
+            )
+            raise SettingsRejected(f"SEAMLESSFLOW_{name}", reason)
 
 
 def training_draws(pacing: PacingSection) -> Draws | None:

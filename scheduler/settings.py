@@ -20,10 +20,12 @@ from seamlessflow.infra.settings import (
 )
 from seamlessflow.infra.user_functions import UserFunctionName, refuse_unnamed
 from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
+from seamlessflow.scheduler.tasks.prepared.settings import TaskDataSection
 
 SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 """Name of a task set among several: the split in its sessions, and a part of metric names."""
 
+_CHOOSES = "map, where and held_back are those of"
 _LEAST_SAMPLES = 2
 """Least samples of a trained group: a single sample has nothing to compare with."""
 
@@ -149,10 +151,12 @@ StageWeight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 """Weight from a trained step on; a source may rest for a while."""
 
 
-class SourceSection(Section):
+class SourceSection(TaskDataSection):
     """One of several task sets that are trained on together."""
 
-    tasks: Path = Field(description="File of tasks in the same form; no other has one of its ids")
+    tasks: Path = Field(
+        description="File of tasks in one of the same forms; no other has one of its ids"
+    )
     weight: Weight | Annotated[list[tuple[int, StageWeight]], Field(min_length=1)] = Field(
         1,
         description="Weight of its groups among the drawn ones, relative to the other sources; or "
@@ -172,14 +176,15 @@ class SourceSection(Section):
         return self.weight if isinstance(self.weight, list) else [(0, self.weight)]
 
 
-class PacingSection(SharedPacingSection):
+class PacingSection(TaskDataSection, SharedPacingSection):
     """The tasks to issue, and their deadlines."""
 
     model_config = ConfigDict(extra="forbid")
 
     tasks: Path | None = Field(
         None,
-        description="File of tasks, one JSON object with an id on each line; none: no tasks are "
+        description="Tasks: a file of JSON lines or a JSON list, CSV, Parquet, a pattern for "
+        "several (*), or a directory of the library datasets; here or by a URL; none: no tasks are "
         "issued, sessions come from elsewhere",
     )
     sources: Mapping[SetName, SourceSection] = Field(
@@ -278,6 +283,8 @@ class PacingSection(SharedPacingSection):
             raise ValueError("pacing.sources: no source has a weight at step 0")
         if self.sources and self.tasks is not None:
             raise ValueError("pacing.tasks and pacing.sources exclude each other: name one of them")
+        if self.chooses and self.tasks is None:
+            raise ValueError(f"pacing: {_CHOOSES} pacing.tasks: name them in each source")
         if self.forks is not None and self.split in self.sources:
             raise ValueError(
                 f"pacing.sources: {self.split!r} is pacing.split, the name of pacing.forks"
@@ -285,10 +292,10 @@ class PacingSection(SharedPacingSection):
         return self
 
 
-class EvaluationSetSection(Section):
+class EvaluationSetSection(TaskDataSection):
     """One of several evaluation sets; its unset fields are as in the section `evaluation`."""
 
-    tasks: Path = Field(description="File of tasks in the same form")
+    tasks: Path = Field(description="File of tasks in one of the same forms")
     every: int | None = Field(None, ge=1, description="Trained optimizer steps between its rounds")
     samples: int | None = Field(None, ge=1, description="Samples of each task")
     pinned: bool | None = Field(None, description="As evaluation.pinned, for this set")
@@ -306,7 +313,7 @@ class EvaluationTerms(NamedTuple):
     sampling: SamplingSection
 
 
-class EvaluationSection(SharedEvaluationSection):
+class EvaluationSection(TaskDataSection, SharedEvaluationSection):
     """The tasks that only evaluate."""
 
     model_config = ConfigDict(extra="forbid")
@@ -339,6 +346,8 @@ class EvaluationSection(SharedEvaluationSection):
             raise ValueError(
                 "evaluation.tasks and evaluation.sets exclude each other: name one of them"
             )
+        if self.chooses and self.tasks is None:
+            raise ValueError(f"evaluation: {_CHOOSES} evaluation.tasks: name them in each set")
         return self
 
     @property

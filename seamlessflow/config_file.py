@@ -8,7 +8,7 @@ sections that no file system and no process takes are faults, too.
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,13 +27,18 @@ from seamlessflow.infra.settings import from_environment, unread
 from seamlessflow.infra.variables import SettingPath, place_in
 from seamlessflow.infra.weights.model_hub import ModelNotFetched
 from seamlessflow.named_models import Fetched, fetch, fetchable, hub_models
+from seamlessflow.prepared_tasks import named_tasks, prepare, shared_faults
 from seamlessflow.read_paths import found_beside, replaced, searched
+from seamlessflow.scheduler.tasks.prepared.source import SourceRejected
 
 Check = Callable[[RunConfig], Iterable[Fault]]
 """Finds what is wrong with a configuration whose values are right in themselves."""
 
 Fill = Callable[[RunConfig], RunConfig]
 """Adds the defaults that follow from devices."""
+
+ReadTasks = Callable[[RunConfig], Collection[str]]
+"""Returns the sections whose tasks a command reads, `pacing` or `evaluation`."""
 
 _ROUNDS = 3
 _MOST_SHOWN = 50
@@ -43,6 +48,21 @@ _LONGEST_NAME = 255
 """Most bytes of a path, and of a name in it, on Linux."""
 _LARGEST_SECTION = 120_000
 """Most bytes of a section as a process gets it: Linux takes 131,071 for a variable and its name."""
+
+
+def every_task(_: RunConfig) -> Collection[str]:
+    """Return the sections of all tasks."""
+    return ("pacing", "evaluation")
+
+
+def evaluated(_: RunConfig) -> Collection[str]:
+    """Return the section of tasks that are evaluated on."""
+    return ("evaluation",)
+
+
+def no_task(_: RunConfig) -> Collection[str]:
+    """Return no section: for a command that reads no tasks."""
+    return ()
 
 
 class ConfigRejected(SeamlessFlowError):
@@ -98,15 +118,17 @@ def load(
     check: Check | None = None,
     fill: Fill = by_this_machine,
     fetched: Fetched = Fetched.ALL,
+    read_tasks: ReadTasks = every_task,
 ) -> RunConfig:
     """Return the configuration of a YAML or TOML file, filled with `fill`, checked with `check`.
 
     Relative paths of files to read are looked for beside the configuration file, then in the
     working directory. Paths of files to write are relative to the working directory. Of the models
-    that a hub names, the files `fetched` are fetched. Raises `FileRejected`, or `ConfigRejected`
-    with all that is wrong.
+    that a hub names, the files `fetched` are fetched. Tasks are prepared for
+    `read_tasks`. Raises
+    `FileRejected`, or `ConfigRejected` with all that is wrong.
     """
-    return parse(sections_of(path), path, check, fill, fetched)
+    return parse(sections_of(path), path, check, fill, fetched, read_tasks)
 
 
 def parse(
@@ -115,6 +137,7 @@ def parse(
     check: Check | None = None,
     fill: Fill = by_this_machine,
     fetched: Fetched = Fetched.ALL,
+    read_tasks: ReadTasks = every_task,
 ) -> RunConfig:
     """Make the configuration from values, the environment and the defaults that `fill` adds.
 
@@ -125,6 +148,7 @@ def parse(
         reading.searched = searched(values, path.parent)
     if reading.config is not None and fetched is not Fetched.NONE:
         _fetch_models(reading, fetched)
+        _prepare_tasks(reading, read_tasks(reading.config))
     if reading.config is not None:
         reading.config = fill(reading.config)
         sizes = list(_size_faults(reading.config))
@@ -174,6 +198,28 @@ def _fetch_models(reading: Reading, fetched: Fetched) -> None:
         else:
             reading.sections = replaced(reading.sections, path, str(directory))
             reading.config = RunConfig(**deepcopy(reading.sections))
+
+
+def _prepare_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
+    """Put files of JSON lines in the places of tasks that are none.
+
+    Once a setting is wrong, nothing more is prepared.
+    """
+    if reading.config is None:
+        return
+    named = named_tasks(reading.sections, reading.config)
+    reading.add(shared_faults(named))
+    for tasks in named:
+        if tasks.plain or tasks.section[0] not in read_by_command:
+            continue
+        try:
+            if not reading.lines:
+                reading.sections = prepare(tasks, reading.config.out, reading.sections)
+                reading.config = RunConfig(**deepcopy(reading.sections))
+                continue
+        except SourceRejected as error:
+            reading.add([Fault(tasks.setting, str(error))])
+        reading.left_out.append(tasks.setting)  # no lines that could be checked
 
 
 def as_written(path: SettingPath) -> str:

@@ -42,7 +42,7 @@ def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]
     resolved: dict[str, Any] = dict(sections)
     for path, text in _relative(sections):
         beside = directory / text
-        if exists(beside):
+        if exists(beside) or _matched(directory, text):
             resolved = replaced(resolved, path, str(beside))
     return resolved
 
@@ -93,6 +93,11 @@ def exists(path: Path) -> bool:
         return False
 
 
+def _matched(directory: Path, text: str) -> bool:
+    """Return whether a pattern matches in a directory."""
+    return "*" in text and any(directory.glob(text))
+
+
 def unreachable(text: str) -> str:
     """Return why no file can have a path as it is written, empty if one can."""
     if text == "~" or text.startswith("~/"):
@@ -113,7 +118,8 @@ def _unencodable(text: str) -> str:
 
 def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
     named = values_at(sections, READ)
-    return ((path, text) for path, text in named if not Path(text).is_absolute())
+    texts = ((path, text) for path, text in named if "://" not in text)
+    return ((path, text) for path, text in texts if not Path(text).is_absolute())
 
 
 def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPath, Any]]:

@@ -75,7 +75,7 @@ class TaskFile(Sequence[TaskRow]):
         """Read the file once; `split` is the name of its task set. Raises `TasksRejected`."""
         self._path = path
         self._split = split
-        self._form = form or LineForm(_id_of, _row_of, _metadata_of)
+        self._form = form or LineForm(task_id_of, _row_of, _metadata_of)
         offsets = array("q")
         hashes = array("Q")
         end = 0
@@ -252,7 +252,7 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
 
     `id_of` returns the id in a line and raises `ValueError`; the default reads a user's task.
     """
-    id_of = id_of or _id_of
+    id_of = id_of or task_id_of
     number = 0
     content = b""
     try:
@@ -267,7 +267,7 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
         raise TasksRejected(path, number, json_fault(content, error)) from error
 
 
-def _id_of(line: bytes) -> str:
+def task_id_of(line: bytes) -> str:
     """Return the id of the task in a line. Raises `ValueError`."""
     task: Any = read_json(line)
     if any(line.count(name) > 1 for name in _OURS_IN_JSON):
@@ -295,7 +295,7 @@ def _once(members: Sequence[tuple[str, Any]]) -> None:
 
 def _row_of(line: bytes) -> TaskRow:
     """Return the task in a line. Raises `ValueError`."""
-    return task_row(_id_of(line), json.loads(line))
+    return task_row(task_id_of(line), json.loads(line))
 
 
 def _metadata_of(line: bytes) -> tuple[str, Mapping[str, Any]]:

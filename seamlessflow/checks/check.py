@@ -50,6 +50,7 @@ from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import link_nowhere, unreachable
 from seamlessflow.scheduler.settings import EvaluationSection, PacingSection
 from seamlessflow.scheduler.tasks.check import fork_faults, task_faults
+from seamlessflow.scheduler.tasks.prepared.places import is_plain
 from seamlessflow.seams.seams import method_functions
 
 
@@ -146,7 +147,10 @@ def before_evaluation(
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         yield from several_policies_faults(config, "an evaluation without training")
         files = config.evaluation.files
-        if tasks is not None:
+        if tasks is not None and not is_plain(str(tasks)):
+            text = "takes a file of JSON lines; name other forms in the section evaluation"
+            yield Fault(("tasks",), f"{tasks}: {text}")
+        elif tasks is not None:
             yield from task_faults(("tasks",), tasks)
         elif not files:
             text = "no file of tasks is named, here or with --tasks"

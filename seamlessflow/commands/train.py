@@ -49,11 +49,12 @@ def train(
     file.
     """
     from seamlessflow.checks.check import before_recorded_training, before_training
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import every_task, load, no_task
 
     if from_ is None and (to is not None or follow):
         raise typer.BadParameter("--to and --follow need --from")
-    loaded = load(config, before_training if from_ is None else before_recorded_training)
+    check = before_training if from_ is None else before_recorded_training
+    loaded = load(config, check, read_tasks=every_task if from_ is None else no_task)
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.training_run import run_recorded_training, run_training
 
@@ -77,9 +78,9 @@ def sft(
     aggregation of trainer.loss counts.
     """
     from seamlessflow.checks.check import before_fine_tuning
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import load, no_task
 
-    loaded = load(config, before_fine_tuning)
+    loaded = load(config, before_fine_tuning, read_tasks=no_task)
     # Not earlier: torch takes seconds, and a missing package is a fault that the check names.
     from seamlessflow.runs.supervised import fine_tune
 

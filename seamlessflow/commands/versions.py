@@ -57,7 +57,7 @@ def evaluate(
     Its sessions never reach an optimizer step; data, logs and evaluation.json are written below
     OUT/evaluations.
     """
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import evaluated, load, no_task
     from seamlessflow.console import clean_console
     from seamlessflow.infra.weights.versions import lease
     from seamlessflow.named_models import named_directory
@@ -68,7 +68,8 @@ def evaluate(
 
     console = clean_console(highlight=False)
     directory = None if weights is None else named_directory("--weights", weights)
-    loaded = load(config, evaluation_check(version, directory, tasks, chosen))
+    check = evaluation_check(version, directory, tasks, chosen)
+    loaded = load(config, check, read_tasks=evaluated if tasks is None else no_task)
     policy = choose_weights(loaded, version, directory)
     try:
         with (
@@ -107,9 +108,9 @@ def merge(
 
     The directory has all that other programs load: weights, configuration and tokenizer.
     """
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import load, no_task
 
-    loaded = load(config)
+    loaded = load(config, read_tasks=no_task)
     # Not earlier: it imports torch, which takes seconds.
     from seamlessflow.runs.merged_model import write_merged
 

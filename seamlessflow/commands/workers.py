@@ -32,12 +32,16 @@ def node(
     from functools import partial
 
     from seamlessflow.checks.check import before_node
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import every_task, load, no_task
     from seamlessflow.console import long_job_console
     from seamlessflow.nodes import node_name
 
     this_node = node_name(name, os.environ, socket.gethostname())
-    loaded = load(config, partial(before_node, name=this_node))
+    loaded = load(
+        config,
+        partial(before_node, name=this_node),
+        read_tasks=lambda run: (every_task if run.head == this_node else no_task)(run),
+    )
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.training import follow
     from seamlessflow.runs.training_run import run_training, shown
@@ -77,10 +81,10 @@ def worker(
     import os
     import sys
 
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import load, no_task
     from seamlessflow.processes.cluster import kafka_of_running
 
-    loaded = load(config)
+    loaded = load(config, read_tasks=no_task)
     asked = {
         "id": name,
         "tags": _listed(tags),

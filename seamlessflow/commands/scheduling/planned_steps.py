@@ -189,7 +189,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from dataclasses import replace
 
     from seamlessflow.checks.callables import simulation_faults
-    from seamlessflow.config_file import load
+    from seamlessflow.config_file import load, no_task
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.each_policy import left_out
     from seamlessflow.named_models import Fetched
@@ -203,7 +203,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.reports.variant import cluster_of
 
     fetched = Fetched.WITHOUT_WEIGHTS
-    config = with_own_work(load(path, simulation_faults, by_modelled_devices, fetched))
+    config = with_own_work(load(path, simulation_faults, by_modelled_devices, fetched, no_task))
     if notice := left_out(config):
         typer.echo(f"! {notice}", err=True)
     section, line = with_own_workers(config, path)
