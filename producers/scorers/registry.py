@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from seamlessflow.producers.scorers.mathematics import mathematics
 from seamlessflow.producers.scorers.numbers import numeric
+from seamlessflow.producers.scorers.programs import unit_tests
 from seamlessflow.producers.scorers.structures import json_schema
 from seamlessflow.producers.scorers.texts import choice, exact
 
@@ -27,6 +28,7 @@ SCORERS: Mapping[str, Scorer] = {
     "numeric": numeric,
     "math": mathematics,
     "json_schema": json_schema,
+    "unit_tests": unit_tests,
 }
 
 

@@ -18,6 +18,7 @@ ROOMS = (
     "producers/gateway",
     "producers/rollout",
     "producers/agents",
+    "producers/sandbox",
     "producers/scorers",
     "consumers/trajectories",
     "scheduler",

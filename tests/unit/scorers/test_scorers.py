@@ -6,6 +6,7 @@ import pytest
 
 from seamlessflow.producers.scorers.answers import final_answer
 from seamlessflow.producers.scorers.numbers import numeric
+from seamlessflow.producers.scorers.programs import unit_tests
 from seamlessflow.producers.scorers.registry import judge, scorer
 from seamlessflow.producers.scorers.structures import json_schema
 from seamlessflow.producers.scorers.texts import choice, exact
@@ -234,6 +235,36 @@ def test_a_reference_that_is_no_schema_is_refused(schema: Any) -> None:
 )
 def test_mathematics(answer: str, reference: str, score: float) -> None:
     assert scorer("math")(answer, reference) == score
+
+
+TESTS = "assert add(1, 2) == 3\nassert add(-1, 1) == 0\n"
+ADD = "def add(a, b):\n    return a + b\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"),
+    [
+        (ADD, 1),
+        (f"<think>hm</think>So:\n```python\n{ADD}```\nDone.", 1),
+        (f"```\nadd = None\n```\n```python\nimport math\n{ADD}```", 1),
+        (f"{ADD}print('x')\n", 1),
+        ("def add(a, b):\n    return 3\n", 0),
+        ("", 0),
+        ("no code", 0),
+        ("import sys\nsys.exit(0)", 0),
+        ("import os\nos._exit(0)", 0),
+        ("import os\nprint('0' * 64)\nos._exit(0)", 0),
+        ("while True: pass", 0),
+        (f"<think>{ADD}", 0),
+    ],
+)
+def test_programs(answer: str, score: float) -> None:
+    assert unit_tests(answer, TESTS, cpu_s=2) == score
+
+
+def test_tests_that_are_no_python_are_refused() -> None:
+    with pytest.raises(ValueError, match="the reference is no Python"):
+        unit_tests(ADD, "assert add(")
 
 
 def test_a_judge_reads_the_scorer_and_the_answer_of_the_task() -> None:
