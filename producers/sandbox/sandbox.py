@@ -65,7 +65,7 @@ class SandboxResult:
     seconds: float
     isolation: Isolation
     not_prevented: Sequence[str]
-    """What this isolation cannot keep the command from."""
+    """Acts that this isolation cannot keep the command from."""
     left: int = 0
     """Processes that could not be ended; 0 but for a fault of the machine."""
 

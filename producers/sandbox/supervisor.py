@@ -40,7 +40,7 @@ def main() -> None:
     if not line:
         return
     job = json.loads(line)
-    command = _Command(job)
+    command = _WatchedCommand(job)
     orphaned = True
     try:
         orphaned = command.watch()
@@ -63,7 +63,7 @@ def main() -> None:
         sys.stdout.buffer.flush()
 
 
-class _Command:
+class _WatchedCommand:
     """A started command, with what it has written."""
 
     def __init__(self, job: dict[str, Any]) -> None:
