@@ -123,8 +123,8 @@ def test_an_id_of_two_rows_is_refused_with_both(write: Writer, tmp_path: Path) -
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)
 def test_a_missing_column_is_refused_with_those_that_exist(write: Writer, tmp_path: Path) -> None:
-    text = refused(write(tmp_path, ROWS), tmp_path, map={"prompt": "qestion"})
-    assert text.endswith("there is no column 'qestion', but 'uid', 'question', 'solution'"), text
+    text = refused(write(tmp_path, ROWS), tmp_path, map={"prompt": "questions"})
+    assert text.endswith("there is no column 'questions', but 'uid', 'question', 'solution'"), text
 
 
 @pytest.mark.parametrize("write", WRITERS.values(), ids=WRITERS)

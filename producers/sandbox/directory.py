@@ -1,0 +1,60 @@
+"""Files of a sandbox's directory, which its command may have turned into anything.
+
+A name is followed part by part, and no part through a symbolic link: a command may have left links
+to files outside, which this process could read or write.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+
+_NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def write_file(root: Path, name: str, content: bytes, executable: bool = False) -> None:
+    """Write a file in the directory. Raises `ValueError` for a name outside, or `OSError`."""
+    with _parent(root, name, make=True) as (parent, last):
+        mode = 0o755 if executable else 0o644
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _NO_LINK
+        with os.fdopen(os.open(last, flags, mode, dir_fd=parent), "wb") as file:
+            file.write(content)
+
+
+def read_file(root: Path, name: str, most: int) -> bytes:
+    """Return a regular file of the directory.
+
+    Raises `ValueError` for a name outside, for what is no regular file, and for more than `most`
+    bytes, and `OSError`.
+    """
+    with (
+        _parent(root, name, make=False) as (parent, last),
+        os.fdopen(os.open(last, os.O_RDONLY | _NO_LINK, dir_fd=parent), "rb") as file,
+    ):
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise ValueError(f"{name} is no regular file")
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{name} has more than {most:,} bytes")
+    return content
+
+
+@contextmanager
+def _parent(root: Path, name: str, make: bool) -> Iterator[tuple[int, str]]:
+    """Yield a descriptor of the folder that a name is in, and the name's last part."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or not path.parts or ".." in path.parts:
+        raise ValueError(f"{name!r} is no name inside the directory")
+    folder = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in path.parts[:-1]:
+            if make:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
+            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | _NO_LINK, dir_fd=folder)
+            os.close(folder)
+            folder = inner
+        yield folder, path.parts[-1]
+    finally:
+        os.close(folder)

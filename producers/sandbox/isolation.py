@@ -1,0 +1,86 @@
+"""Isolation of a command: bubblewrap where it works, else limits of the kernel alone. Pure but for
+one trial.
+"""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc/alternatives")
+_TRIAL_S = 30.0
+_PATH = "/usr/local/bin:/usr/bin:/bin"
+INSIDE = "/sandbox"
+"""The command's directory, as it sees it in bubblewrap."""
+
+
+class Isolation(Enum):
+    """Means that keep a command in its directory."""
+
+    BUBBLEWRAP = "bubblewrap"
+    PROCESSES = "processes"
+    """A session of its own and limits of the kernel, without a wall."""
+
+    @property
+    def not_prevented(self) -> Sequence[str]:
+        """Return what a command can do all the same."""
+        everywhere = ("filling the disk with many files",)
+        if self is Isolation.BUBBLEWRAP:
+            return everywhere
+        return (
+            "reading and writing all files of this user",
+            "the network",
+            "signals to all processes of this user",
+            *everywhere,
+        )
+
+
+def wrapped(
+    command: Sequence[str], directory: Path, network: bool, readable: Sequence[str] = ()
+) -> list[str]:
+    """Return the command in bubblewrap: it sees the system's programs, this Python, what is
+    readable, and its directory, which alone it can write.
+    """
+    places = dict.fromkeys((*_SYSTEM, sys.base_prefix, sys.prefix, *readable))
+    arguments = [
+        "bwrap",
+        "--unshare-all",
+        "--die-with-parent",
+        "--new-session",
+        "--cap-drop",
+        "ALL",
+    ]
+    if network:
+        arguments.append("--share-net")
+        places |= dict.fromkeys(("/etc/resolv.conf", "/etc/hosts", "/etc/ssl"))
+    for place in places:
+        if Path(place).is_symlink() and place in _SYSTEM:
+            arguments += ["--symlink", str(Path(place).readlink()), place]
+        elif Path(place).exists():
+            arguments += ["--ro-bind", str(Path(place).resolve()), place]
+    arguments += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    arguments += ["--bind", str(directory), INSIDE, "--chdir", INSIDE, "--", *command]
+    return arguments
+
+
+def environment(isolation: Isolation, directory: Path) -> dict[str, str]:
+    """Return the whole environment of a command: nothing of this process, which has keys."""
+    home = INSIDE if isolation is Isolation.BUBBLEWRAP else str(directory)
+    return {"PATH": _PATH, "HOME": home, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@cache
+def isolation_here() -> Isolation:
+    """Return the best isolation that works on this machine, by one trial in a process."""
+    if shutil.which("bwrap") is None:
+        return Isolation.PROCESSES
+    try:
+        trial = subprocess.run(  # nosec B603 # a list, no shell
+            wrapped(["true"], Path("/usr"), network=False), capture_output=True, timeout=_TRIAL_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return Isolation.PROCESSES
+    return Isolation.BUBBLEWRAP if trial.returncode == 0 else Isolation.PROCESSES

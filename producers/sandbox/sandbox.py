@@ -1,0 +1,268 @@
+"""Sandbox for commands of agents and judges, such as tests of code that a model wrote.
+
+`run` has a directory for one command; a `Sandbox` keeps its directory from command to command, as
+an agent's session needs it. A supervisor process watches each command, and outlives this process
+by no more than it takes to end all. Supervisors may be started ahead.
+"""
+
+import json
+import subprocess
+import sys
+import threading
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from seamlessflow.infra.disk import ScratchDirectory
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.producers.sandbox.directory import read_file, write_file
+from seamlessflow.producers.sandbox.isolation import (
+    INSIDE,
+    Isolation,
+    environment,
+    isolation_here,
+    wrapped,
+)
+
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
+_PATIENCE_S = 120.0
+"""Seconds beyond a command's time in which its supervisor must have ended all."""
+_OWN_PROCESSES = {Isolation.BUBBLEWRAP: 2, Isolation.PROCESSES: 0}
+_LARGEST_STDIN = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLimits:
+    """Limits of a command and of all that it starts."""
+
+    time_s: float = 10.0
+    """Of the clock."""
+    cpu_s: int | None = None
+    """Of each process; None: no limit but that of the clock."""
+    memory_bytes: int = 1 << 30
+    """Of each process, and of all together."""
+    processes: int = 32
+    output_bytes: int = 1 << 20
+    """Of both outputs together."""
+    file_bytes: int = 64 << 20
+    """Of each file."""
+    network: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxResult:
+    """End of a command."""
+
+    status: int | None
+    """Exit status; minus the signal's number if one ended it; None beyond a limit."""
+    ended: str
+    """`exited`, or the limit that it was beyond: `time`, `memory`, `processes` or `output`."""
+    stdout: bytes
+    stderr: bytes
+    seconds: float
+    isolation: Isolation
+    not_prevented: Sequence[str]
+    """Acts that this isolation cannot keep the command from."""
+    left: int = 0
+    """Processes that could not be ended; 0 but for a fault of the machine."""
+
+
+class SandboxFailed(SeamlessFlowError):
+    """The sandbox itself failed; it says nothing of the command."""
+
+    lasting = False
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the sandbox failed: {reason}")
+
+
+class Supervisors:
+    """Supervisor processes that wait for a command, started ahead, and those at work."""
+
+    def __init__(self, ahead: int = 0) -> None:
+        self._ahead = ahead
+        self._waiting: deque[subprocess.Popen[bytes]] = deque()
+        self._lock = threading.Lock()
+        self._working = 0
+        self._fill()
+
+    @property
+    def counts(self) -> tuple[int, int]:
+        """Return how many wait, and how many are at work."""
+        with self._lock:
+            return len(self._waiting), self._working
+
+    def work(self, job: bytes, patience_s: float) -> bytes:
+        """Return what a supervisor wrote of a job. Raises `SandboxFailed`."""
+        with self._lock:
+            supervisor = self._waiting.popleft() if self._waiting else _supervisor()
+            self._working += 1
+        try:
+            return _reply(supervisor, job, patience_s)
+        finally:
+            with self._lock:
+                self._working -= 1
+            self._fill()
+
+    def close(self) -> None:
+        """End those that wait."""
+        with self._lock:
+            self._ahead = 0
+            waiting = list(self._waiting)
+            self._waiting.clear()
+        for supervisor in waiting:
+            supervisor.communicate()
+
+    def _fill(self) -> None:
+        with self._lock:
+            while len(self._waiting) < self._ahead:
+                self._waiting.append(_supervisor())
+
+
+_none_ahead = Supervisors()
+
+
+class Sandbox:
+    """Directory for commands, removed at the end, also by a killed process's supervisor."""
+
+    def __init__(
+        self,
+        limits: SandboxLimits | None = None,
+        isolation: Isolation | None = None,
+        supervisors: Supervisors | None = None,
+        parent: Path | None = None,
+    ) -> None:
+        """`isolation`: by default the best of this machine. `parent`: folder of the directory."""
+        self.limits = limits or SandboxLimits()
+        self.isolation = isolation or isolation_here()
+        self._supervisors = supervisors or _none_ahead
+        self._scratch = ScratchDirectory(parent)
+        self.directory = self._scratch.path / "files"
+        self.directory.mkdir()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Remove the directory."""
+        self._scratch.close()
+
+    def path(self, name: str) -> str:
+        """Return a file's path as a command sees it."""
+        inside = INSIDE if self.isolation is Isolation.BUBBLEWRAP else str(self.directory)
+        return f"{inside}/{name}"
+
+    def write(self, files: Mapping[str, str | bytes]) -> None:
+        """Write files by their names in the directory. Raises `ValueError` or `OSError`."""
+        for name, content in files.items():
+            write_file(
+                self.directory, name, content.encode() if isinstance(content, str) else content
+            )
+
+    def read(self, name: str, most: int = 1 << 20) -> bytes:
+        """Return a file of the directory. Raises `ValueError` or `OSError`."""
+        return read_file(self.directory, name, most)
+
+    def run(
+        self,
+        command: Sequence[str],
+        files: Mapping[str, str | bytes] | None = None,
+        limits: SandboxLimits | None = None,
+        stdin: str = "",
+    ) -> SandboxResult:
+        """Return the end of a command in the directory, with all that it started ended.
+
+        Raises `SandboxFailed`, which is no fault of the command, and what `write` raises.
+        """
+        self.write(files or {})
+        limits = limits or self.limits
+        reply = self._supervisors.work(
+            self._job(command, limits, stdin), limits.time_s + _PATIENCE_S
+        )
+        head, _, outputs = reply.partition(b"\n")
+        try:
+            ended = json.loads(head)
+        except ValueError as error:
+            raise SandboxFailed("its supervisor ended without a word") from error
+        size = ended["sizes"][0]
+        return SandboxResult(
+            status=ended["status"],
+            ended=ended["ended"],
+            stdout=outputs[:size],
+            stderr=outputs[size:],
+            seconds=ended["seconds"],
+            isolation=self.isolation,
+            not_prevented=self.isolation.not_prevented,
+            left=ended["left"],
+        )
+
+    def _job(self, command: Sequence[str], limits: SandboxLimits, stdin: str) -> bytes:
+        if len(stdin.encode()) > _LARGEST_STDIN:
+            raise ValueError(f"stdin takes {_LARGEST_STDIN:,} bytes: write a file")
+        if self.isolation is Isolation.BUBBLEWRAP:
+            command = wrapped(command, self.directory, limits.network)
+        job = {
+            "command": list(command),
+            "directory": str(self.directory),
+            "scratch": str(self._scratch.path),
+            "environment": environment(self.isolation, self.directory),
+            "stdin": stdin,
+            "time_s": limits.time_s,
+            "cpu_s": limits.cpu_s,
+            "memory_bytes": limits.memory_bytes,
+            "processes": limits.processes,
+            "own_processes": _OWN_PROCESSES[self.isolation],
+            "output_bytes": limits.output_bytes,
+            "file_bytes": limits.file_bytes,
+        }
+        return json.dumps(job).encode() + b"\n"
+
+
+def run(
+    command: Sequence[str],
+    files: Mapping[str, str | bytes] | None = None,
+    limits: SandboxLimits | None = None,
+) -> SandboxResult:
+    """Return the end of a command in a directory of its own. Raises what `Sandbox.run` raises."""
+    with Sandbox(limits) as sandbox:
+        return sandbox.run(command, files)
+
+
+def _supervisor() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # nosec B603 # a list, no shell
+        [sys.executable, "-I", "-S", str(_SUPERVISOR)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+
+
+def _reply(supervisor: subprocess.Popen[bytes], job: bytes, patience_s: float) -> bytes:
+    """Return all that a supervisor writes; its input stays open, since its end ends the command."""
+    if supervisor.stdin is None or supervisor.stdout is None:
+        raise SandboxFailed("a supervisor without pipes")
+    watch = threading.Timer(patience_s, supervisor.kill)
+    watch.start()
+    try:
+        supervisor.stdin.write(job)
+        supervisor.stdin.flush()
+        return supervisor.stdout.read()
+    except BrokenPipeError as error:
+        raise SandboxFailed("its supervisor has ended") from error
+    finally:
+        watch.cancel()
+        supervisor.stdin.close()
+        supervisor.stdout.close()
+        supervisor.wait()
