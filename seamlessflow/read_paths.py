@@ -26,6 +26,7 @@ MODELS = (
 """Settings that name models."""
 READ = (
     *MODELS,
+    ("agents", "environment_python"),
     ("pacing", "tasks"),
     ("pacing", "sources", _ANY, "tasks"),
     ("pacing", "forks"),
@@ -35,6 +36,8 @@ READ = (
     ("share", "sign_with"),
 )
 """Settings that name files and directories which must be there; * stands for any name."""
+ADAPTER = ("agents", "environment")
+"""Setting that names an environment package, or a file with an adapter of the user's own."""
 
 
 def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]:
@@ -117,7 +120,8 @@ def _unencodable(text: str) -> str:
 
 
 def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
-    named = values_at(sections, READ)
+    adapters = (named for named in values_at(sections, (ADAPTER,)) if named[1].endswith(".py"))
+    named = (*values_at(sections, READ), *adapters)
     texts = ((path, text) for path, text in named if "://" not in text)
     return ((path, text) for path, text in texts if not Path(text).is_absolute())
 

@@ -31,7 +31,7 @@ from seamlessflow.producers.agents.harness.callables import CallThreads
 from seamlessflow.producers.agents.harness.command import Command
 from seamlessflow.producers.agents.harness.containment import contain_exits
 from seamlessflow.producers.agents.serving import ServingTime, watch_engines
-from seamlessflow.producers.agents.settings import AgentsSection, AgentsSettings
+from seamlessflow.producers.agents.settings import AgentsSettings
 from seamlessflow.producers.agents.stalls import Leftovers, LoopWatch, Report
 from seamlessflow.producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
 from seamlessflow.schemas.records import ProgressStalled, Record
@@ -80,16 +80,14 @@ async def _serve(
     )
     ended = EndedGroups()
     serving = ServingTime()
-    threads = CallThreads()
-    agent = _agent(settings, threads)
-    code, gateway = _code_and_gateway(settings.agents, agent, threads)
+    code, gateway = _code_and_gateway(settings)
     episodes = Episodes(
         settings.agents, code, gateway, instruments, leftovers, ended, serving, beginnings
     )
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
-    if isinstance(agent, EnvironmentAgent):
-        await agent.begin()
+    if isinstance(code.agent, EnvironmentAgent):
+        await code.agent.begin()
     loop = asyncio.get_running_loop()
     watches = _watches(settings, name, ended, serving, running, lambda report: feed.report(report))
     # The feed calls these in its own thread; episodes belong to this loop.
@@ -110,8 +108,8 @@ async def _serve(
     for watch in watches:
         await asyncio.to_thread(watch.close)
     await episodes.close()
-    if isinstance(agent, EnvironmentAgent):
-        await agent.close()
+    if isinstance(code.agent, EnvironmentAgent):
+        await code.agent.close()
     if running.failure is not None:
         raise running.failure
 
@@ -121,13 +119,13 @@ def _quiet_libraries() -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
 
 
-def _code_and_gateway(
-    settings: AgentsSection, agent: Agent, threads: CallThreads
-) -> tuple[UserCode, GatewayClient]:
-    judge = load_function(settings.reward) if settings.reward else None
-    key = settings.admin_key.get_secret_value()
-    gateway = GatewayClient(settings.gateway_url, key, settings.call_limit_s)
-    code = UserCode(agent, judge, threads)
+def _code_and_gateway(settings: AgentsSettings) -> tuple[UserCode, GatewayClient]:
+    agents = settings.agents
+    judge = load_function(agents.reward) if agents.reward else None
+    key = agents.admin_key.get_secret_value()
+    gateway = GatewayClient(agents.gateway_url, key, agents.call_limit_s)
+    threads = CallThreads()
+    code = UserCode(_agent(settings, threads), judge, threads)
     contain_exits(asyncio.get_running_loop())
     return code, gateway
 

@@ -24,7 +24,7 @@ class AgentsSection(Section):
     environment: str = Field(
         "",
         description="Agent and tasks as an environment package: reasoning_gym (see "
-        "docs/start/environments.md), or FILE.py with an adapter of your own",
+        "docs/agents/environments.md), or FILE.py with an adapter of your own",
     )
     settings: dict[str, JsonValue] = Field(
         default_factory=dict, description="Settings of the environment, by its adapter's names"

@@ -61,7 +61,8 @@ def wrapped(
             arguments += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).exists():
             arguments += ["--ro-bind", str(Path(place).resolve()), place]
-    arguments += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    arguments += ["--tmpfs", "/tmp"]  # nosec B108 # inside, a directory of its own
     arguments += ["--bind", str(directory), INSIDE, "--chdir", INSIDE, "--", *command]
     return arguments
 

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Environment packages: their tasks and episodes as a run's agent.")
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="As `environments list` has it.")]
+PackageName = Annotated[str, typer.Argument(metavar="NAME", help="As `environments list` has it.")]
 
 
 @app.command(name="list")
@@ -18,14 +18,14 @@ def list_() -> None:
     from seamlessflow.producers.agents.environments.known import KNOWN
     from seamlessflow.producers.agents.environments.venvs import is_installed, versions
 
-    for name, known in KNOWN.items():
-        installed = ", ".join(f"{package} {at}" for package, at in versions(known).items())
-        state = installed if is_installed(known) else f"seamlessflow environments install {name}"
-        typer.echo(f"{name:<16} {known.what}\n{'':<16} {state}")
+    for name, package in KNOWN.items():
+        installed = ", ".join(f"{part} {at}" for part, at in versions(package).items())
+        state = installed if is_installed(package) else f"seamlessflow environments install {name}"
+        typer.echo(f"{name:<16} {package.what}\n{'':<16} {state}")
 
 
 @app.command()
-def install(name: Name) -> None:
+def install(name: PackageName) -> None:
     """Install a package and all that it needs, in an environment of its own."""
     from seamlessflow.producers.agents.environments.venvs import install as made
 

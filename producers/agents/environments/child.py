@@ -46,7 +46,7 @@ class EpisodeFailed(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentSpec:
-    """What an environment process is started from."""
+    """Program, settings and variables of an environment process."""
 
     name: str
     python: Path

@@ -44,8 +44,8 @@ class KnownEnvironment:
 
 
 KNOWN: Mapping[str, KnownEnvironment] = {
-    known.name: known
-    for known in (
+    package.name: package
+    for package in (
         KnownEnvironment(
             "reasoning_gym", ("reasoning-gym",), "106 data sets of questions, made by code"
         ),

@@ -1,4 +1,4 @@
-"""What an environment's process leaves when it is gone: programs that it started, and theirs.
+"""Programs that an environment's process started, and theirs, once it is gone.
 
 Most are in its process group. Others made a group of their own. They still have the environment
 variables that it gave them, and among these a mark.

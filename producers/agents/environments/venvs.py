@@ -27,43 +27,43 @@ class NotInstalled(SeamlessFlowError):
     """Packages of an environment could not be installed."""
 
 
-def directory(known: KnownEnvironment) -> Path:
+def directory(package: KnownEnvironment) -> Path:
     """Return where the packages of an environment lie, made or not."""
-    lock = hashlib.sha256(known.lock.read_bytes()).hexdigest()[:12]
+    lock = hashlib.sha256(package.lock.read_bytes()).hexdigest()[:12]
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return default_cache() / "environments" / f"{known.name}-{python}-{lock}"
+    return default_cache() / "environments" / f"{package.name}-{python}-{lock}"
 
 
-def is_installed(known: KnownEnvironment) -> bool:
+def is_installed(package: KnownEnvironment) -> bool:
     """Return whether its packages are there."""
-    return (directory(known) / _MADE).exists()
+    return (directory(package) / _MADE).exists()
 
 
-def versions(known: KnownEnvironment) -> Mapping[str, str]:
+def versions(package: KnownEnvironment) -> Mapping[str, str]:
     """Return the versions of the packages that are shown; empty if it is not installed."""
-    libraries = (directory(known) / "lib").glob("python*/site-packages")
+    libraries = (directory(package) / "lib").glob("python*/site-packages")
     present = {
         str(distribution.metadata["Name"]).lower().replace("_", "-"): distribution.version
         for library in libraries
         for distribution in distributions(path=[str(library)])
     }
-    return {name: present[name] for name in known.packages if name in present}
+    return {name: present[name] for name in package.packages if name in present}
 
 
-def install(known: KnownEnvironment, show: Callable[[str], object]) -> Path:
+def install(package: KnownEnvironment, show: Callable[[str], object]) -> Path:
     """Make the environment if it is not there, and return its Python. Raises `NotInstalled`.
 
     `show` gets lines of progress. Another process that installs the same is waited for.
     """
-    home = directory(known)
+    home = directory(package)
     home.mkdir(parents=True, exist_ok=True)
     with (home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / _MADE).exists():
-            show(f"installing the packages of {known.name} in {home}")
+            show(f"installing the packages of {package.name} in {home}")
             _run([sys.executable, "-m", "venv", str(home)])
             python = str(home / "bin" / "python")
-            _run(_installing(python, known.lock), show)
+            _run(_installing(python, package.lock), show)
             (home / _MADE).touch()
     return home / "bin" / "python"
 
@@ -101,8 +101,7 @@ def _run(command: list[str], show: Callable[[str], object] | None = None) -> Non
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
     )
     lines: list[str] = []
-    assert process.stdout is not None
-    for line in process.stdout:
+    for line in process.stdout or ():
         lines.append(line.rstrip())
         if show is not None and line.strip():
             show(lines[-1])

@@ -271,7 +271,8 @@ def test_a_broken_rule_about_several_settings_repeats_none_of_them(
 
     lines = refused(AgentsSettings, capsys)
 
-    assert lines == ["  exactly one of agents.callable and agents.command must be set"]
+    agents = "agents.callable, agents.command and agents.environment"
+    assert lines == [f"  exactly one of {agents} must be set"]
 
 
 def test_types_are_spelled_as_people_write_them() -> None:

@@ -30,7 +30,9 @@ class Environment:
         named = worlds if isinstance(worlds, dict) else {name: {} for name in worlds}
         self._worlds: dict[str, dict[str, Any]] = named
         self._seeds = range(seed, seed + size)
-        self._actions, self._turns, self._options = actions or {}, turns, options
+        self._actions = actions or {}
+        self._turns = turns
+        self._options = options
 
     def tasks(self) -> Iterator[dict[str, Any]]:
         """Yield each world with each seed."""
@@ -55,7 +57,8 @@ class Environment:
         state, _ = world.reset(seed=task["seed"])
         text = f"{self._choice(task['world'], world)}\n\n{_shown(world, state)}"
         messages: list[dict[str, Any]] = []
-        total, readable = 0.0, 1.0
+        total = 0.0
+        readable = 1.0
         for _ in range(self._turns):
             messages.append({"role": "user", "content": text})
             answer = await session.ask(messages, **self._options)

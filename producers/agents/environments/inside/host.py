@@ -50,7 +50,7 @@ _UNUSABLE = 78
 class Session(SimpleNamespace):
     """Open session, as an adapter sees it: `base_url`, `api_key`, `model`, `session_id` and more.
 
-    `docs/start/environments.md` has all members. `ask` is for packages without a client.
+    `docs/agents/environments.md` has all members. `ask` is for packages without a client.
     """
 
     def __repr__(self) -> str:

@@ -30,7 +30,9 @@ class Environment:
         """`options`: of each call, such as `max_tokens`."""
         named = datasets if isinstance(datasets, dict) else {name: {} for name in datasets}
         self._datasets: dict[str, dict[str, Any]] = named
-        self._size, self._seed, self._strict = size, seed, strict
+        self._size = size
+        self._seed = seed
+        self._strict = strict
         self._system = [{"role": "system", "content": system}] if system else []
         self._options = options
 

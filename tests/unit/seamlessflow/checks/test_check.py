@@ -109,7 +109,7 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
             {"callable": "", "command": ["/nope/agent"]},
             "agents.command: there is no program /nope/agent",
         ),
-        ("agents", {"callable": ""}, "exactly one of agents.callable and agents.command"),
+        ("agents", {"callable": ""}, "exactly one of agents.callable, agents.command"),
         ("scheduler", {"policy": "multiplex"}, "did you mean multiplexed?"),
         ("scheduler", {"policy": "my_agent:nope"}, "scheduler.policy: 'my_agent:nope' cannot be"),
         ("trainer", {"tensorboard_dir": "here"}, "tensorboard is not installed"),

@@ -56,7 +56,7 @@ def test_a_directory_that_cannot_be_written_is_named(tmp_path: Path) -> None:
         (
             'agents: {callable: "my.agent:run", concurrency: 256}',
             "",
-            "exactly one of agents.callable and agents.command",
+            "exactly one of agents.callable, agents.command",
         ),
         ("node: host-b", f"node: {'b' * 46}", "node: "),
     ],
