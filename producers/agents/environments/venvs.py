@@ -89,9 +89,10 @@ def environment_spec(
 
 
 def _installing(python: str, lock: Path) -> list[str]:
-    """Return the command that installs a lock: by uv, which is fast, where it is on the path."""
+    """Return the command that installs a lock: by uv, which is fast, where there is one."""
     options = ["--require-hashes", "-r", str(lock)]
-    if uv := shutil.which("uv"):
+    beside = Path(sys.executable).with_name("uv")
+    if uv := shutil.which(beside) or shutil.which("uv"):
         return [uv, "pip", "install", "--python", python, *options]
     return [python, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check", *options]
 

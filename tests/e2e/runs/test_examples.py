@@ -24,6 +24,7 @@ EXAMPLES = {
     "expert": STEPS,
     "lockstep": STEPS,
     "league": STEPS,
+    "own_environment": STEPS,
 }
 """Steps of each, which are those of all its policies together."""
 

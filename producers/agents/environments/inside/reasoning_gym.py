@@ -12,7 +12,8 @@ from functools import cache
 from typing import Any
 
 _ANSWER = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_ASKED = "\nGive the final answer between <answer> and </answer>."
+_BETWEEN_TAGS = "\nGive the final answer between <answer> and </answer>."
+_ALONE = "\nGive the final answer alone."
 
 
 class Environment:
@@ -24,15 +25,19 @@ class Environment:
         size: int = 500,
         seed: int = 0,
         strict: bool = False,
+        between_tags: bool = True,
         system: str = "",
         **options: Any,
     ) -> None:
-        """`options`: of each call, such as `max_tokens`."""
+        """`between_tags`: the policy is asked to mark its answer; else all that it says is the
+        answer. `options`: of each call, such as `max_tokens`.
+        """
         named = datasets if isinstance(datasets, dict) else {name: {} for name in datasets}
         self._datasets: dict[str, dict[str, Any]] = named
         self._size = size
         self._seed = seed
         self._strict = strict
+        self._between_tags = between_tags
         self._system = [{"role": "system", "content": system}] if system else []
         self._options = options
 
@@ -48,14 +53,20 @@ class Environment:
                 yield {**built, "id": place, "index": index, "metadata": {"dataset": name, **words}}
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Ask once; the reward is the package's score of what stands between the last tags."""
+        """Ask once; the reward is the package's score of the answer."""
         entries = _entries(task)
         entry = entries[task["index"]]
-        question = {"role": "user", "content": entry["question"] + _ASKED}
+        asked = _BETWEEN_TAGS if self._between_tags else _ALONE
+        question = {"role": "user", "content": entry["question"] + asked}
         message = await session.ask([*self._system, question], **self._options)
-        answers = _ANSWER.findall(message.content or "")
-        score = float(entries.score_answer(answers[-1].strip() if answers else None, entry))
+        score = float(entries.score_answer(self._answer(message.content or ""), entry))
         return {"reward": float(score >= 1) if self._strict else score, "rewards": {"score": score}}
+
+    def _answer(self, text: str) -> str | None:
+        if not self._between_tags:
+            return text.strip()
+        answers = _ANSWER.findall(text)
+        return answers[-1].strip() if answers else None
 
 
 def _entries(task: Mapping[str, Any]) -> Any:
