@@ -8,7 +8,7 @@ end are the trainer's. Each method gets the same sessions a step, and the same m
 one seed. Metric and interval: `learning/intervals.py`. The first method is the baseline.
 
 A (method, seed) that has ended is a file in DIR/curves and is not made again, so that a sweep that
-was cut off goes on. In DIR: a picture of the comparison. Progress and a table go to standard error.
+was cut off goes on. In DIR: pictures of the comparison. Progress and a table go to standard error.
 `--quick` is a smoke run: two methods, one seed, three steps.
 """
 
@@ -25,7 +25,7 @@ from benchmarks.learning.curves import Curve, curve
 from benchmarks.learning.intervals import MethodFigures, table
 from benchmarks.learning.loop import Point
 from benchmarks.learning.methods import BY_TOKENS, COMPARISONS, METHODS
-from benchmarks.learning.picture import draw
+from benchmarks.learning.picture import draw, draw_groups
 from benchmarks.learning.tokens import TokenFigures, token_table
 
 _QUICK_STEPS = 3
@@ -53,7 +53,10 @@ def main(argv: Sequence[str]) -> None:
     shown = _by_tokens(token_table(curves, methods[0])) if by_tokens else _printed(figures)
     print(shown, file=sys.stderr)
     picture = out / f"{asked.comparison}.png"
-    draw(curves, f"Trail, {asked.comparison}", picture, by_tokens)
+    title = f"Trail, {asked.comparison}"
+    draw(curves, title, picture, by_tokens)
+    if by_tokens:
+        draw_groups(curves, title, picture.with_stem(f"{picture.stem}-groups"))
     rows = {
         result.method: {
             "reward": str(result.reward),

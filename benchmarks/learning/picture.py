@@ -45,6 +45,38 @@ def draw(curves: Sequence[Curve], title: str, path: Path, by_tokens: bool = Fals
     figure.savefig(path)
 
 
+@style.context("seamlessflow.reports.style")
+def draw_groups(curves: Sequence[Curve], title: str, path: Path) -> None:
+    """Write what kind of groups each method samples, the means of its seeds. Raises `OSError`."""
+    figure = Figure(figsize=(10.2, 3.6), dpi=110)
+    FigureCanvasAgg(figure)
+    equal, level = figure.subplots(1, 2)
+    for method in dict.fromkeys(curve.method for curve in curves):
+        # Nothing is sampled before the first point.
+        points = zip(*(curve.points[1:] for curve in _of(curves, method)), strict=True)
+        means = [
+            (
+                seeds[0].step,
+                fmean(point.equal_share for point in seeds),
+                fmean(point.drawn_level for point in seeds),
+            )
+            for seeds in points
+        ]
+        steps, shares, levels = zip(*means, strict=True)
+        equal.plot(steps, shares, label=method, linewidth=1.4)
+        level.plot(steps, levels, label=method, linewidth=1.4)
+    equal.set_title("share of groups with equal returns", loc="left", fontsize=9.5, weight="bold")
+    equal.set_ylim(0, 1)
+    level.set_title("mean level of their tasks", loc="left", fontsize=9.5, weight="bold")
+    for axes in (equal, level):
+        axes.grid(axis="y")
+        axes.set_xlabel("optimizer step", fontsize=9)
+    level.legend(fontsize=8, frameon=False, loc="center left", bbox_to_anchor=(1, 0.5))
+    figure.suptitle(title, fontsize=11, weight="bold", x=0.02, ha="left")
+    figure.tight_layout()
+    figure.savefig(path)
+
+
 def _of(curves: Sequence[Curve], method: str) -> list[Curve]:
     return [curve for curve in curves if curve.method == method]
 
