@@ -26,9 +26,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from seamlessflow.infra import life_signs
-from seamlessflow.infra.asked_to_end import asked_to_end
 from seamlessflow.infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
-from seamlessflow.infra.host import share_cores
+from seamlessflow.infra.host import asked_to_end, share_cores
 from seamlessflow.infra.printable import printable
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"

@@ -34,9 +34,8 @@ from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.faults import faults
 from seamlessflow.infra.help import describe
 from seamlessflow.infra.network.addresses import StorageUrl
-from seamlessflow.infra.truth_values import refuse_truth
 from seamlessflow.infra.variables import ENV_PREFIX as ENV_PREFIX
-from seamlessflow.infra.variables import misspelt, variable
+from seamlessflow.infra.variables import misspelt, refuse_truth, variable
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.releases import release_named
 

@@ -2,15 +2,17 @@
 
 Old logs stay readable. A record is decoded with the schema that wrote it, found by its fingerprint
 in `history/`. It is returned in this release's form. Maps are written in sorted order, so that
-equal records are equal bytes.
+equal records are equal bytes. `ContainerFile` writes files that any Avro tool reads.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
-from fastavro import schemaless_reader
+from fastavro import reader, schemaless_reader
+from fastavro.write import Writer
 
 from seamlessflow.schemas.avro.decoding import DECODERS, whole
 from seamlessflow.schemas.avro.encoding import ENCODERS, Encode
@@ -149,3 +151,33 @@ decode = decoder_of(history())
 
 `UnknownSchema`, for a record of a newer release, is a kind of it.
 """
+
+
+class ContainerFile:
+    """File of records of one type, each appended as it comes."""
+
+    def __init__(self, file: IO[bytes], record: type[Record], metadata: Mapping[str, str]) -> None:
+        """Write the file's header with the record's schema and this metadata."""
+        schema = parsed(self_contained(record.__name__, raw_schemas()))
+        self._writer: Any = Writer(file, schema, metadata=dict(metadata))
+
+    def append(self, record: Record) -> None:
+        """Append a record; it is in the file after `flush`."""
+        self._writer.write(_plain(record))
+
+    def flush(self) -> None:
+        """Write what was appended to the file."""
+        self._writer.flush()
+
+
+def container_metadata(path: Path) -> Mapping[str, str]:
+    """Return the metadata of a container file. Raises `ValueError` for another kind of file."""
+    with path.open("rb") as file:
+        return {str(name): str(value) for name, value in reader(file).metadata.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a field's value as fastavro takes it."""
+    if isinstance(value, Record):
+        return {name: _plain(each) for name, each in vars(value).items()}
+    return [*map(_plain, value)] if isinstance(value, tuple) else value

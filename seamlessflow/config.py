@@ -25,7 +25,7 @@ from seamlessflow.infra.settings import (
     Section,
     TelemetrySettings,
 )
-from seamlessflow.infra.truth_values import refuse_truth
+from seamlessflow.infra.variables import refuse_truth
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import SHARED, WorkerTags
 from seamlessflow.lab.simulation.settings import SimulationSection

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
@@ -28,8 +27,8 @@ from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
-from seamlessflow.trainer.metrics.sample_texts import DecodeText
 from seamlessflow.trainer.metrics.sinks import open_sinks
+from seamlessflow.trainer.metrics.trackers import DecodeText
 from seamlessflow.trainer.recording import source_kafka, surveyed
 from seamlessflow.trainer.recovery import checkpoint
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, listener_on
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed

@@ -7,7 +7,7 @@ A recording is a topic of trajectories under a prefix of its own, written by `re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.existing import partition_counts

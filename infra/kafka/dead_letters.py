@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import DeliveryFailed, SeamlessFlowError
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.kafka.client import LogPartition, Received, dead_letter_headers

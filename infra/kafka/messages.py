@@ -14,11 +14,10 @@ from seamlessflow.infra.errors import BlobUnavailable, NewerRelease, WrittenRele
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.schemas.avro.earlier import NotInRelease
 from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema, encode
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
-from seamlessflow.schemas.written import EncodeRecord, encoder_of
+from seamlessflow.schemas.written import EncodeRecord, NotInRelease, encoder_of
 
 WantedKeys = Callable[[bytes], bool]
 """Returns True for a key whose record is wanted; a record without a key always is."""

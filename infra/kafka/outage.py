@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
 from seamlessflow.infra.settings import KafkaSettings
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
 from seamlessflow.infra.blobs import fitting_records
-from seamlessflow.infra.deadline import Stopping, never, within
+from seamlessflow.infra.clock import Stopping, never, within
 from seamlessflow.infra.errors import (
     BlobUnavailable,
     DeliveryFailed,

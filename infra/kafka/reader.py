@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from seamlessflow.infra.blobs import whole_records
-from seamlessflow.infra.deadline import CallsInTurn, Stopping, never, within
+from seamlessflow.infra.clock import CallsInTurn, Stopping, never, within
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.kafka.bounds import LagLookup

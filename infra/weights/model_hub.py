@@ -17,7 +17,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from seamlessflow.infra.deadline import within
+from seamlessflow.infra.clock import within
 from seamlessflow.infra.disk import free_bytes, is_full
 from seamlessflow.infra.errors import SeamlessFlowError
 

@@ -1,27 +1,72 @@
 """The recorded run for a calibration: its `control` log, turns and sessions, without tokens.
 
-`read_run` reads it from the topics of a run; all else is pure.
+A hop is the time from a request to its `TurnStarted`: gateway, Kafka and manager take it, no
+device. A command that was sent again counts from its first sending. `read_run` reads a run's
+topics; all else is pure.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import orjson
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.lab.calibration.hops import Hops, hop_ms, issued_ms
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.records import Record, RequestTurn, Trajectory, TurnStarted
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
+
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """The hops of several turns."""
+
+    lasted_ms: Sequence[int]
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean; 0 without a turn."""
+        return fmean(self.lasted_ms) if self.lasted_ms else 0.0
+
+    @property
+    def p95_ms(self) -> int:
+        """Hop that one in twenty exceeds; 0 without a turn."""
+        ordered = sorted(self.lasted_ms)
+        return ordered[int(0.95 * len(ordered))] if ordered else 0
+
+
+def issued_ms(commands: Iterable[Record]) -> Mapping[str, int]:
+    """Return when each `RequestTurn` was first sent, by the id of its command."""
+    issued: dict[str, int] = {}
+    for command in commands:
+        if isinstance(command, RequestTurn):
+            issued.setdefault(command.command_id, command.issued_at_ms)
+    return issued
+
+
+def hop_ms(started: TurnStarted, issued: Mapping[str, int]) -> int | None:
+    """Return the hop of a turn, or None if its request is not kept any more."""
+    if started.command_id not in issued:
+        return None
+    # The clocks of gateway and manager may differ.
+    return max(0, started.at_ms - issued[started.command_id])
+
+
+def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
+    """Return the hops of the turns that both topics have."""
+    issued = issued_ms(commands)
+    lasted = (hop_ms(event, issued) for event in events if isinstance(event, TurnStarted))
+    return Hops([ms for ms in lasted if ms is not None])
+
 
 _CUT_SHORT = ("aborted", "timeout", "pruned")
 """Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""

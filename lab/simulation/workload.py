@@ -10,7 +10,7 @@ from random import Random
 
 from pydantic import Field
 
-from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens, log_normal
+from seamlessflow.infra.device_model.settings import LengthsSection, drawn_tokens, log_normal
 
 
 class WorkloadSection(LengthsSection):

@@ -25,7 +25,7 @@ from seamlessflow.lab.timeline.bars import (
 from seamlessflow.lab.timeline.facts import Given, Mark, RunFacts
 from seamlessflow.scheduler.state.accounts.device_time import TRAINING, together
 from seamlessflow.scheduler.state.timeline import Timeline
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 
 MOST_BARS = 400_000
 """Most bars of a page; beyond that, short neighbours are joined."""

@@ -8,7 +8,7 @@ from typing import Self
 
 import orjson
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.start.cluster import find_cluster

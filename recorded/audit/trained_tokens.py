@@ -19,7 +19,7 @@ import numpy as np
 
 from seamlessflow.schemas.arrays import Int64s, UInt32s
 from seamlessflow.schemas.records import StepCommitted
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5

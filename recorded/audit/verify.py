@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
@@ -38,7 +38,7 @@ from seamlessflow.recorded.audit.trained_tokens import (
 )
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.schemas.records import LineageStarted, StepCommitted
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 
 MOST_DEVIATIONS = 5

@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import replace
 from threading import Lock
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.json_lines import json_fault, json_lines
 from seamlessflow.infra.kafka.producer import Producer

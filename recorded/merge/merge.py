@@ -8,9 +8,9 @@ from pathlib import Path
 import orjson
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.blobs import largest_trajectory
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable

@@ -7,10 +7,9 @@ import os
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import xxhash
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.disk import name_whole
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
@@ -23,7 +23,7 @@ from seamlessflow.infra.kafka.producer import TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.schemas.container import ContainerFile, container_metadata
+from seamlessflow.schemas.codec import ContainerFile, container_metadata
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 

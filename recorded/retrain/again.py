@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -24,7 +24,7 @@ from seamlessflow.recorded.retrain.recorded_run import (
 )
 from seamlessflow.recorded.retrain.reexecution import Reexecution
 from seamlessflow.schemas.records import LineageStarted, Record, StepCommitted
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.torch_backend import TorchBackend

@@ -10,7 +10,7 @@ from copy import deepcopy
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from seamlessflow.schemas.records import Trajectory
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.recovery.resume import Origin, Resume

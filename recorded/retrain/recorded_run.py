@@ -19,7 +19,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.recovery.control_state import Commit, ControlState
 from seamlessflow.trainer.recovery.resume import surviving
 from seamlessflow.trainer.settings import TrainerSettings

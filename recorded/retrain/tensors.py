@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
 from seamlessflow.trainer.backends.torch_backend import TorchBackend

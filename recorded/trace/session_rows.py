@@ -6,8 +6,8 @@ Those of a turn say how it was matched, dispatched, interrupted, continued and a
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
 from seamlessflow.schemas import records as r

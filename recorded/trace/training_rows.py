@@ -6,7 +6,7 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id as session_of
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.step_methods import listed
 
 _GROUP_ENDED = (r.GroupReady, r.GroupDropped)

@@ -17,7 +17,7 @@ from seamlessflow.recorded.trace.training_rows import (
     task_rows,
 )
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.steps import shown_step, step_name, trained_sessions
+from seamlessflow.schemas.tokens import shown_step, step_name, trained_sessions
 from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
 
 

@@ -6,13 +6,21 @@ A group is admitted for a credit (`group_credits.py`). Called by `scheduler/deci
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from seamlessflow.scheduler.decisions.attempts import attempt_ms, begun_ms, due_attempt, served_ms
 from seamlessflow.scheduler.decisions.exploration import (
     free_explorations,
     placed,
     to_sample_again,
 )
-from seamlessflow.scheduler.decisions.group_credits import free_credits, free_of, leading, withheld
+from seamlessflow.scheduler.decisions.group_credits import (
+    attempt_ms,
+    begun_ms,
+    due_attempt,
+    free_credits,
+    free_of,
+    leading,
+    served_ms,
+    withheld,
+)
 from seamlessflow.scheduler.decisions.showing import same_opponent
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
 from seamlessflow.scheduler.sampling.live_forks import next_forks

@@ -20,7 +20,7 @@ from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.unread import UnreadTopic, UnreadTopics
 from seamlessflow.schemas.records import ProgressStalled
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.schemas.topics import PROMPTS, REQUESTS, TASKS, TRAJECTORIES
 
 REFILL = "refill"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from seamlessflow.infra.deadline import CallsInTurn
+from seamlessflow.infra.clock import CallsInTurn
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.user_functions import (
     OwnSettings,

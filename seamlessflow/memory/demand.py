@@ -13,9 +13,8 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.device_defaults import runs_on_gpu
 from seamlessflow.each_policy import each_served
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
-from seamlessflow.machine import Capacity
+from seamlessflow.machine import CONTEXT, Capacity, MemoryPart, MemoryParts, total
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
-from seamlessflow.memory.parts import CONTEXT, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import (
     RankMemory,
     RankShape,

@@ -8,7 +8,7 @@ engine's share of a device holds keys and values (Kwon et al., arXiv 2309.06180)
 from dataclasses import dataclass
 
 from seamlessflow.infra.device_model.model_shape import ModelShape
-from seamlessflow.memory.parts import CONTEXT, MemoryPart, MemoryParts, total
+from seamlessflow.machine import CONTEXT, MemoryPart, MemoryParts, total
 
 _FLOAT = 4
 _PREFILL_TOKENS = 8192

@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown, has_sliding_window
 from seamlessflow.infra.faults import Fault
-from seamlessflow.machine import Capacity
+from seamlessflow.machine import MEBIBYTE, Capacity, total
 from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
-from seamlessflow.memory.parts import MEBIBYTE, total
 from seamlessflow.memory.verdict import gibibytes, levers
 
 _MODEL = ("policy", "model")

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamlessflow.infra.device_model.model_shape import LayerShape, ModelShape
-from seamlessflow.memory.parts import (
+from seamlessflow.machine import (
     CONTEXT,
     LIBRARIES,
     MEBIBYTE,

@@ -8,10 +8,9 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.device_model.model_shape import ModelShape
-from seamlessflow.machine import Capacity
+from seamlessflow.machine import MEBIBYTE, Capacity, MemoryPart, MemoryParts, total
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
-from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
 from seamlessflow.trainer.settings import TrainerSection
 

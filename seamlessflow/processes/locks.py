@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seamlessflow.access import RUN_GROUP
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.kafka.start.members import Presence, client_ids
 from seamlessflow.infra.settings import KafkaSettings

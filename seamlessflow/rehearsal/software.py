@@ -1,7 +1,7 @@
 """Time that software takes in a rehearsal: the hops of turns and the delays of steps. Pure folds.
 
-A hop (`lab/calibration/hops.py`) is the part of a turn's latency that software takes. A turn's way
-back is as long, but no record marks its end.
+A hop (`lab/calibration/recorded_run.py`) is the part of a turn's latency that software takes. A
+turn's way back is as long, but no record marks its end.
 
 A delay is the time from a batch's last group to the start of its step. Trainer, Kafka and scheduler
 take it. The time in which modelled devices hold the step up is left out. They do so while a worker
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from seamlessflow.lab.calibration.hops import Hops
+from seamlessflow.lab.calibration.recorded_run import Hops
 from seamlessflow.scheduler.state.timeline import in_force
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record

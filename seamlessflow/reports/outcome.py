@@ -12,7 +12,7 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings

@@ -11,7 +11,7 @@ from rich.text import Text
 from seamlessflow.infra.printable import number_of, seconds
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.metrics.symptoms import WINDOW
 from seamlessflow.trainer.metrics.unlearned import listed
 

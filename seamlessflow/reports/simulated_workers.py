@@ -10,11 +10,10 @@ from pathlib import Path
 
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected
-from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown
 from seamlessflow.infra.device_model.presets import UnknownPreset, hardware_named, model_named
 from seamlessflow.infra.device_model.rates import Efficiency
-from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection, LengthsSection
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.infra.worker.tags import ROLES
 from seamlessflow.lab.simulation.cluster import ModelledCluster

@@ -22,8 +22,8 @@ An unknown figure is null. The sources of the figures:
   trainer's own reasons (such as `stale`) count the steps' sessions (`StepCompleted`).
 - `groups_left_out`: share of the steps' groups that a filter kept out of the loss, by filter. Such
   are `trainer.filters` with the action `count` (`StepCompleted`).
-- `lengths`: quantiles of the sampled tokens and turns (`lengths.py`). `begun` has all these
-  sessions, `trained` those whose tokens entered the loss.
+- `lengths`: quantiles of the sampled tokens and turns (`trainer/data/lengths.py`). `begun` has all
+  these sessions, `trained` those whose tokens entered the loss.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `tokens_reused`: those of them that are of groups which earlier steps trained (`trainer.reuse`;

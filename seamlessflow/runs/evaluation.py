@@ -8,7 +8,7 @@ session that the environment or the infrastructure spoilt is tried again. `Evalu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster

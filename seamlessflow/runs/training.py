@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping, now_ms
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic

@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.metrics.unlearned import listed
 from seamlessflow.watching.progress import RECENT_STEPS, RunProgress, Step
 

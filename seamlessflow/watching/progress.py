@@ -14,7 +14,7 @@ from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.scheduler.state.accounts.device_time import DECODING, shares
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.metrics.symptoms import shares_of_ended
 from seamlessflow.trainer.metrics.unlearned import masked_tokens
 

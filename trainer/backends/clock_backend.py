@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save, save_file
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.rates import GangMember, gang_step
 from seamlessflow.infra.device_model.settings import worker_rates

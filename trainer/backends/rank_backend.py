@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 from transformers import PreTrainedModel
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured

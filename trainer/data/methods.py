@@ -14,7 +14,7 @@ import numpy as np
 from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
 from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Float64s
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.episodes import Episode
 
 METHOD_FAILED = "method_failed"

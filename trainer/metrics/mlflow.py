@@ -16,8 +16,7 @@ from contextlib import suppress
 from queue import Queue
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.trainer.metrics.sample_texts import SampleText
-from seamlessflow.trainer.metrics.trackers import TrackedRun, imported
+from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, imported
 from seamlessflow.trainer.sinks import mlflow_package
 
 _log = logging.getLogger(__name__)

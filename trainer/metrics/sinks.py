@@ -15,8 +15,7 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.trainer.metrics.mlflow import Mlflow
 from seamlessflow.trainer.metrics.names import METRICS
-from seamlessflow.trainer.metrics.sample_texts import SampleText
-from seamlessflow.trainer.metrics.trackers import TrackedRun, flattened, imported
+from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, flattened, imported
 from seamlessflow.trainer.settings import TrainerSettings
 
 _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in name), "more")

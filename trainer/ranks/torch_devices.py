@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import torch
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line

@@ -18,7 +18,7 @@ from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMethod
 from seamlessflow.schemas.releases import releases
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.reuse import UsedGroup

@@ -1,15 +1,18 @@
 """Mixers: which stored sessions a step trains beside its new ones.
 
 Registered by name (`MIXERS`, the setting `trainer.replay.name`). What a mixer chose is on the
-log, and a step that is executed again calls none. Random numbers are seeded by run and step. Pure.
+log, and a step that is executed again calls none. Random numbers are seeded by run and step.
+`try_mixer` tries a user's own on a small input, before a run. Pure.
 """
 
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seamlessflow.infra.user_functions import ResultMalformed
-from seamlessflow.trainer.replay.pools import PoolView, StoredGroup, StoredSession
+from seamlessflow.trainer.replay.pools import Pool, PoolView, StoredGroup, StoredSession
+from seamlessflow.trainer.stored import OWN
 
 Pools = Mapping[str, PoolView]
 
@@ -168,3 +171,46 @@ def _once(names: Sequence[str], what: str) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise ResultMalformed(f"the {what} {twice} twice", "each once")
+
+
+_STEP = 4
+_FRESH = {"a": (0.0, 0.0, 0.0), "b": (1.0, 0.0, 0.0), "c": (0.0, 0.0, 0.0)}
+"""Returns of the new groups, by task."""
+_STORED = {"a": (1.0, 0.0), "b": (1.0, 1.0), "d": (0.5, 0.0)}
+"""Returns of the stored groups of a pool, by task."""
+
+
+def small_step() -> tuple[list[FreshGroup], dict[str, PoolView]]:
+    """Return three new groups, of which two failed whole, and two pools of three groups each."""
+    fresh = [
+        FreshGroup(
+            f"group-{task}",
+            task,
+            tuple(
+                FreshSession(f"group-{task}.{number}", value, number)
+                for number, value in enumerate(returns)
+            ),
+        )
+        for task, returns in _FRESH.items()
+    ]
+    pools = {name: _pool(name).at(_STEP) for name in (OWN, "experts")}
+    return fresh, pools
+
+
+def try_mixer(function: Callable[..., Any]) -> Plan:
+    """Call a function of the seam `trainer.replay.name`."""
+    fresh, pools = small_step()
+    source = random.Random(0)  # nosec B311 # repeatable draws
+    return checked_plan(function(_STEP, fresh, pools, source), fresh, pools)
+
+
+def _pool(name: str) -> Pool:
+    pool = Pool(name)
+    for number, (task, returns) in enumerate(_STORED.items()):
+        sessions = tuple(
+            StoredSession(f"{name}/{task}.{sample}", 0, len(returns) * number + sample, value)
+            for sample, value in enumerate(returns)
+        )
+        step = number if name == OWN else None
+        pool.put(StoredGroup(name, f"{name}/{task}", task, step, sessions))
+    return pool

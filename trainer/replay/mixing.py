@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
 from seamlessflow.infra.user_functions import OwnSettings, chosen, is_user_function, place_of
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession

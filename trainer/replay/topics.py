@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError, TopicMissing
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT

@@ -16,7 +16,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
 from seamlessflow.schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, Headers, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
 from seamlessflow.trainer.data.batch import Batch

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.metrics.unlearned import why_barren

@@ -27,13 +27,12 @@ from seamlessflow.consumers.trajectories.sessions.replies import answered, repli
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.errors import ENDS_PROCESS
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.infra.rendering.long_texts import TokensWanted
+from seamlessflow.infra.rendering.tokenizer import TokensWanted
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import Headers
+from seamlessflow.schemas.topics import GatewayQuestion, Headers, SessionCommand
 
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 

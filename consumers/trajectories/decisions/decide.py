@@ -32,8 +32,8 @@ from seamlessflow.consumers.trajectories.sessions.fold import (
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import named_session_id
+from seamlessflow.schemas.topics import SessionCommand
 
 
 def decide(session: Session | None, command: SessionCommand, context: Context) -> Decision:

@@ -12,10 +12,10 @@ import orjson
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.rendering.settings import RendererError, with_template_args
-from seamlessflow.schemas.commands import GatewayQuestion
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import CommandAnswered, CountTokens, DescribeSession
 from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import GatewayQuestion
 
 
 def count(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:

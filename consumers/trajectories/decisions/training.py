@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import shown_step, trained_sessions
+from seamlessflow.schemas.tokens import shown_step, trained_sessions
 
 KEPT = 10_000
 """Sessions and groups whose fate is kept."""

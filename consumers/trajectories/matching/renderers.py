@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from seamlessflow.infra.rendering.long_texts import TokensWanted
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.infra.rendering.tokenizer import TokensWanted
 from seamlessflow.schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)

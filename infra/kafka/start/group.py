@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import GroupRefused, MemberReplaced, SeamlessFlowError
 from seamlessflow.infra.kafka.client import client, client_options
 from seamlessflow.infra.kafka.outage import Outage

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaRefused, SettingsRejected, TopicMissing
 from seamlessflow.infra.kafka.client import client, client_options
 from seamlessflow.infra.kafka.outage import REFUSALS

@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from seamlessflow.infra.device_model.batch import ModelledTurn
-from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.infra.device_model.settings import LengthsSection, drawn_tokens
 from seamlessflow.producers.rollout.engine.contract import FinishReason, TokenChunk
 from seamlessflow.producers.rollout.engine.made_up import made_up_chunk
 from seamlessflow.producers.rollout.engine.request import Request, last_chunk

@@ -26,7 +26,7 @@ from seamlessflow.recorded.audit.verify import surviving_steps
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.arrays import UInt64s
 from seamlessflow.schemas.identity import session_id
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 
 TRAIN = "train"

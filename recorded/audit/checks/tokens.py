@@ -29,7 +29,7 @@ from seamlessflow.recorded.audit.trained_tokens import FileFault, TrainedFile, s
 from seamlessflow.recorded.audit.verify import compare, planned, surviving_steps
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.trainer.steps.trained import TrainedRun
 

@@ -34,7 +34,7 @@ from seamlessflow.recorded.retrain.tensors import (
     write_step,
 )
 from seamlessflow.recorded.retrain.view import COMPARED, outcome_lines, step_line, steps_json
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from seamlessflow.consumers.trajectories.settings import ManagerSection
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import LogPartition

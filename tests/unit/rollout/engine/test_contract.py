@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
-from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.settings import LengthsSection
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import Engine

@@ -15,9 +15,9 @@ from seamlessflow.trainer.replay.mixers import (
     checked_plan,
     mix,
     rescue,
+    small_step,
 )
 from seamlessflow.trainer.replay.pools import Pool, PoolRules, PoolView, StoredGroup, StoredSession
-from seamlessflow.trainer.replay.trials import small_step
 
 SOURCE = random.Random(0)
 

@@ -7,8 +7,15 @@ import pytest
 
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.producers.rollout.control.contract import TurnFacts
-from seamlessflow.recorded.stops.trying import LikeliestMissing, Tried, grid, proposed, tried
-from seamlessflow.recorded.stops.turns import TriedSession, TriedTurn
+from seamlessflow.recorded.stops import (
+    LikeliestMissing,
+    Tried,
+    TriedSession,
+    TriedTurn,
+    grid,
+    proposed,
+    tried,
+)
 from tests.builders.rollout.controlled import even
 
 FACTS = TurnFacts(prompt_length=3, max_tokens=100, temperature=1.0, tools=False)

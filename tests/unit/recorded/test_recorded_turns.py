@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from seamlessflow.recorded.stops.turns import recorded_turns
+from seamlessflow.recorded.stops import recorded_turns
 from seamlessflow.schemas.records import TokenTensor
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import (

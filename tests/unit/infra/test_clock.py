@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from seamlessflow.infra.deadline import CallsInTurn, within
+from seamlessflow.infra.clock import CallsInTurn, within
 from tests.waiting import until
 
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.checks.sharing import before_publishing, before_taking
 from seamlessflow.recorded.share.keys import SigningKey
+from seamlessflow.runs.sharing import before_publishing, before_taking
 from tests.builders.run_files import changed, faults, run_values
 from tests.builders.shared_groups import OURS, THEIRS
 

@@ -1,7 +1,7 @@
 """The metrics of a rollout process, over all incarnations of its worker."""
 
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.producers.rollout.counts import Counts
+from seamlessflow.producers.rollout.process import Counts
 from seamlessflow.producers.rollout.turns.admission import Admission
 from tests.builders.records.content import ids
 from tests.builders.records.prompts import generate

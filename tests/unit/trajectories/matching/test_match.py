@@ -6,8 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from seamlessflow.consumers.trajectories.matching.interventions import intervenes
-from seamlessflow.consumers.trajectories.matching.match import Match
+from seamlessflow.consumers.trajectories.matching.match import Match, intervenes
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas.records import TurnStarted
 from seamlessflow.trainer.data.chains import intervened_turns

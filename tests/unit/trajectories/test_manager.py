@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.consumers.trajectories.acting.succession import ManagerReplaced, Succession
+from seamlessflow.consumers.trajectories.manager import ManagerReplaced, Succession
 
 
 def test_a_later_announcement_of_the_name_ends_a_manager_and_an_earlier_one_does_not() -> None:

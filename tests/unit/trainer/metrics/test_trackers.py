@@ -7,7 +7,7 @@ import numpy as np
 
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import Chain
-from seamlessflow.trainer.metrics.sample_texts import SampleText, sample_texts
+from seamlessflow.trainer.metrics.trackers import SampleText, sample_texts
 from tests.builders.trainer.groups import group
 
 

@@ -1,6 +1,7 @@
 """Trial of a rule of control on recorded turns: tokens that it saves, and passes that it costs.
 
-Pure. A pass is lost, at worst, if any turn of a session that passed is stopped.
+A pass is lost, at worst, if any turn of a session that passed is stopped. `recorded_sessions` reads
+a run's topics; all else is pure. `_NK`: the tokens of a turn, and the likeliest ones beside each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,10 +11,24 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.infra.blobs import largest_trajectory
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError, SettingsRejected
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.user_functions import is_user_function, user_function
-from seamlessflow.producers.rollout.control.contract import TurnRule, TurnStop, checked_step
+from seamlessflow.producers.rollout.control.contract import (
+    SampledToken,
+    TurnFacts,
+    TurnRule,
+    TurnStop,
+    checked_step,
+)
 from seamlessflow.producers.rollout.control.rules import (
     BEFORE,
     GROUP,
@@ -25,7 +40,80 @@ from seamlessflow.producers.rollout.control.rules import (
     confidence_and_entropy,
     rule_named,
 )
-from seamlessflow.recorded.stops.turns import TriedSession, TriedTurn
+from seamlessflow.recorded.export.exporting import recorded_weights
+from seamlessflow.recorded.select.reading import Show, ended_sessions, partition_bounds
+from seamlessflow.recorded.select.refold import Refold
+from seamlessflow.recorded.select.selection import SessionSelection
+from seamlessflow.schemas.tokens import unpack
+from seamlessflow.trainer.credit import ONE_REWARD
+from seamlessflow.trainer.data.credit.returns import session_return
+from seamlessflow.trainer.data.figures.evaluation import PASSED
+
+_LIKELIEST = "topk_logprobs"
+
+
+@dataclass(frozen=True, slots=True)
+class TriedTurn:
+    """A completed turn."""
+
+    facts: TurnFacts
+    ids: Sequence[int]
+    logprobs: Sequence[float]
+    likeliest_NK: npt.NDArray[np.float32]
+    """Log-probs of the likeliest tokens that were recorded; without a column if none were."""
+    thought: int | None
+    """Number of its first tokens that are thinking, or None if that is not known."""
+
+    @property
+    def top(self) -> int:
+        """Number of likeliest tokens recorded beside each token."""
+        return int(self.likeliest_NK.shape[1])
+
+    def tokens(self, top: int) -> Iterator[SampledToken]:
+        """Yield its tokens, each with so many likeliest ones."""
+        likeliest = self.likeliest_NK[:, :top].tolist()
+        rows = zip(self.ids, self.logprobs, likeliest, strict=True)
+        for place, (token_id, logprob, others) in enumerate(rows):
+            yield SampledToken(token_id, logprob, others, place < (self.thought or 0))
+
+
+@dataclass(frozen=True, slots=True)
+class TriedSession:
+    """A session of training: its turns in order, and whether it passed."""
+
+    turns: Sequence[TriedTurn]
+    passed: bool
+
+
+def recorded_turns(session: Session) -> list[TriedTurn]:
+    """Return the turns that were sampled to their end, in the order in which they began."""
+    return [
+        _turn(session, turn)
+        for turn in session.sampled_turns
+        if turn.state is TurnState.COMPLETED and session.tree.nodes[turn.node].ids
+    ]
+
+
+def _turn(session: Session, turn: Turn) -> TriedTurn:
+    node = session.tree.nodes[turn.node]
+    ids = unpack(bytes(node.ids))
+    logprobs = np.frombuffer(bytes(node.logprobs), "<f4")
+    likeliest = np.zeros((len(ids), 0), np.float32)
+    tensor = turn.tensors.get(_LIKELIEST)
+    if tensor is not None and tensor.data and tensor.to_token - tensor.from_token == len(ids):
+        likeliest = np.frombuffer(tensor.data, "<f4").reshape(len(ids), -1)
+    sampling = turn.started.sampling_effective
+    facts = TurnFacts(
+        prompt_length=turn.started.prompt_length,
+        max_tokens=sampling.max_tokens,
+        temperature=turn.started.logprob_temperature,
+        tools=turn.started.tools is not None,
+    )
+    # The token that ends thinking is counted with it, and no rule sees it as thinking.
+    counted = turn.reasoning_tokens
+    thought = None if counted is None else max(0, counted - 1)
+    return TriedTurn(facts, ids, logprobs.tolist(), likeliest, thought)
+
 
 Settings = Mapping[str, Any]
 _SHARES = (0.05, 0.1, 0.2, 0.4)
@@ -207,3 +295,26 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
+
+
+def recorded_sessions(
+    kafka: KafkaSettings, skipped: Skipped, show: Show, stopping: Stopping = never
+) -> Iterator[TriedSession]:
+    """Yield the ended sessions of training. Raises what `ended_sessions` raises."""
+    everything = SessionSelection()
+    weights = recorded_weights(kafka, skipped, stopping)
+    bounds = partition_bounds(kafka, everything, stopping)
+    total = sum(end - start for start, end in bounds.values())
+    largest = largest_trajectory(kafka)
+    for number, part in bounds.items():
+        fold = Refold(LoggedPartition(number), everything)
+
+        def count(events: int) -> None:
+            show(events, total)
+
+        for session in ended_sessions(kafka, fold, part, skipped, count, stopping):
+            if session.opened.purpose == "train":
+                made, _ = assembled(session, number, largest)
+                returned = session_return(made, weights.get(made.policy, ONE_REWARD))
+                passed = returned is not None and returned >= PASSED
+                yield TriedSession(recorded_turns(session), passed)

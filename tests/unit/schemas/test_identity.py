@@ -2,7 +2,7 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.schemas.turn_references import (
+from seamlessflow.schemas.identity import (
     is_reference,
     referenced_turn,
     resolved,

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from seamlessflow.infra.worker.fleet import of_worker
+from seamlessflow.infra.worker.roles import of_worker
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import fleet_key

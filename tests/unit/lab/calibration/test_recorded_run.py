@@ -1,6 +1,6 @@
 """Hops of turns: from a request to the start of its turn."""
 
-from seamlessflow.lab.calibration.hops import Hops, hops
+from seamlessflow.lab.calibration.recorded_run import Hops, hops
 from tests.builders.records import commands, sessions
 
 
