@@ -29,6 +29,7 @@ from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
 from seamlessflow.trainer.metrics.sinks import open_sinks
 from seamlessflow.trainer.metrics.trackers import DecodeText
+from seamlessflow.trainer.mixing.topics import opened_pools
 from seamlessflow.trainer.recording import source_kafka, surveyed
 from seamlessflow.trainer.recovery import checkpoint
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
@@ -41,7 +42,6 @@ from seamlessflow.trainer.recovery.resume import (
     recorded_sections,
     resume_from,
 )
-from seamlessflow.trainer.replay.topics import opened_pools
 from seamlessflow.trainer.roles.gang import GangWatch
 from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerStatus, Wake, Work
 from seamlessflow.trainer.settings import TrainerSettings

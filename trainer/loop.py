@@ -16,8 +16,8 @@ from seamlessflow.infra.process import ready
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.link import GangBackend
+from seamlessflow.trainer.mixing.topics import PoolTopics
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.replay.topics import PoolTopics
 from seamlessflow.trainer.roles.gang import GangBroken
 from seamlessflow.trainer.roles.parts import ProcessParts, Wake
 from seamlessflow.trainer.steps.dataloader import Dataloader

@@ -28,9 +28,9 @@ from seamlessflow.schemas.tokens import step_name
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
+from seamlessflow.trainer.mixing.topics import pools_of
 from seamlessflow.trainer.recording import source_kafka
-from seamlessflow.trainer.replay.mixing import Mixing
-from seamlessflow.trainer.replay.topics import pools_of
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import CHOOSING, step_methods
 

@@ -13,8 +13,8 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.rules import BatchLimits
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.recovery.resume import Origin, Resume
-from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.inputs import batch_rules, step_updates

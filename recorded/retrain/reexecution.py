@@ -15,7 +15,7 @@ from seamlessflow.recorded.retrain.recorded_batches import RecordedBatches
 from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep
 from seamlessflow.trainer.backends.backend import LocalBackend, StepInput
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.replay.mixing import Mixing
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.inputs import Update, of_step, step_updates

@@ -135,7 +135,7 @@ def keep_final_weights(directory: Path) -> Path | None:
     target = directory / FINAL
     if (base := base_of(newest)) is not None:
         # Not at the top: it imports torch, which takes seconds.
-        from seamlessflow.trainer.backends.adapter.merged import merge
+        from seamlessflow.trainer.backends.adapter.whole_model import merge
 
         base.verify(newest)
         merge(Path(base.directory), newest, target)

@@ -19,10 +19,10 @@ from seamlessflow.lab.simulation.figures import (
     figures,
     why_none,
 )
+from seamlessflow.lab.simulation.measured_step import MeasuredStep, measured_step
 from seamlessflow.lab.simulation.settings import SimulatedWorkersSection
-from seamlessflow.reports.measured_step import MeasuredStep, measured_step
+from seamlessflow.lab.simulation.split_plan import PlannedCluster, SplitChoice
 from seamlessflow.reports.simulated_workers import held_back, without_room
-from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 from seamlessflow.reports.variant import Variant, cluster_of, simulated
 from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 

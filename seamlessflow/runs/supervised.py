@@ -22,7 +22,7 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.weights.manifest import sha256
 from seamlessflow.processes.locks import only_run
 from seamlessflow.runs.conversations import read_conversations
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import Chain

@@ -29,7 +29,7 @@ from seamlessflow.trainer.data.trials import (
     try_pairs,
     try_selection,
 )
-from seamlessflow.trainer.replay.mixers import try_mixer
+from seamlessflow.trainer.mixing.mixers import try_mixer
 
 _LONGEST_S = 1.0
 

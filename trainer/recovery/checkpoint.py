@@ -51,7 +51,7 @@ class Checkpoint:
     layout: Layout = "auto"
     """Layout of its steps."""
     pools: Mapping[str, Any] = field(default_factory=dict)
-    """Content of the pools of stored sessions that no topic has (`trainer/replay/pools.py`)."""
+    """Content of the pools of stored sessions that no topic has (`trainer/mixing/pools.py`)."""
 
     @property
     def first_offsets(self) -> dict[int, int]:

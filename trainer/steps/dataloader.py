@@ -41,9 +41,9 @@ from seamlessflow.trainer.data.sessions import (
 )
 from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.metrics.unlearned import StepTokens
+from seamlessflow.trainer.mixing.mixed_steps import Mixed, Mixing
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume
-from seamlessflow.trainer.replay.mixing import Mixed, Mixing
 
 _log = logging.getLogger(__name__)
 

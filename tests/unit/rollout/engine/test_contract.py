@@ -16,7 +16,7 @@ from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.engine.made_up import FIRST_OTHER, LOGPROB
 from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_rows, saved
 from tests.builders.rollout.generation import as_bytes

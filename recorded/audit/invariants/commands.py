@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.checks.evidence import Kept
-from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
+from seamlessflow.recorded.audit.invariants.evidence import Kept
+from seamlessflow.recorded.audit.invariants.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS

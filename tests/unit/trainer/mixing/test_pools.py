@@ -5,7 +5,7 @@ import random
 import orjson
 import pytest
 
-from seamlessflow.trainer.replay.pools import (
+from seamlessflow.trainer.mixing.pools import (
     Pool,
     PoolRules,
     StoredGroup,

@@ -19,8 +19,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.checks.evidence import Kept
-from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, hash_of, place_of
+from seamlessflow.recorded.audit.invariants.evidence import Kept
+from seamlessflow.recorded.audit.invariants.ledger import (
+    Findings,
+    LogPlace,
+    Seen,
+    hash_of,
+    place_of,
+)
 from seamlessflow.recorded.audit.stored import OWN
 from seamlessflow.recorded.audit.verify import surviving_steps
 from seamlessflow.schemas import records as r

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamlessflow.infra.user_functions import ResultMalformed
-from seamlessflow.trainer.replay.pools import Pool, PoolView, StoredGroup, StoredSession
+from seamlessflow.trainer.mixing.pools import Pool, PoolView, StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 
 Pools = Mapping[str, PoolView]

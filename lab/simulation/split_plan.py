@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from seamlessflow.infra.printable import seconds
 from seamlessflow.lab.simulation.figures import SimulatedFigures
-from seamlessflow.reports.measured_step import MeasuredStep
+from seamlessflow.lab.simulation.measured_step import MeasuredStep
 from seamlessflow.scheduler.state.accounts.closed_form import (
     COLOCATED,
     DISAGGREGATED,

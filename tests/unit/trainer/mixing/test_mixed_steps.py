@@ -14,10 +14,10 @@ from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.data.pairs import PairRules
 from seamlessflow.trainer.data.rules import BatchRules
 from seamlessflow.trainer.data.selection import SelectionRules
+from seamlessflow.trainer.mixing.mixed_steps import MOST_FAILURES, MixerFailed, Mixing
+from seamlessflow.trainer.mixing.mixers import Plan
+from seamlessflow.trainer.mixing.pools import PoolRules
 from seamlessflow.trainer.recovery.resume import GroupsGone, Origin
-from seamlessflow.trainer.replay.mixers import Plan
-from seamlessflow.trainer.replay.mixing import MOST_FAILURES, MixerFailed, Mixing
-from seamlessflow.trainer.replay.pools import PoolRules
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.stored_sessions import MemoryTopics, mixing, recording

@@ -17,7 +17,7 @@ from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.merge.merge import Merged, MergeJob
+from seamlessflow.recorded.merge.partitions import Merged, MergeJob
 from seamlessflow.recorded.merge.rewriting import rewriting
 from seamlessflow.recorded.merge.rules import RECORDED, MergeRules
 from seamlessflow.recorded.merge.shards import merge_on

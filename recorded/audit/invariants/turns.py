@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
-from seamlessflow.recorded.audit.checks.evidence import Kept, Owners, ends_with_run
-from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
+from seamlessflow.recorded.audit.invariants.evidence import Kept, Owners, ends_with_run
+from seamlessflow.recorded.audit.invariants.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.recorded.audit.sampled_tokens import CountedTurn, SampledOutput, sampler_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name

@@ -9,8 +9,8 @@ import pytest
 
 from seamlessflow.schemas.records import StepCommitted, Trajectory
 from seamlessflow.trainer.data.batch import Batch
+from seamlessflow.trainer.mixing.pools import PoolRules
 from seamlessflow.trainer.recovery.resume import Origin
-from seamlessflow.trainer.replay.pools import PoolRules
 from tests.builders.trainer.fed_dataloader import FedDataloader
 from tests.builders.trainer.groups import RULES
 from tests.builders.trainer.stored_sessions import MemoryTopics, mixing, recording

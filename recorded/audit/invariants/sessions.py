@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import xxhash
 
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.recorded.audit.checks.evidence import Kept, Owners, ends_with_run
-from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
+from seamlessflow.recorded.audit.invariants.evidence import Kept, Owners, ends_with_run
+from seamlessflow.recorded.audit.invariants.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES

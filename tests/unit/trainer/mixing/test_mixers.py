@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from seamlessflow.infra.user_functions import ResultMalformed
-from seamlessflow.trainer.replay.mixers import (
+from seamlessflow.trainer.mixing.mixers import (
     FreshGroup,
     FreshSession,
     Plan,
@@ -17,7 +17,7 @@ from seamlessflow.trainer.replay.mixers import (
     rescue,
     small_step,
 )
-from seamlessflow.trainer.replay.pools import Pool, PoolRules, PoolView, StoredGroup, StoredSession
+from seamlessflow.trainer.mixing.pools import Pool, PoolRules, PoolView, StoredGroup, StoredSession
 
 SOURCE = random.Random(0)
 

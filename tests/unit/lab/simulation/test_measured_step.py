@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.reports.measured_step import TooFewSteps, measured_step
+from seamlessflow.lab.simulation.measured_step import TooFewSteps, measured_step
 from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 from seamlessflow.schemas.records import LineageStarted, Record
 from tests.builders.records import control

@@ -15,8 +15,8 @@ import orjson
 
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.partitions import partition_of
-from seamlessflow.recorded.audit.checks.evidence import Kept
-from seamlessflow.recorded.audit.checks.ledger import Findings, LogPlace, Seen, place_of
+from seamlessflow.recorded.audit.invariants.evidence import Kept
+from seamlessflow.recorded.audit.invariants.ledger import Findings, LogPlace, Seen, place_of
 from seamlessflow.recorded.audit.sampled_tokens import (
     FOREIGN,
     SampledFold,

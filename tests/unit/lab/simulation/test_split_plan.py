@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from seamlessflow.reports.measured_step import MeasuredStep
-from seamlessflow.reports.split_plan import SplitChoice, advice, planned
+from seamlessflow.lab.simulation.measured_step import MeasuredStep
+from seamlessflow.lab.simulation.split_plan import SplitChoice, advice, planned
 from seamlessflow.scheduler.state.accounts.closed_form import Prediction, StepWork
 from seamlessflow.scheduler.state.accounts.device_time import DeviceTime
 

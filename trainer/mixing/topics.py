@@ -21,15 +21,15 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.data.sessions import FailedSession, ValidSession
-from seamlessflow.trainer.recording import source_kafka
-from seamlessflow.trainer.replay.mixing import Mixing, mixing_of
-from seamlessflow.trainer.replay.pools import Pool, StoredSession
-from seamlessflow.trainer.replay.stored import (
+from seamlessflow.trainer.mixing.mixed_steps import Mixing, mixing_of
+from seamlessflow.trainer.mixing.pools import Pool, StoredSession
+from seamlessflow.trainer.mixing.stored import (
     StoredRules,
     left_out,
     stored_group,
     stored_session,
 )
+from seamlessflow.trainer.recording import source_kafka
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.stored import OWN
 

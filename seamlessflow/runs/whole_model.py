@@ -10,7 +10,7 @@ from seamlessflow.infra.weights.adapter import AdapterInvalid
 from seamlessflow.infra.weights.manifest import verify
 from seamlessflow.infra.weights.versions import lease
 from seamlessflow.runs.chosen_weights import choose_weights
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 
 
 @dataclass(frozen=True, slots=True)

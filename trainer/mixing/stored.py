@@ -20,7 +20,7 @@ from seamlessflow.trainer.data.sessions import (
     is_unscored,
     read,
 )
-from seamlessflow.trainer.replay.pools import StoredGroup, StoredSession
+from seamlessflow.trainer.mixing.pools import StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 
 _OTHERS = {"eval": "of an evaluation", "explore": "of an exploration"}

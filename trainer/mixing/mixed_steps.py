@@ -17,8 +17,7 @@ from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession
-from seamlessflow.trainer.recovery.control_state import Commit
-from seamlessflow.trainer.replay.mixers import (
+from seamlessflow.trainer.mixing.mixers import (
     MIXERS,
     FreshGroup,
     FreshSession,
@@ -26,7 +25,7 @@ from seamlessflow.trainer.replay.mixers import (
     Replacement,
     checked_plan,
 )
-from seamlessflow.trainer.replay.pools import (
+from seamlessflow.trainer.mixing.pools import (
     Pool,
     PoolRules,
     StoredGroup,
@@ -34,6 +33,7 @@ from seamlessflow.trainer.replay.pools import (
     pools_json,
     restore,
 )
+from seamlessflow.trainer.recovery.control_state import Commit
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.stored import OWN
 
