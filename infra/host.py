@@ -31,7 +31,7 @@ def share_cores() -> None:
 
 
 def device_named(setting: str, has_gpu: Callable[[], bool]) -> str:
-    """Return the device of a setting; `auto` is a GPU if there is one, else the CPU.
+    """Return a setting's device; `auto` is a GPU if there is one, else the CPU.
 
     `has_gpu` is only called for `auto`, since the answer takes a moment.
     """

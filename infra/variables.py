@@ -14,7 +14,7 @@ from typing import Any, get_args
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 SettingPath = tuple[int | str, ...]
-"""Place of a setting: its sections and its field by name, places in lists by number."""
+"""A setting's place: its sections and its field by name, places in lists by number."""
 
 SECTIONS = (
     "AGENTS",

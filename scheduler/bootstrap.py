@@ -202,7 +202,7 @@ def training_draws(pacing: PacingSection) -> Draws | None:
 def _drawing(
     sources: Sequence[TaskSource], forked: TaskSource | None, step: int, pacing: PacingSection
 ) -> Drawing | None:
-    """Return the mixture of a trained step, or None if there are no tasks."""
+    """Return a trained step's mixture, or None if there are no tasks."""
     weights = pacing.weights_at(step) if pacing.sources else [1.0] * len(sources)
     weighted = [
         (source, Fraction(str(weight))) for source, weight in zip(sources, weights, strict=True)

@@ -47,7 +47,7 @@ ANSWER_S = 1.0
 """Deadline of that answer."""
 
 READER_OPTIONS: Mapping[str, Any] = {"fetch.wait.max.ms": 100}
-"""Options of the reader. Each question for an end waits for the request that is under way, and each
+"""The reader's options. Each question for an end waits for the request that is under way, and each
 partition that is added does: at a takeover these add up."""
 
 Clock = Callable[[], int]

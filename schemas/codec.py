@@ -55,7 +55,7 @@ class _Format:
 
     @cached_property
     def schema(self) -> Any:
-        """Schema of this release, as fastavro takes it."""
+        """This release's schema, as fastavro takes it."""
         return parsed(self._schema)
 
     @cached_property
@@ -171,7 +171,7 @@ class ContainerFile:
 
 
 def container_metadata(path: Path) -> Mapping[str, str]:
-    """Return the metadata of a container file. Raises `ValueError` for another kind of file."""
+    """Return a container file's metadata. Raises `ValueError` for another kind of file."""
     with path.open("rb") as file:
         return {str(name): str(value) for name, value in reader(file).metadata.items()}
 

@@ -1,4 +1,4 @@
-"""Topics of the log: their partitions, retention, records and keys.
+"""The log's topics: their partitions, retention, records and keys.
 
 Partition counts are those of new topics: programs read them from the cluster. They never change
 there, because the partition of a key must stay the same. Records on `requests` are commands about a

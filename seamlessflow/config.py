@@ -1,4 +1,4 @@
-"""Configuration of a whole run; the settings of every process follow from it.
+"""A whole run's configuration; the settings of every process follow from it.
 
 Its sections are the settings of the processes, under the same names. `run.lag` in the file is what
 `SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.

@@ -31,9 +31,9 @@ class Capacity:
     """Memory and GPUs of a host."""
 
     device_bytes: float | None
-    """Memory of the smallest GPU; None if it is unknown, or if there is no GPU."""
+    """The smallest GPU's memory; None if it is unknown, or if there is no GPU."""
     host_bytes: float | None
-    """Memory of the host, as far as this program may use it; None if it is unknown."""
+    """The host's memory, as far as this program may use it; None if it is unknown."""
     gpus: int | None
     """NVIDIA GPUs; None if it cannot be known without torch."""
 

@@ -94,7 +94,7 @@ class FleetSettings(ProcessSettings):
 
 @dataclass(frozen=True, slots=True)
 class FleetCheck:
-    """Result of the check."""
+    """The check's result."""
 
     processes: list[RunningProcess]
     notices: list[str]

@@ -1,4 +1,4 @@
-"""Activations of a micro-batch, in bytes, and the micro-batch that a CPU gets by default. Pure.
+"""A micro-batch's activations, in bytes, and the micro-batch that a CPU gets by default. Pure.
 
 Called by the plan of memory and by the defaults that follow from devices.
 """

@@ -47,7 +47,7 @@ _ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TI
 
 
 class ChannelClosed(ConnectionError):
-    """The end of a stream."""
+    """A stream's end."""
 
 
 class GangAbsent(SeamlessFlowError):
@@ -187,7 +187,7 @@ class GangBackend:
 
     @property
     def worker(self) -> str:
-        """Return the worker of the first rank."""
+        """Return the first rank's worker."""
         return self._known.worker
 
     def annotate(

@@ -1,4 +1,4 @@
-"""The loop of the trainer: it reads sessions, announces batches and lets the gang train them.
+"""The trainer's loop: it reads sessions, announces batches and lets the gang train them.
 
 It has no device: the gang's first rank computes (`trainer/link.py`). One thread decides. Readers,
 the heartbeat and long work (a step, a checkpoint) have threads of their own. So records are also

@@ -33,7 +33,7 @@ class RecordingUnusable(SeamlessFlowError):
 
 @dataclass(slots=True)
 class Survey:
-    """The sessions of a recording, as far as they were read. Pure."""
+    """A recording's sessions, as far as they were read. Pure."""
 
     policy: str
     tokenizer_hash: str
@@ -47,7 +47,7 @@ class Survey:
     hashes: Counter[str] = field(default_factory=Counter)
     """Sessions with another tokenizer, by its hash."""
     sessions: int = 0
-    """Sessions of the policy."""
+    """The policy's sessions."""
     trainable: int = 0
     unscored: int = 0
     """Sessions to train whose tokens have no log-probs of their sampler."""

@@ -1,4 +1,4 @@
-"""Methods of a step, as recorded: choices by name on which the results of a step depend. Pure.
+"""A step's methods, as recorded: choices by name on which the results of a step depend. Pure.
 
 `BatchReady` and `StepCommitted` name them. So it is known whether a step that is executed again is
 the same.

@@ -100,7 +100,7 @@ class Manager:
     """One member of the Kafka consumer group of trajectory managers."""
 
     actor_class = Actor
-    """Class of the actor; tests put a faulty one here."""
+    """The actor's class; tests put a faulty one here."""
 
     def __init__(
         self,

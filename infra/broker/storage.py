@@ -1,4 +1,4 @@
-"""Directory of an embedded broker: its files, and whether a broker uses it.
+"""An embedded broker's directory: its files, and whether a broker uses it.
 
     server.properties   written anew at each start: one node, broker and controller, on loopback
                         only; settings whose default is good are not listed

@@ -73,7 +73,7 @@ class Prefixes(Protocol[_Of]):
 
 
 class ModelledBatch(Generic[T]):
-    """The turns of an engine. Every method but `add` counts from the time of the last `advance`."""
+    """An engine's turns. Every method but `add` counts from the time of the last `advance`."""
 
     def __init__(self, rates: Rates, prefixes: Prefixes[T]) -> None:
         self.clock = BatchClock(rates)

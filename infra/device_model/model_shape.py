@@ -46,7 +46,7 @@ class LayerShape:
     """One layer of a dense decoder: attention, and a feed-forward part with a gate."""
 
     count: int
-    """Layers of the model."""
+    """The model's layers."""
     hidden: int
     intermediate: int
     heads: int
@@ -81,7 +81,7 @@ class ModelShape:
     """Those of the largest tensor."""
     vocabulary: int
     output: int
-    """Parameters of the output layer, its tied embeddings included."""
+    """The output layer's parameters, its tied embeddings included."""
     layer: LayerShape | None
     """None for a model that is not dense, or whose keys are not the usual ones: see `unknown`."""
     unknown: str = ""
@@ -263,7 +263,7 @@ def _widths(tensors: Mapping[str, list[int]]) -> Mapping[str, int]:
 
 
 def _layer(config: Mapping[str, Any], normed: bool) -> tuple[LayerShape | None, str]:
-    """Return the layer of a dense model, or None and why it is unknown."""
+    """Return a dense model's layer, or None and why it is unknown."""
     if experts := next(
         (name for name in (*EXPERTS, "num_experts_per_tok") if _number(config, name)), None
     ):
@@ -291,7 +291,7 @@ def _number(config: Mapping[str, Any], name: str) -> int | None:
 
 
 def _weight_files(directory: Path) -> list[Path]:
-    """Return the safetensors files of a model, or none if it has none.
+    """Return a model's safetensors files, or none if it has none.
 
     Raises `OSError` and `ValueError`.
     """
@@ -303,7 +303,7 @@ def _weight_files(directory: Path) -> list[Path]:
 
 
 def _tensors(files: Iterable[Path]) -> Mapping[str, list[int]]:
-    """Return the shape of each tensor, by name. Raises `OSError` and `ValueError`."""
+    """Return each tensor's shape, by name. Raises `OSError` and `ValueError`."""
     shapes: dict[str, list[int]] = {}
     for file in files:
         shapes |= {

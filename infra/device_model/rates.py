@@ -42,13 +42,13 @@ class Rates:
     load_s: float = 0.0
     """Loading of new weights into a running engine."""
     leave_s: float = 0.0
-    """Release of the training role: what training keeps leaves the devices."""
+    """The training role's release: what training keeps leaves the devices."""
     take_s: float = 0.0
-    """Acquisition of the training role: it comes back."""
+    """The training role's acquisition: it comes back."""
     sleep_s: float = 0.0
-    """Release of the rollout role: the weights leave the devices, and the KV is dropped."""
+    """The rollout role's release: the weights leave the devices, and the KV is dropped."""
     wake_s: float = 0.0
-    """Acquisition of the rollout role: the weights come back."""
+    """The rollout role's acquisition: the weights come back."""
     rows: int = 256
     """Most rows of a batch."""
     kv_tokens: float = float("inf")
@@ -111,7 +111,7 @@ class GangMember:
 
 @dataclass(frozen=True, slots=True)
 class GangStep:
-    """The times of a step."""
+    """A step's times."""
 
     parts_s: Mapping[str, float]
     """Each worker's part with the fixed part of a step, by name."""

@@ -135,7 +135,7 @@ def worker_rates(
 
 
 def known_hardware(name: str) -> str:
-    """Return the name of a device. Raises `ValueError` if none is known by it."""
+    """Return a device's name. Raises `ValueError` if none is known by it."""
     return _preset(lambda: hardware_named(name).name)
 
 

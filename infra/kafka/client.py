@@ -150,7 +150,7 @@ class BrokerWatch:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the client; its poll then calls `note`."""
+        """The client's options; its poll then calls `note`."""
         return {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": self.note}
 
     @property

@@ -1,4 +1,4 @@
-"""Messages of the Kafka client as records, whatever their bytes are, and records as messages.
+"""The Kafka client's messages as records, whatever their bytes are, and records as messages.
 
 Records are encoded as an earlier release has them, if a process is pinned to it.
 """

@@ -43,7 +43,7 @@ class Line:
         self.place = address_of(host, port)
         """Address of the other side, host:port."""
         self.here = str(connection.getsockname()[0])
-        """Address of this side, without a port."""
+        """This side's address, without a port."""
         self._read = bytearray()
 
     def send(self, value: Any) -> None:

@@ -36,7 +36,7 @@ _BEFORE: tuple[tuple[Sequence[Message], Message], ...] = (
 """Histories, each with the message behind them whose words are exchanged."""
 
 _Prompt = Callable[[Sequence[Message]], list[int]]
-"""Return the ids of a prompt. It may raise `RendererError` or `ValueError`."""
+"""Return a prompt's ids. It may raise `RendererError` or `ValueError`."""
 
 
 class GenerationPrompts:

@@ -174,7 +174,7 @@ class Renderer:
     def parse(
         self, completion: bytes, tools: Tools | None = None, prompt: bytes = b""
     ) -> ParsedMessage:
-        """Return the message of a whole completion. Raises nothing, whatever was sampled.
+        """Return a whole completion's message. Raises nothing, whatever was sampled.
 
         Without `tools` the markup of tool calls is plain content, which the agent may parse itself.
         `prompt` (its `tail` is enough) shows whether it opened thinking; without it the usual end

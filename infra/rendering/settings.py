@@ -1,4 +1,4 @@
-"""Renderer settings of a policy, which travel in `PolicyWeights`, and their hash.
+"""A policy's renderer settings, which travel in `PolicyWeights`, and their hash.
 
 Imports neither `renderers` nor a tokenizer, so that processes that only announce or compare a
 policy start fast.
@@ -63,7 +63,7 @@ class RendererSettings:
     """
 
     options: Mapping[str, Option] = field(default_factory=dict)
-    """Arguments of the chat template, such as `enable_thinking`; unknown ones are refused."""
+    """The chat template's arguments, such as `enable_thinking`; unknown ones are refused."""
 
     control_tokens: ControlTokens = "text"
     """Rule for control tokens that are spelt in users' words or in results of tools.

@@ -47,7 +47,7 @@ class LongTexts:
         self._known: OrderedDict[str, array[int] | Exception] = OrderedDict()
 
     def ids(self, text: str) -> list[int]:
-        """Return the ids of a text. Raises `TokensWanted`, and the error of its tokenising."""
+        """Return a text's ids. Raises `TokensWanted`, and the error of its tokenising."""
         remembered = self._known.get(text)
         if remembered is None:
             raise TokensWanted(text, lambda: self._learn(text))
@@ -185,7 +185,7 @@ class Tokenizer:
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     def token_id(self, token: str) -> int | None:
-        """Return the id of a token, or None if it is not in the vocabulary."""
+        """Return a token's id, or None if it is not in the vocabulary."""
         return self._inner.token_to_id(token)
 
     def text_stream(self, skip: Set[int] = frozenset()) -> TextStream:
@@ -223,7 +223,7 @@ class Tokenizer:
 
 
 class _ByteStream:
-    """Text stream of a byte-level tokenizer: one dictionary lookup for each token."""
+    """A byte-level tokenizer's text stream: one dictionary lookup for each token."""
 
     def __init__(self, tokenizer: Tokenizer, skip: Set[int]) -> None:
         self._bytes = tokenizer.token_bytes
@@ -305,7 +305,7 @@ _BYTE_OF_CHARACTER = _byte_of_character()
 
 
 def _spelling(token: str | None) -> bytes:
-    """Return the bytes of a byte-level token.
+    """Return a byte-level token's bytes.
 
     A token with a character outside the alphabet stands for its own text, as in the Rust decoder.
     """

@@ -1,4 +1,4 @@
-"""The settings of an exporter: those of this project, else OpenTelemetry's own variables.
+"""An exporter's settings: those of this project, else OpenTelemetry's own variables.
 
 The SDK itself reads the variables that are not named here, such as `OTEL_EXPORTER_OTLP_HEADERS`,
 `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_BSP_SCHEDULE_DELAY`. An empty variable counts as one that is

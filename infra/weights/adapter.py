@@ -73,7 +73,7 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """The configuration of an adapter."""
+    """An adapter's configuration."""
 
     rank: int
     alpha: float

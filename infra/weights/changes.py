@@ -1,4 +1,4 @@
-"""Changed elements of a safetensors file, against an earlier one with the same header.
+"""A safetensors file's changed elements, against an earlier one with the same header.
 
 The tensors' bytes are written part by part. Each part has the positions of its changed elements as
 gaps, a byte each (255: none among the next 255). Then come their new values. If 2 % of all two-byte
@@ -144,7 +144,7 @@ def _read_changes(path: Path, size: int, parts: Sequence[_Part]) -> Iterator[tup
 
 
 def _parts(path: Path, header: bytes) -> list[_Part]:
-    """Return the parts of a safetensors file, in order; together they are all of its tensors."""
+    """Return a safetensors file's parts, in order; together they are all of its tensors."""
     begin = _LENGTH.size + len(header)
     runs: list[_Part] = []
     for start, end, item in sorted(_ranges(path, header)):

@@ -86,7 +86,7 @@ def hash_files(
 
 
 def file_hash(path: Path, name: HashName, beside: ByteTaker | None = None) -> str:
-    """Return the hex hash of a file. Raises as `hash_files`."""
+    """Return a file's hex hash. Raises as `hash_files`."""
     made = _MADE[name]()
     part = memoryview(bytearray(_PART_BYTES))
     with path.open("rb", buffering=0) as file:

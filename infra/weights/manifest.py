@@ -66,7 +66,7 @@ class ManifestUnknown(WeightsInvalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Contents of a weights directory."""
+    """A weights directory's contents."""
 
     policy: str
     version: int
@@ -282,7 +282,7 @@ def other_file(directory: Path, published: Path) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file. Raises `OSError`."""
+    """Return a file's hex SHA-256. Raises `OSError`."""
     return file_hash(path, "sha256")
 
 

@@ -80,7 +80,7 @@ class Listing:
     model: HubModel
     commit: str
     sizes: Mapping[str, int]
-    """Bytes of each file, in the order in which they are fetched."""
+    """Each file's bytes, in the order in which they are fetched."""
 
     def files(self, with_weights: bool) -> list[str]:
         """Return the names of all files, or of those that are no weights."""
@@ -107,7 +107,7 @@ class Listing:
             raise ModelNotFetched(self.model, f"{text} for the cache {cache}: {remedy}")
 
     def fetch(self, with_weights: bool = True) -> Path:
-        """Return the directory of the snapshot, with all its files. Raises `ModelNotFetched`."""
+        """Return the snapshot's directory, with all its files. Raises `ModelNotFetched`."""
         from huggingface_hub import hf_hub_download
 
         self.require_room(with_weights)
@@ -167,14 +167,14 @@ def look_up(model: HubModel) -> Listing:
 
 
 def cache_directory() -> Path:
-    """Return the directory of the cache, which may not exist."""
+    """Return the cache's directory, which may not exist."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser().absolute()
 
 
 def hub_address() -> str:
-    """Return the URL of the hub, without what may be a password."""
+    """Return the hub's URL, without what may be a password."""
     from huggingface_hub import constants
 
     parts = urlsplit(constants.ENDPOINT)

@@ -1,4 +1,4 @@
-"""Tensors of a weights directory, hashed from the bytes of its safetensors files without torch."""
+"""A weights directory's tensors, hashed from the bytes of its safetensors files without torch."""
 
 import json
 import struct

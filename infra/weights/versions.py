@@ -1,4 +1,4 @@
-"""Versions of a policy: as they are published, on disk, how long they stay, the files in them.
+"""A policy's versions: as they are published, on disk, how long they stay, the files in them.
 
 The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
 load. One that may not write here relies on `FEWEST_KEPT`. Past versions that another policy shows
@@ -73,7 +73,7 @@ class PublishedWeights:
 
 
 def version_directory(root: Path, version: int) -> Path:
-    """Return the directory of a version."""
+    """Return a version's directory."""
     return root / f"{_PREFIX}{version:08d}"
 
 

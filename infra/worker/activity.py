@@ -13,7 +13,7 @@ from typing import Literal
 from seamlessflow.schemas.records import WorkerUsage
 
 Activity = Literal["decoding", "training", "waiting", "loading", "idle", "none"]
-"""Activities of a worker:
+"""A worker's activities:
 
 - `training`: computing its own part of a step
 - `waiting`: in a step, for the gang's others or for the trainer

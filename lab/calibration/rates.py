@@ -1,4 +1,4 @@
-"""Rates of a recorded run, as the section `device_model` has them. Pure.
+"""A recorded run's rates, as the section `device_model` has them. Pure.
 
 Times of optimizer steps and role changes are a fold of `control`. Those of decoding follow from the
 turns (`decoding.py`). Workers are taken as alike. A rate that was not seen stays as modelled, such

@@ -54,7 +54,7 @@ def issued_ms(commands: Iterable[Record]) -> Mapping[str, int]:
 
 
 def hop_ms(started: TurnStarted, issued: Mapping[str, int]) -> int | None:
-    """Return the hop of a turn, or None if its request is not kept any more."""
+    """Return a turn's hop, or None if its request is not kept any more."""
     if started.command_id not in issued:
         return None
     # The clocks of gateway and manager may differ.
@@ -99,7 +99,7 @@ class RecordedSession:
     first: int
     """Tokens of its first prompt."""
     sampled: tuple[int, ...]
-    """Tokens of each turn."""
+    """Each turn's tokens."""
     reward: float
 
     @property
@@ -110,7 +110,7 @@ class RecordedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Records of a run."""
+    """A run's records."""
 
     control: Sequence[Record]
     turns: Sequence[RecordedTurn]
@@ -158,7 +158,7 @@ def recorded_turns(
 def recorded_session(
     trajectory: Trajectory, weights: RewardWeights = ONE_REWARD
 ) -> RecordedSession | None:
-    """Return the session of a trajectory; None if not of the training, empty or cut short.
+    """Return a trajectory's session; None if not of the training, empty or cut short.
 
     `weights`: of the named rewards that add up to its return.
     """

@@ -22,7 +22,7 @@ class ComparedState(NamedTuple):
     actions: Sequence[Any]
     """Actions that are possible now; their order does not count."""
     reward: float = 0.0
-    """Reward of the action; 0 behind the begin."""
+    """The action's reward; 0 behind the begin."""
     done: bool = False
     """True if the episode is over."""
 

@@ -1,4 +1,4 @@
-"""The engine of a simulated worker: the modelled batch at the time of the agenda, with hand-over.
+"""A simulated worker's engine: the modelled batch at the time of the agenda, with hand-over.
 
 `infra/device_model/batch.py` says which turns run and what they compute.
 """

@@ -1,4 +1,4 @@
-"""Measured work of a step: R, T and their costs from records of `control`. Pure.
+"""A step's measured work: R, T and their costs from records of `control`. Pure.
 
 They come from the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow
 plan`.
@@ -43,7 +43,7 @@ class TooFewSteps(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStep:
-    """The mean step of a log, in seconds, and the cluster that made it."""
+    """A log's mean step, in seconds, and the cluster that made it."""
 
     work: StepWork
     steps: int
@@ -114,7 +114,7 @@ class _Workers:
 
 
 def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
-    """Return the mean step of the training. Raises `TooFewSteps`.
+    """Return the training's mean step. Raises `TooFewSteps`.
 
     A simulation is measured behind its first `warm_up` steps. A recorded run is measured as a
     whole, since all work that it began belongs to its steps.

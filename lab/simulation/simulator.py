@@ -36,7 +36,7 @@ TASKS = 64
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """The log of a simulated run, and what it does not hold."""
+    """A simulated run's log, and what it does not hold."""
 
     control: list[Record]
     staleness: list[int]

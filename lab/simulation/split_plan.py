@@ -1,4 +1,4 @@
-"""Plan of a split: strategies, devices that train and lag compared, and advice. Pure.
+"""A split's plan: strategies, devices that train and lag compared, and advice. Pure.
 
 It follows the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow
 plan`.
@@ -30,7 +30,7 @@ _GAIN = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCluster:
-    """The devices of a cluster as they are now, and the work of a step on them; in seconds."""
+    """A cluster's devices as they are now, and the work of a step on them; in seconds."""
 
     work: StepWork
     devices: int
@@ -40,7 +40,7 @@ class PlannedCluster:
     strategy: str
     """One without a closed form is only simulated."""
     unit: int = 1
-    """Devices of a worker."""
+    """A worker's devices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ def _rounded(choice: SplitChoice, now: Prediction) -> float:
 
 
 def _limit(cluster: PlannedCluster, now: Prediction) -> str:
-    """Return the limit of a step, and what its switches and loads take of it."""
+    """Return a step's limit, and what its switches and loads take of it."""
     if now.limit == "latency":
         return "its groups take so long, which faster agents, shorter turns or more lag change"
     if not now.limit:

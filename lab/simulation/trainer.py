@@ -1,4 +1,4 @@
-"""The trainer of a simulation: sessions become groups, groups batches, and batches steps.
+"""A simulation's trainer: sessions become groups, groups batches, and batches steps.
 
 Driven by `lab/simulation/simulator.py`; writes the same records as the real one.
 """
@@ -217,7 +217,7 @@ class SimulatedTrainer:
 
 
 def published(policy: str, version: int, at_ms: int) -> r.WeightsPublished:
-    """Return the record of a new version, without files."""
+    """Return a new version's record, without files."""
     return r.WeightsPublished(
         at_ms=at_ms,
         policy=policy,

@@ -1,4 +1,4 @@
-"""The sessions of a simulated run: their turns, tokens, waits for tools, and rewards.
+"""A simulated run's sessions: their turns, tokens, waits for tools, and rewards.
 
 Every draw follows from the seed and the names of group, sample and attempt, never from the order of
 events. So strategies that are compared get the same sessions.
@@ -75,7 +75,7 @@ class Workload:
     """Returns True for a group that the trainer drops."""
 
     def draw(self, group: str, sample: int, attempt: int) -> SessionDraw:
-        """Return the session of an attempt."""
+        """Return an attempt's session."""
         section = self.section
         task = Random(f"{self.seed}/{group}")  # nosec B311 # repeatable draws
         draws = Random(f"{self.seed}/{group}/{sample}/{attempt}")  # nosec B311

@@ -1,4 +1,4 @@
-"""Bars of a timeline: the intervals of a worker, joined until few enough to be drawn. Pure.
+"""A timeline's bars: the intervals of a worker, joined until few enough to be drawn. Pure.
 
 A bar keeps the sums of what it joins. So a picture of bars has the same shares as the intervals.
 Each part of a worker's time has one colour and one label, in pictures and on the page.

@@ -1,4 +1,4 @@
-"""The page of a timeline: one HTML file with its data in it, which asks no other address.
+"""A timeline's page: one HTML file with its data in it, which asks no other address.
 
 The data are the JSON of `page_data`, deflated, in base64: a long run is some megabytes. The
 template's script draws them on a canvas. A function of the records alone.
@@ -49,7 +49,7 @@ def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) 
 def page_data(
     timeline: Timeline, facts: RunFacts, title: str, most: int = MOST_BARS
 ) -> dict[str, Any]:
-    """Return the data of the page: times in ms since its `start_ms`, shares in per cent."""
+    """Return the page's data: times in ms since its `start_ms`, shares in per cent."""
     start_ms = timeline.start_ms
     end_ms = max(timeline.end_ms, timeline.start_ms + 1)
     by_worker = bars(timeline.intervals, (start_ms, end_ms), most)

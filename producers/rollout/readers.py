@@ -1,4 +1,4 @@
-"""The readers of a worker, for its slot and for the fleet: each a Kafka consumer in its own thread.
+"""A worker's readers, for its slot and for the fleet: each a Kafka consumer in its own thread.
 
 The slot's reader continues after the role was given up. Turns that a manager sent before it knew
 are handed back, and do not run into their deadline.

@@ -20,7 +20,7 @@ _CAPTION = "open: not over yet\nnot checkable: retention removed what it needs"
 
 
 class _AuditMetrics:
-    """Counts of the last report as metrics."""
+    """The last report's counts as metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

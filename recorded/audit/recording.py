@@ -98,7 +98,7 @@ def recorded_source(settings: KafkaSettings, stopping: Stopping) -> str | None:
 
 
 def _named_source(settings: KafkaSettings, stopping: Stopping) -> str | None:
-    """Return the source of the newest lineage, or None if `control` has none."""
+    """Return the newest lineage's source, or None if `control` has none."""
     source: str | None = None
     for item in read_topic(settings, CONTROL, Skipped(), stopping=stopping):
         if isinstance(item.record, LineageStarted):

@@ -135,7 +135,7 @@ class _SampledTurn(CountedTurn):
 
 @dataclass(slots=True)
 class SampledSession:
-    """Turns of a session."""
+    """A session's turns."""
 
     turns: dict[str, _SampledTurn] = field(default_factory=dict)
     closed: bool = False
@@ -238,7 +238,7 @@ def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
 
 
 def recorded_session(trajectory: r.Trajectory) -> SampledSession:
-    """Return the completions of a session; one in several nodes goes on in their order."""
+    """Return a session's completions; one in several nodes goes on in their order."""
     session = SampledSession()
     for node in trajectory.nodes:
         if node.origin in _SAMPLED:

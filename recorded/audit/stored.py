@@ -88,7 +88,7 @@ def all_prefixes(control: Iterable[r.Record]) -> dict[str, str]:
 
 
 def sampled_session(record: r.Trajectory) -> SampledSession:
-    """Return the completions of a session; without log-probs of its sampler they are NaN."""
+    """Return a session's completions; without log-probs of its sampler they are NaN."""
     session = recorded_session(record)
     foreign = any(node.origin == FOREIGN for node in record.nodes)
     if foreign and record.metadata.get("logprobs") == "none":

@@ -123,7 +123,7 @@ def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
 
 
 def _file(directory: Path, step: StepCommitted) -> TrainedFile | None:
-    """Return the file of a step; further policies have folders of their own."""
+    """Return a step's file; further policies have folders of their own."""
     name = file_name(step.step, step.version)
     for path in (directory / name, directory / step.policy / name):
         if path.exists():

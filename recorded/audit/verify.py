@@ -67,7 +67,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Result of the check; `tokens_checked` counts every token of every line."""
+    """The check's result; `tokens_checked` counts every token of every line."""
 
     tokens_checked: int
     mismatches: int

@@ -23,7 +23,7 @@ from seamlessflow.schemas.topics import REPLIES, REQUESTS
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""
 _IMPORTED = f"{FOREIGN}_session_id"
-"""Metadata of an imported trajectory: the session that its file was exported from."""
+"""An imported trajectory's metadata: the session that its file was exported from."""
 _OF_GROUP = re.compile(r"(.+)\.\d+\.\d+")
 
 

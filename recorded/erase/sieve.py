@@ -1,4 +1,4 @@
-"""Sieve of an erasure: for each record as it stands on a topic, that of the copy. Pure."""
+"""An erasure's sieve: for each record as it stands on a topic, that of the copy. Pure."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -52,7 +52,7 @@ class Sieve:
     """Decodes a record; of a reference that of its blob."""
 
     def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
-        """Return the record of the copy, or None for one that is erased; count it.
+        """Return the copy's record, or None for one that is erased; count it.
 
         `topic` has no prefix. Raises `NewerRelease` unless what cannot be decoded is left out, and
         `BlobUnavailable` of a storage that does not answer.

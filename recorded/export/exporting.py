@@ -176,7 +176,7 @@ class _PartitionExport:
 
 
 class _PartitionFiles:
-    """Files of a partition, one for each table that has rows; named when all are whole."""
+    """A partition's files, one for each table that has rows; named when all are whole."""
 
     def __init__(self, job: ExportJob, form: Form, partition: int) -> None:
         self._open = job.format.open

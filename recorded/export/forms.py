@@ -1,4 +1,4 @@
-"""Forms of an export: the tables that each has, and their rows. Pure.
+"""An export's forms: the tables that each has, and their rows. Pure.
 
 A row is a chain: everything that was sampled stands in one, and a part of it is trained.
 """
@@ -82,7 +82,7 @@ class SampledChain:
     trained_T: Bools
     """Those of them that the trajectory's loss mask has."""
     versions_T: NDArray[np.int32]
-    """Policy version of each token, -1 if no policy sampled it or it is not known exactly."""
+    """Each token's policy version, -1 if no policy sampled it or it is not known exactly."""
 
 
 def sampled_chains(made: Trajectory) -> Iterator[SampledChain]:
@@ -116,7 +116,7 @@ class Form:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Tables of the form."""
+        """The form's tables."""
         return (self.chains, SESSIONS_TABLE) if self.sessions else (self.chains,)
 
     def rows(self, exported: ExportedSession) -> Iterator[tuple[str, TableRow]]:

@@ -1,4 +1,4 @@
-"""Tables of an export: the names and kinds of their columns, and their files' formats.
+"""An export's tables: the names and kinds of their columns, and their files' formats.
 
 Lines of JSON, the plainest format, are written here.
 """

@@ -1,4 +1,4 @@
-"""The beginning of a recorded session, copied exactly, with which new sessions can begin. Pure.
+"""A recorded session's beginning, copied exactly, with which new sessions can begin. Pure.
 
 A place is the prompt of a turn, or the end of its answer. Every tool call before it must have its
 result, since no agent can go on without one.
@@ -35,7 +35,7 @@ class RecordedOn:
 
     partition: int
     cluster: str = ""
-    """Id of the Kafka cluster; empty if it is not known."""
+    """The Kafka cluster's id; empty if it is not known."""
     topic_prefix: str = ""
 
 

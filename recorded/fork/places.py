@@ -20,7 +20,7 @@ class ForkRule:
     """Choice of turns by one of the first three criteria, and each fork's kind."""
 
     turn: str | None = None
-    """Id of a turn, its number from 1 in the order of the log, or `last`."""
+    """A turn's id, its number from 1 in the order of the log, or `last`."""
     after_tool_result: str | None = None
     """`first`, `last` or `every` of the turns whose prompt ends with the result of a tool."""
     before_compaction: bool = False

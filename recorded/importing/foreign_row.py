@@ -47,7 +47,7 @@ class ForeignRow:
 
 
 class _Columns:
-    """Columns of a row, each checked when it is read. Raises `ValueError`."""
+    """A row's columns, each checked when it is read. Raises `ValueError`."""
 
     def __init__(self, row: RowRead) -> None:
         self.row = row
@@ -103,7 +103,7 @@ _TEXTS = (
 
 
 def foreign_row(path: str, number: int, row: RowRead) -> ForeignRow:
-    """Return the sequence of a row, counted from 1. Raises `ForeignRowRejected`."""
+    """Return a row's sequence, counted from 1. Raises `ForeignRowRejected`."""
     try:
         made = _read(_Columns(row))
         _check(made)

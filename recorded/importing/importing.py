@@ -98,7 +98,7 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
 
 
 def jsonl_rows(path: Path) -> Iterator[RowRead]:
-    """Yield the objects of a file; raises `ForeignRowRejected` for a line that is no object."""
+    """Yield a file's objects; raises `ForeignRowRejected` for a line that is no object."""
     with path.open("rb") as file:
         for line in json_lines(file):
             try:
@@ -112,7 +112,7 @@ def jsonl_rows(path: Path) -> Iterator[RowRead]:
 
 
 def _groups(job: ImportJob) -> dict[str, set[str]]:
-    """Return the sessions of each group."""
+    """Return each group's sessions."""
     groups: dict[str, set[str]] = {}
     for path, rows in job.files:
         for made in _trajectories(path, rows, job.rules):

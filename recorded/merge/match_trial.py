@@ -116,7 +116,7 @@ class MatchTrial:
     def _walk(
         self, session: Session, event: TurnStarted, shape: bytes
     ) -> tuple[bytes, Sequence[str]]:
-        """Return the key of the whole history, and the turns that end its longest beginning."""
+        """Return the whole history's key, and the turns that end its longest beginning."""
         strictness = self.strictness(event.policy)
         key = shape
         turns: Sequence[str] = ()

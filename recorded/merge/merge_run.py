@@ -34,7 +34,7 @@ _EVENTS_A_PROCESS = 50_000
 
 @dataclass(frozen=True, slots=True)
 class MergeOutcome:
-    """Outcome of a replay; `comparison` is None if nothing was verified."""
+    """A replay's outcome; `comparison` is None if nothing was verified."""
 
     merged: Merged
     comparison: Comparison | None

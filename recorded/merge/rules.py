@@ -40,7 +40,7 @@ class MergeRules:
     return_of: Mapping[str, float] = field(default_factory=dict)
     """Weight of rewards by name; the session's return is their weighted sum."""
     judged: Mapping[str, Reward] = field(default_factory=dict)
-    """Further reward of a session, by its id; it replaces a recorded one of its name."""
+    """A session's further reward, by its id; it replaces a recorded one of its name."""
 
     def each(self) -> Iterator[tuple[str, "MergeRules"]]:
         """Yield each rule that differs from the recorded ones by itself, with its name."""

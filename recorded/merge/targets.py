@@ -30,7 +30,7 @@ from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 PARTS = 8
 """Parts of the partitions, each with a transactional id."""
 _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
-"""Trajectories of a transaction, and bytes of their tokens."""
+"""A transaction's trajectories, and bytes of their tokens."""
 _MOST_SHOWN = 300
 """Most characters of rules and selection in a message: they may name thousands of sessions."""
 _GROUP = "replay"
@@ -67,7 +67,7 @@ class MergeProgress:
         return MergeProgress(max(self.covered, position), rebuild, rebuild_epoch)
 
     def encode(self, content: str) -> str:
-        """Return the metadata of a committed offset."""
+        """Return a committed offset's metadata."""
         return f"{self.covered},{self.rebuild},{self.rebuild_epoch},{self.mark(content)}"
 
     @classmethod

@@ -43,7 +43,7 @@ class RecordedTraining:
     settings: Mapping[str, TrainerSettings]
     ablation: bool
     model: Path
-    """Directory of the initial model."""
+    """The initial model's directory."""
 
     def trajectories(self, skipped: Skipped, stopping: Stopping) -> Iterator[Received]:
         """Return the records of `trajectories` that it trained."""

@@ -59,7 +59,7 @@ class RecordedBatches:
         """Sessions that are not read yet, with the lineage that trained each."""
 
     def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
-        """Return the batch of the next step, or None if it was skipped.
+        """Return the next step's batch, or None if it was skipped.
 
         `received` is read until the batch is complete. Raises `RunNotRepeatable` for a session
         that is not there.

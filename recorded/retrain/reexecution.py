@@ -39,7 +39,7 @@ class RepeatedStep:
 
 
 class Reexecution(Generic[B]):
-    """The steps of a run, executed on a back end that holds the initial weights.
+    """A run's steps, executed on a back end that holds the initial weights.
 
     A lineage that has other settings goes on with them, as the resumed trainer did.
     """

@@ -66,7 +66,7 @@ class UnknownSession(SeamlessFlowError):
 def newest_weights(
     settings: KafkaSettings, skipped: Skipped, stopping: Stopping = never
 ) -> dict[str, PolicyWeights]:
-    """Return the newest weights of each policy, which name the directory of its tokenizer."""
+    """Return each policy's newest weights, which name the directory of its tokenizer."""
     records = [item.record for item in read_topic(settings, FLEET, skipped, stopping=stopping)]
     return {record.policy: record for record in records if isinstance(record, PolicyWeights)}
 

@@ -23,7 +23,7 @@ _ENDED = (r.TurnCompleted, r.TurnFailed, r.TurnCancelled)
 
 
 def session_rows(records: Sequence[Received], control: Sequence[Received]) -> list[Row]:
-    """Return the rows of a session, in the order in which they began."""
+    """Return a session's rows, in the order in which they began."""
     blocks = _turn_rows(records, control)
     opened = first(records, r.SessionOpened)
     if opened is not None:

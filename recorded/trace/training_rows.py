@@ -111,7 +111,7 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
 
 
 def _drawn_from(record: r.GroupAdmitted) -> str:
-    """Return the task set of a group, with the figures by which its task was chosen."""
+    """Return a group's task set, with the figures by which its task was chosen."""
     figures = ", ".join(
         f"{name} {figure:g}" for name, figure in sorted(record.sampler_figures.items())
     )

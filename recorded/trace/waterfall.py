@@ -1,4 +1,4 @@
-"""Waterfall of a session: from its group's admission to the weights that its tokens made. Pure.
+"""A session's waterfall: from its group's admission to the weights that its tokens made. Pure.
 
 Computed from records of the log alone, so it does not depend on telemetry.
 """
@@ -23,7 +23,7 @@ from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUE
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """The rows of a session, and what is to be said about them."""
+    """A session's rows, and what is to be said about them."""
 
     session_id: str
     whole: tuple[Row, ...]

@@ -36,11 +36,11 @@ from seamlessflow.schemas import records as r
 
 
 class GroupUse(NamedTuple):
-    """The use of a group."""
+    """A group's use."""
 
     purpose: str = TRAIN
     split: str = ""
-    """Task set of an evaluation; empty for training, where the task or the settings name it."""
+    """An evaluation's task set; empty for training, where the task or the settings name it."""
 
 
 _TRAINING = GroupUse()

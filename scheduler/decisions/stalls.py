@@ -46,7 +46,7 @@ def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[Progr
 def stalled(
     state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
 ) -> list[ProgressStalled]:
-    """Return the present stalls of a policy, also those that were reported before."""
+    """Return a policy's present stalls, also those that were reported before."""
     stalls = [
         *_training(state, policy, settings, now_ms),
         *_rollout(state, policy, settings, now_ms),

@@ -66,7 +66,7 @@ class Candidate:
 
     @property
     def task_id(self) -> str:
-        """The id of the task, read now."""
+        """The task's id, read now."""
         return self.row.task_id
 
     @property
@@ -111,11 +111,11 @@ class Ask:
     draw: int
     """Number of the first of these draws in its source."""
     samples: int
-    """Samples of a group, `run.group_size`."""
+    """A group's samples, `run.group_size`."""
     random: random.Random
     """Generator, seeded by the run's seed, the source and the number of the draw."""
     source: str
-    """Name of the source."""
+    """The source's name."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Figures of the newest choice from this source; empty for the first."""
     pool: Arm = NO_ARM

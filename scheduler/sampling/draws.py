@@ -82,7 +82,7 @@ class TaskSampling:
     candidates: int = 4096
     seed: int = 0
     samples: int = 1
-    """Samples of a group, `run.group_size`."""
+    """A group's samples, `run.group_size`."""
     turn_limit: int = 0
     forks: UsedMethod | None = None
     fork_share: Fraction = Fraction(0)

@@ -107,7 +107,7 @@ def fork_choices(ask: ForkAsk, *, predict: Predict | None = None) -> list[ForkCh
 
 
 def divided(same: Sequence[float], samples: int, most: int) -> list[int]:
-    """Return the samples of each place, 0 to `most`, for the largest sum of chances.
+    """Return each place's samples, 0 to `most`, for the largest sum of chances.
 
     `same`: chance of each place that one continuation ends as its session did. Each sample more
     gains less than the one before, so taking the largest gain again and again is exact.

@@ -25,7 +25,7 @@ class TaskIndex:
 
     rows: Sequence[TaskRow]
     source: str
-    """Name of the source, which is also the pool of tasks without the metadata field."""
+    """The source's name, which is also the pool of tasks without the metadata field."""
     keys: NDArray[np.uint64]
     order: NDArray[np.uint32]
     """Places by ascending key."""
@@ -53,7 +53,7 @@ class TaskIndex:
 
 
 def indexed(rows: Sequence[TaskRow], source: str, by: str | None) -> TaskIndex:
-    """Return the index of a source. Reads all tasks once.
+    """Return a source's index. Reads all tasks once.
 
     `by`: metadata field whose values are pools; None: `level` if all tasks have it. Raises
     `TasksRejected` if the file has changed.

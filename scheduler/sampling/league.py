@@ -45,7 +45,7 @@ def league(
     weight: str = "squared",
     groups: int | None = None,
 ) -> TaskChoice:
-    """Return the opponent of a group: a past version by its win rate, or the newest one.
+    """Return a group's opponent: a past version by its win rate, or the newest one.
 
     FightLadder, arXiv 2406.02081. A drawn opponent stays for so many `groups` (ours); None: for
     those of a step. While no version can be shown, the choice stays as it is.

@@ -232,7 +232,7 @@ def explore(
 
 
 def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
-    """Return the samples of each task, 0 or 2 to `most`, for the largest sum of worths.
+    """Return each task's samples, 0 or 2 to `most`, for the largest sum of worths.
 
     `budget`: most samples of all. Time is proportional to tasks x budget x `most`.
     """

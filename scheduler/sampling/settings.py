@@ -32,7 +32,7 @@ class _Method(Section):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Settings of the chosen method, its keyword arguments."""
+        """The chosen method's settings, its keyword arguments."""
         return {setting: getattr(self, setting) for setting in _READ.get(self.name or "", ())}
 
     @model_validator(mode="after")

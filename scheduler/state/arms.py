@@ -85,7 +85,7 @@ class Arm:
 
 
 class GroupResult(NamedTuple):
-    """Result of a group: its sessions that passed."""
+    """A group's result: its sessions that passed."""
 
     passed: int
     counted: int
@@ -114,7 +114,7 @@ class Arms:
     """Newest offset of `control` that arms read from their own topic cover."""
 
     def arm(self, name: str) -> Arm:
-        """Return the statistics of an arm; those of one that was never drawn are empty."""
+        """Return an arm's statistics; those of one that was never drawn are empty."""
         return self.by_name.get(name, NO_ARM)
 
     def by_key(self, key: int) -> Arm:
@@ -197,12 +197,12 @@ class Arms:
 
 
 def arm_hash(name: str) -> int:
-    """Return the key of an arm, a hash of its name."""
+    """Return an arm's key, a hash of its name."""
     return xxhash.xxh3_64_intdigest(name.encode())
 
 
 def result_of(record: r.GroupReady, passes: float) -> GroupResult | None:
-    """Return the result of a group; None for a record of before 0.1.0 without its passes."""
+    """Return a group's result; None for a record of before 0.1.0 without its passes."""
     returns = record.returns
     if not returns:
         counted = len(record.sessions)

@@ -36,7 +36,7 @@ class Costs:
     """The rolling means, and the state to continue them."""
 
     step: Rolling = field(default_factory=Rolling)
-    """Wall time of an optimizer step, until its weights are published."""
+    """An optimizer step's wall time, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
     """Device time of a step until its weights are written, summed over the gang. It includes the
     waiting for the slowest member, since it predicts the length of steps."""

@@ -38,7 +38,7 @@ class Fleet:
 
     heartbeats: Mapping[tuple[str, str], LatestHeartbeat] = field(default_factory=dict)
     weights: Mapping[str, r.PolicyWeights] = field(default_factory=dict)
-    """Newest weights of each policy."""
+    """Each policy's newest weights."""
     gateways: Mapping[str, int] = field(default_factory=dict)
     """Time of the last heartbeat of each gateway that did not end in order."""
 

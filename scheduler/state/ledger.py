@@ -22,7 +22,7 @@ SMALLEST_DIFFERENCE = 1e-8
 OPPONENT_ARM = "past@"
 """Begins the arm of an opponent, before the number of its version."""
 OPPONENT_GROUP = "opponent_group"
-"""Figure of a group: its place among those for which its opponent was drawn once, from 0."""
+"""A group's figure: its place among those for which its opponent was drawn once, from 0."""
 MOST_TRIES = 3
 """Failures of a task's groups in a row after which it is not tried again. A later pass over the
 tasks draws it again."""
@@ -74,7 +74,7 @@ class AdmittedGroup:
     failures: Mapping[int, FailedAttempt] = field(default_factory=dict)
     """Newest failed attempts, by sample."""
     explored: tuple[r.SeedSession, ...] = ()
-    """Sessions of a ready exploration."""
+    """A ready exploration's sessions."""
     seeds: tuple[r.SeedSession, ...] = ()
     """Sessions whose sampling seeds its samples take, by sample."""
 

@@ -1,4 +1,4 @@
-"""The state of the system as one value: the pure fold of `control`.
+"""The system's state as one value: the pure fold of `control`.
 
 `apply` expects the records in log order and ignores decisions of an older epoch after a newer
 claim. The same records give the same state in every process. So the state can be stored
@@ -110,7 +110,7 @@ class State:
 
     @property
     def first(self) -> PolicyState:
-        """State of the first policy: evaluations and the numbers of groups follow it."""
+        """The first policy's state: evaluations and the numbers of groups follow it."""
         return self.by_policy[0]
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a run: the states of each worker over time, and figures, from `control` alone.
+"""A run's timeline: the states of each worker over time, and figures, from `control` alone.
 
 A pure fold, during the run or long after. Drawn by `lab/timeline`. A run that was stopped and
 resumed an hour later did not exist in between. Such a pause belongs to no worker, group or step.
@@ -42,7 +42,7 @@ _WORKER = (
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """The end of an optimizer step, with the version that it made."""
+    """An optimizer step's end, with the version that it made."""
 
     step: int
     version: int
@@ -104,7 +104,7 @@ class Timeline:
 
     @property
     def step_ms(self) -> float | None:
-        """Mean time of an optimizer step; None before the end of the first. With several policies,
+        """An optimizer step's mean time; None before the end of the first. With several policies,
         it is the time from any policy's step to the next.
         """
         return self.lived_ms() / self.steps_made if self.steps else None

@@ -20,7 +20,7 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadPartition:
-    """Waiting records of a partition; nothing from `offset` on was read since `since_ms`."""
+    """A partition's waiting records; nothing from `offset` on was read since `since_ms`."""
 
     offset: int
     lag: int

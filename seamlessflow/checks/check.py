@@ -83,7 +83,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
 
 
 def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of a training; `here` has the workers of this machine alone."""
+    """Yield a training's faults; `here` has the workers of this machine alone."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for policy_config in each_policy(config):
             yield from policy_faults(policy_config, config)
@@ -124,7 +124,7 @@ def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
 
 
 def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
-    """Yield the first fault of each file, by the names of the evaluation sets."""
+    """Yield each file's first fault, by the names of the evaluation sets."""
     for name, path in files.items():
         setting = ("sets", name, "tasks") if name in evaluation.sets else ("tasks",)
         yield from task_faults(("evaluation", *setting), path)

@@ -60,7 +60,7 @@ def overview() -> None:
 
 
 def _chosen(explained: "Sequence[ExplainedSetting]", which: str) -> "list[ExplainedSetting]":
-    """Return the settings of a section, or else those with a word."""
+    """Return a section's settings, or else those with a word."""
     word = which.lower().removesuffix(".")
     section = [
         setting

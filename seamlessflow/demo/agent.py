@@ -1,4 +1,4 @@
-"""Agents of the demo: the unmodified `openai` client, and a reward at the end.
+"""The demo's agents: the unmodified `openai` client, and a reward at the end.
 
 They use nothing of training, tokens or Kafka. `producers/agents` runs one of them:
 `seamlessflow.demo.agent:run`, which has a tool, or `:calculate` with a real model.

@@ -1,4 +1,4 @@
-"""Tokenizer of the demo: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
+"""The demo's tokenizer: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
 
 `AutoTokenizer.from_pretrained` reads the directory that it writes, with the chat template. The
 dialogues come from the real renderer, so that its long constant texts (the tool block) become a

@@ -1,4 +1,4 @@
-"""Nodes of a run as Jobs, one pod each. Pure.
+"""A run's nodes as Jobs, one pod each. Pure.
 
 A pod runs `seamlessflow node`. That starts the processes of its workers, and ends with the run. It
 restarts processes that end, or that stand still by their signs of life. It asks for the GPUs of its
@@ -84,7 +84,7 @@ def device_count(workers: Iterable[WorkerSection]) -> int:
 
 
 def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> KubernetesObject:
-    """Return the container of a node, with the GPUs of its workers."""
+    """Return a node's container, with the GPUs of its workers."""
     count = device_count(config.nodes[name])
     requests = {
         "cpu": str(_CORES + _DEVICE_CORES * count),

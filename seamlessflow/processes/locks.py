@@ -1,4 +1,4 @@
-"""Locks of a run: on its directory, and on its topics in a Kafka of one's own.
+"""A run's locks: on its directory, and on its topics in a Kafka of one's own.
 
 Two commands in one directory would take over each other's sessions and workers. In two directories
 they would mix on the topics. The kernel frees a directory with the command that holds it, however

@@ -41,13 +41,13 @@ class LaunchContext:
     kafka: KafkaSettings
     gateway_port: int
     environment: Mapping[str, str] = field(repr=False)
-    """Environment of the command line."""
+    """The command line's environment."""
     node: str | None = None
     """Node whose workers have processes here; None: all."""
     head: str = ""
     """Node of workers that name none."""
     launch: str = field(default_factory=lambda: token_hex(4))
-    """Name of this launch, which no other one on the cluster has."""
+    """This launch's name, which no other one on the cluster has."""
 
 
 class ProcessSpecs:
@@ -124,7 +124,7 @@ class ProcessSpecs:
         return [worker for worker in workers if node is None or (worker.node or head) == node]
 
     def scheduler(self) -> ChildSpec:
-        """Return the scheduler of the training."""
+        """Return the training's scheduler."""
         config = self._config
         return self._child(
             SCHEDULER,
@@ -220,7 +220,7 @@ class ProcessSpecs:
         return self._training(name, "seamlessflow.trainer", {}, self._config.trainer)
 
     def training(self, worker: WorkerSection) -> ChildSpec:
-        """Return the training process of a worker."""
+        """Return a worker's training process."""
         section = _updated(
             self._config.trainer,
             worker=worker.id,

@@ -115,12 +115,12 @@ class System:
 
     @property
     def gateway_url(self) -> str:
-        """URL of the gateway."""
+        """The gateway's URL."""
         return self._specs.gateway_url
 
     @property
     def progress(self) -> RunProgress:
-        """Progress of the run, with all records until now."""
+        """The run's progress, with all records until now."""
         return self._observer.poll()
 
     def start_trainers(self) -> None:

@@ -1,4 +1,4 @@
-"""Directory of a rehearsal: the mark that it is one, and the scale of its times."""
+"""A rehearsal's directory: the mark that it is one, and the scale of its times."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Rehearsal of a run: its configuration, and all its processes from its beginning to its end.
+"""A run's rehearsal: its configuration, and all its processes from its beginning to its end.
 
 The configuration is that of the run, with modelled devices in place of its own.
 """

@@ -34,16 +34,16 @@ class SoftwareTime:
     """A modelled step: the ideal one, which waits for nothing and so is the shortest. With several
     policies it is that of the one with the most steps."""
     delays_ms: Sequence[int] = ()
-    """Delay of each step, from its last group to its start (`step_delays`)."""
+    """Each step's delay, from its last group to its start (`step_delays`)."""
 
     @property
     def delay_ms(self) -> float:
-        """Mean delay of a step; 0 without one."""
+        """A step's mean delay; 0 without one."""
         return fmean(self.delays_ms) if self.delays_ms else 0.0
 
     @property
     def share(self) -> float:
-        """Part of a modelled step; 0 without one."""
+        """A modelled step's part; 0 without one."""
         software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
         return software_ms / 1000 / self.step_s if self.step_s else 0.0
 

@@ -1,4 +1,4 @@
-"""Charts of a run: its rewards by step, lengths of sessions, and two trainings side by side.
+"""A run's charts: its rewards by step, lengths of sessions, and two trainings side by side.
 
 Only this module and the timeline's chart import matplotlib (extra `charts`).
 """
@@ -306,7 +306,7 @@ def _middle(window: Sequence[StepFacts]) -> float:
 
 
 def _end(steps: Sequence[StepFacts]) -> int:
-    """Return the number of the last step, counted from 1 as in all that a run prints."""
+    """Return the last step's number, counted from 1 as in all that a run prints."""
     return steps[-1].step + 1 if steps else 1
 
 

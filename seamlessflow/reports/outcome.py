@@ -1,4 +1,4 @@
-"""Outcome of a run: the summary, charts and final weights that it leaves in its directory.
+"""A run's outcome: the summary, charts and final weights that it leaves in its directory.
 
 Reads the log of a run whose processes have ended; the broker must still run.
 """
@@ -111,7 +111,7 @@ def write_report(
 
 
 def _weights(config: RunConfig) -> tuple[RewardWeights, Mapping[str, RewardWeights]]:
-    """Return the reward weights of the first policy, and those of each further one by name."""
+    """Return the first policy's reward weights, and those of each further one by name."""
     first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}
     return first.trainer.reward_weights, further

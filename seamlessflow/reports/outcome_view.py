@@ -135,7 +135,7 @@ def time_in_words(values: Mapping[str, Any]) -> str:
 
 
 def staleness(most: int | None) -> str:
-    """Return the largest staleness of a trained token, empty if none was trained."""
+    """Return a trained token's largest staleness, empty if none was trained."""
     return "" if most is None else f"at most {number_of(most, 'optimizer step')}"
 
 

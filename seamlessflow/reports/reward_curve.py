@@ -50,7 +50,7 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """Facts of an optimizer step; `rewards` has one entry for each session of its groups."""
+    """An optimizer step's facts; `rewards` has one entry for each session of its groups."""
 
     step: int
     version: int

@@ -1,4 +1,4 @@
-"""Simulation of a split: a strategy on a modelled cluster, as it is or with other tags.
+"""A split's simulation: a strategy on a modelled cluster, as it is or with other tags.
 
 Called by `seamlessflow plan`.
 """
@@ -105,7 +105,7 @@ def tried_gangs(config: RunConfig) -> list[int]:
 
 
 def steps_each(config: RunConfig, simulations: int) -> int:
-    """Return the steps of each simulation: those of the run, within limits."""
+    """Return each simulation's steps: those of the run, within limits."""
     affordable = int(_TURNS / _turns(config) / simulations)
     return max(STEPS, min(config.run.steps, MOST_STEPS, affordable))
 
@@ -161,6 +161,6 @@ def _each(lots: Iterable[SimulatedWorkersSection]) -> Iterable[SimulatedWorkersS
 
 
 def _turns(config: RunConfig) -> float:
-    """Return the turns of a step."""
+    """Return a step's turns."""
     run = config.run
     return run.groups_per_step * run.group_size * config.simulation.workload.turns

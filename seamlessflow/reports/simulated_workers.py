@@ -27,10 +27,10 @@ _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 _LENGTHS = tuple(LengthsSection.model_fields)
 
 _WorkerMemory = tuple[int, float]
-"""Devices of a worker, and the bytes of their memory together."""
+"""A worker's devices, and the bytes of their memory together."""
 
 _Lot = tuple[tuple[str, ...], int, str | None]
-"""Roles of a worker, its number of devices, and their name if the worker's environment has one."""
+"""A worker's roles, its number of devices, and their name if the worker's environment has one."""
 
 
 def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSection, str]:

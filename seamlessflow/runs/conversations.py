@@ -1,4 +1,4 @@
-"""Conversations of a JSONL file as chains, with each answer as the policy would have sampled it.
+"""A JSONL file's conversations as chains, with each answer as the policy would have sampled it.
 
 What follows an answer is appended to its tokens, as in a session. Where the template would change
 those tokens, the next answer begins another chain. A new user message that removes thinking is such
@@ -59,7 +59,7 @@ class _Branch:
 def read_conversations(
     path: Path, renderer: Renderer, longest: int, vocabulary: int = 0
 ) -> list[tuple[Chain, ...]]:
-    """Return the chains of each line, each with at most `longest` tokens.
+    """Return each line's chains, each with at most `longest` tokens.
 
     The model embeds the ids below `vocabulary`; 0 if that is unknown.
     A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message

@@ -27,7 +27,7 @@ _GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Figures of an evaluation."""
+    """An evaluation's figures."""
 
     reward: float | None
     """Mean terminal reward; None if no session counted."""
@@ -70,7 +70,7 @@ class EvaluationPlan:
 
 @dataclass
 class Evaluation:
-    """State of an evaluation: a fold over finalized sessions."""
+    """An evaluation's state: a fold over finalized sessions."""
 
     plan: EvaluationPlan
     rewards: dict[tuple[int, int], float] = field(default_factory=dict)

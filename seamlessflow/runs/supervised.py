@@ -124,7 +124,7 @@ def _resumed(backend: TorchBackend, checkpoint: Path, identity: str) -> int:
 def _order(
     conversations: Sequence[tuple[Chain, ...]], epochs: int, size: int, seed: int
 ) -> list[Any]:
-    """Return the conversations of each step; each epoch has an order of its own."""
+    """Return each step's conversations; each epoch has an order of its own."""
     steps = []
     for epoch in range(epochs):
         order = np.random.default_rng([seed, epoch]).permutation(len(conversations)).tolist()

@@ -38,7 +38,7 @@ Trial = Callable[[Callable[..., Any]], object]
 
 
 def trial_of(setting: tuple[str, ...]) -> Trial:
-    """Return the trial of a seam, by its setting. Those of losses import torch."""
+    """Return a seam's trial, by its setting. Those of losses import torch."""
     match setting:
         case ("trainer", "advantage"):
             return try_advantage

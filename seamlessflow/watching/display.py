@@ -1,4 +1,4 @@
-"""Display of a running run: a live panel on a terminal, single lines elsewhere."""
+"""A running run's display: a live panel on a terminal, single lines elsewhere."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -73,7 +73,7 @@ class Machine:
     """Hardware and software that tensors depend on, besides settings and data."""
 
     device: str
-    """Name of the accelerator, or the instructions of the CPU that torch uses."""
+    """The accelerator's name, or the instructions of the CPU that torch uses."""
     threads: int
     """CPU threads of torch."""
     torch: str

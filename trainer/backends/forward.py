@@ -314,5 +314,5 @@ def _separates_by_positions(model: PreTrainedModel) -> bool:
 
 
 def _layers(model: PreTrainedModel) -> Sequence[str]:
-    """Return the kind of each layer, as far as the configuration names them."""
+    """Return each layer's kind, as far as the configuration names them."""
     return getattr(model.config.get_text_config(), "layer_types", None) or ()

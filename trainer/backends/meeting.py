@@ -98,7 +98,7 @@ class Meeting:
         self._listener = listener_on(host)
         self._listener.settimeout(LOOK_S)
         self.place = address_of(host, self._listener.getsockname()[1])
-        """Address of the meeting, host:port."""
+        """The meeting's address, host:port."""
         self.open = True
         """False once the gang has met."""
         self.met: Mapping[str, str] = {}
@@ -177,7 +177,7 @@ def begun(line: Line, stopping: Stopping = never) -> str:
 
 
 def gang_facts(settings: TrainerSettings) -> GangFacts:
-    """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
+    """Return a rank's facts: its run, its release, the model, and the trainer's settings.
 
     Paths of models count by their content, since paths may differ between machines. So do the
     functions of the user's own. Raises `FunctionUnusable`.

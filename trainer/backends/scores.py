@@ -240,7 +240,7 @@ def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 
 
 def _parts(count: int, rows: int) -> Iterator[slice]:
-    """Yield the tokens of each part."""
+    """Yield each part's tokens."""
     for start in range(0, count, rows):
         yield slice(start, start + rows)
 

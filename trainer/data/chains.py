@@ -33,7 +33,7 @@ ELSEWHERE = -2
 
 
 class Column(StrEnum):
-    """The name of a column; it tells what computes the column."""
+    """A column's name; it tells what computes the column."""
 
     REFERENCE = "reference"
     """Log-prob under `trainer.reference`, at the temperature that the token was sampled at."""
@@ -125,7 +125,7 @@ class Tokens:
     """Index of the token in its turn's completion."""
 
     advantages_T: Float32s
-    """Advantage of a trained token; 0 until its group is in a batch."""
+    """A trained token's advantage; 0 until its group is in a batch."""
 
     def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":
         """Return the tokens of these (start, end) runs, joined."""

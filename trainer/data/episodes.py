@@ -28,10 +28,10 @@ class Episode:
     """Return of the session."""
 
     turn_rewards_K: Float64s
-    """Reward of each turn, 0 for a turn without one."""
+    """Each turn's reward, 0 for a turn without one."""
 
     turns_N: Int32s
-    """Turn of each trained token."""
+    """Each trained token's turn."""
 
     previous: Callable[[], Int64s]
     """Returns `previous_N`."""
@@ -40,7 +40,7 @@ class Episode:
     """Columns of the trained tokens, once they are annotated."""
 
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """Last session reward of each name, without weights and without punishment."""
+    """Each name's last session reward, without weights and without punishment."""
 
     demonstration: bool = False
     """True if another system sampled some of its tokens."""

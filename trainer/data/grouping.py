@@ -68,11 +68,11 @@ class Group:
         return replace(self, sessions=tuple(members[:count]), stored=stored)
 
     def returns(self) -> list[float]:
-        """Return the return of each session: the weighted sum of its rewards."""
+        """Return each session's return: the weighted sum of its rewards."""
         return [session.reward for session in self.sessions]
 
     def shaped(self) -> list[float]:
-        """Return the return of each session as estimators of advantages see it."""
+        """Return each session's return as estimators of advantages see it."""
         return [session.shaped for session in self.sessions]
 
     def version_min(self) -> int | None:

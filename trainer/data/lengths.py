@@ -32,7 +32,7 @@ PERCENT = (10, 50, 90, 99)
 
 
 def length_of(trajectory: Trajectory) -> SessionLength:
-    """Return the length of a finalized session."""
+    """Return a finalized session's length."""
     sampled = sum(node.length for node in trajectory.nodes if node.origin == POLICY)
     return SessionLength(sampled, trajectory.turns)
 

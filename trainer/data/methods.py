@@ -92,7 +92,7 @@ def checked_advantages(
 
 
 def checked_verdict(answer: object) -> bool:
-    """Return the answer of a filter. Raises `ResultMalformed` if it is neither true nor false."""
+    """Return a filter's answer. Raises `ResultMalformed` if it is neither true nor false."""
     if not isinstance(answer, (bool, np.bool_)):
         raise ResultMalformed(f"{answer!r:.80}", "True or False")
     return bool(answer)

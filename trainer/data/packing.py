@@ -60,10 +60,10 @@ class MicroBatch:
     """Index of the token in that chain."""
 
     turns_N: Int32s
-    """Turn of the token; each number is one turn in one session of the step."""
+    """The token's turn; each number is one turn in one session of the step."""
 
     sessions_N: Int32s
-    """Session of the token, by its number in the step."""
+    """The token's session, by its number in the step."""
 
     weights_N: Float32s
     """Weight of the token in the step's loss, a weighted sum over all ranks."""
@@ -189,7 +189,7 @@ def empty(padding_id: int = 0) -> MicroBatch:
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return the micro-batches of each rank: the same number, of similar size at each index.
+    """Return each rank's micro-batches: the same number, of similar size at each index.
 
     FSDP2 communicates in every pass, so a rank with fewer passes would block the others.
     """

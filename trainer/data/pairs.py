@@ -28,7 +28,7 @@ PairRule = Callable[[Sequence[Episode]], Places]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRules:
-    """The settings of a rule, `trainer.pairs`."""
+    """A rule's settings, `trainer.pairs`."""
 
     name: str = ""
     """Empty: the loss compares no pairs."""
@@ -38,7 +38,7 @@ class PairRules:
 
 @dataclass(frozen=True, slots=True)
 class SessionPair:
-    """Two sessions of a group, by their ids."""
+    """A group's two sessions, by their ids."""
 
     chosen: str
     """The session that the policy is to prefer."""
@@ -77,7 +77,7 @@ PAIR_RULES: Mapping[str, PairRule] = {"extremes": extremes, "all": each_with_eac
 def paired(
     group: Group, episodes: Sequence[Episode], rules: PairRules
 ) -> tuple[Group, tuple[SessionPair, ...]]:
-    """Return the pairs of a group, and the group with all other sessions marked left out.
+    """Return a group's pairs, and the group with all other sessions marked left out.
 
     Sessions without a token to train, or left out before, are no candidates. Raises `MethodFailed`.
     """
@@ -100,7 +100,7 @@ def paired(
 
 
 def checked_pairs(pairs: Places, count: int) -> list[tuple[int, int]]:
-    """Return the answer of a rule. Raises `ResultMalformed`."""
+    """Return a rule's answer. Raises `ResultMalformed`."""
     expected = f"pairs of two different places below {count}, each once"
     checked = []
     for pair in pairs:

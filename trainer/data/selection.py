@@ -24,7 +24,7 @@ UNSELECTED = "unselected"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRules:
-    """The settings of a selection, `trainer.selection`."""
+    """A selection's settings, `trainer.selection`."""
 
     name: str = ""
     """Empty: all sessions are trained."""
@@ -124,7 +124,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
 
 
 def checked_selection(verdicts: Sequence[bool], count: int) -> list[bool]:
-    """Return the answer of a selection. Raises `ResultMalformed`."""
+    """Return a selection's answer. Raises `ResultMalformed`."""
     if len(verdicts) != count:
         raise ResultMalformed(f"verdicts on {len(verdicts)} sessions", f"on {count}")
     for verdict in verdicts:

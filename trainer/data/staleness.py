@@ -38,7 +38,7 @@ class StepClock:
     than the present ones are as far away as earlier ones."""
 
     def age(self, version: int) -> int:
-        """Return the staleness of a version. One that is not recorded counts as its number."""
+        """Return a version's staleness. One that is not recorded counts as its number."""
         return self.now - self.steps_of.get(version, version)
 
     def ages_T(self, versions_T: Int32s) -> Int32s:

@@ -24,7 +24,7 @@ from seamlessflow.trainer.loss import LossSection
 
 _RETURNS = (1.0, 0.0, 0.25)
 _TOKENS_OF_TURNS = ((2, 3), (4,), (1, 1, 2))
-"""Trained tokens of each turn, by session."""
+"""Each turn's trained tokens, by session."""
 
 
 def group_of_three() -> list[Episode]:

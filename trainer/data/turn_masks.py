@@ -62,7 +62,7 @@ def masked_batch(batch: Batch, masks: OwnSettings) -> Batch:
 
 
 def checked_kept(kept: KeptTokens, episodes: Sequence[Episode]) -> KeptTokens:
-    """Return the answer of a mask. Raises `ResultMalformed`."""
+    """Return a mask's answer. Raises `ResultMalformed`."""
     if len(kept) != len(episodes):
         raise ResultMalformed(f"masks of {len(kept)} sessions", f"of {len(episodes)}")
     arrays = [np.asarray(of_session) for of_session in kept]

@@ -60,7 +60,7 @@ def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64
 
 
 def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the chains of each padded micro-batch, units with the longest chain first.
+    """Return each padded micro-batch's chains, units with the longest chain first.
 
     The first unit of a micro-batch has its longest chain, so it decides how many rows fit.
     """
@@ -81,7 +81,7 @@ def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
 
 
 def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the chains of each packed micro-batch, by best fit decreasing bin packing.
+    """Return each packed micro-batch's chains, by best fit decreasing bin packing.
 
     The longest units go first, each into the fullest bin with room for it.
     """
@@ -107,7 +107,7 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
 
 
 def members(units_C: Int64s) -> list[Int64s]:
-    """Return the chains of each unit, in their order."""
+    """Return each unit's chains, in their order."""
     order = np.argsort(units_C, kind="stable")
     return np.split(order, np.cumsum(np.bincount(units_C))[:-1])
 

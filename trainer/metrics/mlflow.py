@@ -27,7 +27,7 @@ _DEFAULTS = {
     # It would report its use to its makers.
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""Variables of the library, if the environment does not set them."""
+"""The library's variables, if the environment does not set them."""
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
@@ -166,6 +166,6 @@ class Mlflow:
 
 
 def legal_name(name: str) -> str:
-    """Return the name of a metric as MLflow takes it: a relative path without `.` and `..`."""
+    """Return a metric's name as MLflow takes it: a relative path without `.` and `..`."""
     parts = _ILLEGAL.sub("_", name)[:_LONGEST_NAME].split("/")
     return "/".join(part if part.strip(".") else "_" for part in parts)

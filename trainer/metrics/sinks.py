@@ -79,7 +79,7 @@ def _cut_after_last_line(path: Path) -> int:
 
 
 def _header(path: Path) -> tuple[str, ...]:
-    """Return the columns of a file, if it is one of ours."""
+    """Return a file's columns, if it is one of ours."""
     with path.open(newline="", encoding="utf-8") as file:
         columns = tuple(next(csv.reader(file), ()))
     return columns if {"step", "version", "at_ms", "more"} <= {*columns} else _COLUMNS
@@ -142,7 +142,7 @@ class WeightsAndBiases:
 
 
 class Gauges:
-    """Metrics of the trainer, shown as those of all processes."""
+    """The trainer's metrics, shown as those of all processes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -98,7 +98,7 @@ class TrackedRun:
     """File with the run's id at the tracker, once there is one."""
 
     def known_id(self) -> str:
-        """Return the id of an earlier start; empty without one."""
+        """Return an earlier start's id; empty without one."""
         return self.id_file.read_text("utf-8").strip() if self.id_file.is_file() else ""
 
     def keep_id(self, run_id: str) -> None:

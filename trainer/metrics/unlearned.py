@@ -16,7 +16,7 @@ from seamlessflow.trainer.data.methods import METHOD_FAILED
 StepMetrics = Mapping[str, float]
 
 RISE = 0.05
-"""Least rise of the mean reward, from the first to the last ten steps, without an explanation."""
+"""The mean reward's least rise, from the first to the last ten steps, without an explanation."""
 
 FEWEST_STEPS = 20
 """A shorter run is not expected to learn."""

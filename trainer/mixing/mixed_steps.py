@@ -1,4 +1,4 @@
-"""The plan of each step: a mixer chooses from the pools, and the chosen sessions join the batch.
+"""Each step's plan: a mixer chooses from the pools, and the chosen sessions join the batch.
 
 A step that is executed again takes its recorded plan, and calls no mixer. Does no I/O: `Stored`
 reads the chosen sessions. Called by the dataloader.
@@ -67,7 +67,7 @@ class Stored(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class MixerRules:
-    """The settings of a mixer, `trainer.replay`."""
+    """A mixer's settings, `trainer.replay`."""
 
     name: str = ""
     """Empty: there is none."""
@@ -264,7 +264,7 @@ def mixing_of(trainer: TrainerSection) -> Mixing:
 
 
 def task_of(group: Group) -> str:
-    """Return the task of a group; empty if no session names one."""
+    """Return a group's task; empty if no session names one."""
     return next(filter(None, (session.source.task_id for session in group.sessions)), "")
 
 

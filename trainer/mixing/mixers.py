@@ -38,7 +38,7 @@ class FreshGroup:
 
     @property
     def returns(self) -> tuple[float, ...]:
-        """Return the return of each session."""
+        """Return each session's return."""
         return tuple(session.reward for session in self.sessions)
 
 
@@ -54,7 +54,7 @@ class Replacement:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The stored sessions of a step."""
+    """A step's stored sessions."""
 
     add: Sequence[StoredGroup] = ()
     """Groups that are trained beside the new ones."""

@@ -38,7 +38,7 @@ class StoredGroup:
 
     @property
     def returns(self) -> tuple[float, ...]:
-        """Return the return of each session."""
+        """Return each session's return."""
         return tuple(session.reward for session in self.sessions)
 
     def to_json(self) -> list[Any]:
@@ -58,7 +58,7 @@ class StoredGroup:
 
 @dataclass(frozen=True, slots=True)
 class PoolRules:
-    """The settings of a pool, `trainer.replay.pools`."""
+    """A pool's settings, `trainer.replay.pools`."""
 
     uses: int = 4
     max_staleness: int | None = None
@@ -108,7 +108,7 @@ class Pool:
             self._forget(group.group_id)
 
     def group_of(self, session_id: str) -> StoredGroup | None:
-        """Return the group of a session, None if the pool lacks it."""
+        """Return a session's group, None if the pool lacks it."""
         name = self._group_of.get(session_id)
         return None if name is None else self.groups[name]
 
@@ -169,7 +169,7 @@ class PoolView:
 
     @property
     def name(self) -> str:
-        """Return the name of the pool."""
+        """Return the pool's name."""
         return self._pool.name
 
     def groups(self) -> list[StoredGroup]:
@@ -177,7 +177,7 @@ class PoolView:
         return self._able(self._pool.groups.values())
 
     def of_task(self, task_id: str) -> list[StoredGroup]:
-        """Return the groups of a task, the oldest first."""
+        """Return a task's groups, the oldest first."""
         return self._able(self._pool.of_task(task_id))
 
     def group(self, group_id: str) -> StoredGroup | None:

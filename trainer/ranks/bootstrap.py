@@ -94,7 +94,7 @@ def worker_devices(
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
-    """Return the devices of the worker; `lost` gets the end of one of its further ranks.
+    """Return the worker's devices; `lost` gets the end of one of its further ranks.
 
     `find_way` returns the gang's meeting for rank 0, else the line to rank 0; None without a gang.
     It may wait for rank 0. `computing` is called for the first rank alone. Raises `ModelUnusable`,

@@ -1,4 +1,4 @@
-"""The further ranks of a worker: a process for each device but the first, without Kafka.
+"""A worker's further ranks: a process for each device but the first, without Kafka.
 
 The first rank orders them over a socket to take or give back memory, and to follow a step. Their
 work comes through torch's process group. The end of one ends the worker's training process.

@@ -34,7 +34,7 @@ class LibraryMissing(SeamlessFlowError):
 
 
 def chosen_backend(settings: TrainerSection) -> type[RankBackend]:
-    """Return the class of the back end. Raise `LibraryMissing`."""
+    """Return the back end's class. Raise `LibraryMissing`."""
     if settings.backend != "megatron":
         return FsdpBackend
     if find_spec("megatron") is None:

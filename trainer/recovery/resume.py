@@ -1,4 +1,4 @@
-"""The resumption of a run: the step to begin with, the steps to execute again, the lineage.
+"""A run's resumption: the step to begin with, the steps to execute again, the lineage.
 
 Steps committed after the last checkpoint are executed again, with the same groups and sessions.
 They get new version numbers and a new lineage. So every group is in exactly one step of the lineage

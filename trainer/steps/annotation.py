@@ -1,4 +1,4 @@
-"""The first phase of a step: the devices annotate the batch, and advantages follow from that."""
+"""A step's first phase: the devices annotate the batch, and advantages follow from that."""
 
 from seamlessflow.trainer.backends.backend import Backend
 from seamlessflow.trainer.data.batch import Batch

@@ -74,7 +74,7 @@ class Dataloader:
     """Rules of batches; a re-execution sets them anew for a lineage with other rules."""
     _limits: BatchLimits
     _added_ms: int
-    """Time of the newest session; the time of the start before the first session."""
+    """The newest session's time; the time of the start before the first session."""
     _positions: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] | None = None
     """Offset of the last session of a recording at the start, by partition that is not read to

@@ -77,7 +77,7 @@ class Publication:
 
     @cached_property
     def _renderer(self) -> RendererSettings:
-        """Settings of the renderer, chosen for the model if the configuration names none."""
+        """The renderer's settings, chosen for the model if the configuration names none."""
         return named_for(self._rendered, self._settings.policy.renderer)
 
     @property

@@ -1,4 +1,4 @@
-"""The optimizer steps of a run, in order: announce a batch, train it once the scheduler starts it.
+"""A run's optimizer steps, in order: announce a batch, train it once the scheduler starts it.
 
 It knows the progress of training. Called by the loop while no other work is under way.
 """
@@ -42,7 +42,7 @@ class Announced:
 
 @dataclass(eq=False)
 class StepSequence:
-    """The steps of a run, from where this process resumes it."""
+    """A run's steps, from where this process resumes it."""
 
     _process: ProcessParts
     _checkpoint: Checkpoint

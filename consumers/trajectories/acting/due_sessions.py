@@ -44,7 +44,7 @@ class Alarms:
 
     @property
     def next_ms(self) -> int | None:
-        """Time of the earliest alarm, or None if there is none."""
+        """The earliest alarm's time, or None if there is none."""
         return self._heap[0][0] if self._heap else None
 
 
@@ -65,7 +65,7 @@ class DueSessions:
 
     @property
     def next_ms(self) -> int | None:
-        """Time of the earliest alarm, or None if there is none."""
+        """The earliest alarm's time, or None if there is none."""
         return self._alarms.next_ms
 
     def expect(self, partition: Partition, session: Session) -> None:

@@ -1,4 +1,4 @@
-"""Reader threads of the manager: `fleet` with `control`, `requests`, `sessions`. A further thread
+"""The manager's reader threads: `fleet` with `control`, `requests`, `sessions`. A further thread
 for each takeover reads `ended_sessions`.
 
 `requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
@@ -79,7 +79,7 @@ class Member:
 
     manager: str
     group: str
-    """Name of the group, without the prefix of topics."""
+    """The group's name, without the prefix of topics."""
     instance: str | None
     """Name that outlives a restart, by which Kafka knows a static member; None of another one."""
 

@@ -73,7 +73,7 @@ class Contexts:
         return self.at(partition, self.clock())
 
     def at(self, partition: Partition, now_ms: int) -> Context:
-        """Return the context of a decision as of this time."""
+        """Return a decision's context as of this time."""
         return Context(
             self.fleet,
             self.renderer,

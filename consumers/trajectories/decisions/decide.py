@@ -37,7 +37,7 @@ from seamlessflow.schemas.topics import SessionCommand
 
 
 def decide(session: Session | None, command: SessionCommand, context: Context) -> Decision:
-    """Return the decision of a command; it is empty if the command was carried out before."""
+    """Return a command's decision; it is empty if the command was carried out before."""
     if session is not None and command.command_id in session.commands:
         return Decision()
     if command.expires_at_ms <= context.now_ms:

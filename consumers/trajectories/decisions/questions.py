@@ -39,7 +39,7 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
 def describe(
     session: Session | None, question: DescribeSession, context: Context
 ) -> CommandAnswered:
-    """Return the state of a session as JSON, or 404 for one that never was."""
+    """Return a session's state as JSON, or 404 for one that never was."""
     session_id = question.session_id
     if session is not None:
         return _described(question, _present(session))

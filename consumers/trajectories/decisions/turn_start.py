@@ -225,7 +225,7 @@ def _seeded_by(session: Session) -> str:
 
 
 def _seed(session: Session, command: r.RequestTurn) -> int | None:
-    """Return the seed of a turn, by its place in its session; None: the worker chooses one."""
+    """Return a turn's seed, by its place in its session; None: the worker chooses one."""
     name = _seeded_by(session)
     if not name:
         return None

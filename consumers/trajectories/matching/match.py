@@ -33,7 +33,7 @@ class TextEncoder(Protocol):
         ...
 
     def encode(self, text: str) -> bytes:
-        """Return the ids of a plain text."""
+        """Return a plain text's ids."""
         ...
 
     def decode(self, ids: bytes) -> str:
@@ -45,7 +45,7 @@ class PromptRenderer(TextEncoder, Protocol):
     """A chat template with its tokenizer: enough to match messages."""
 
     def render(self, messages: RequestMessages, tools: RequestMessages | None = None) -> bytes:
-        """Return the ids of the whole prompt."""
+        """Return the whole prompt's ids."""
         ...
 
     def forced_call(
@@ -59,7 +59,7 @@ class PromptRenderer(TextEncoder, Protocol):
         ...
 
     def tail(self, prompt: bytes) -> bytes:
-        """Return the end of a prompt, as much as `bridge` needs."""
+        """Return a prompt's end, as much as `bridge` needs."""
         ...
 
     def bridge(

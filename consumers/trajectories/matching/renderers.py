@@ -46,7 +46,7 @@ class Renderers:
             self._tokenizers[policy.tokenizer_hash] = error
 
     def for_policy(self, policy: PolicyWeights) -> Renderer:
-        """Return the renderer of a policy. Raises `RendererError`."""
+        """Return a policy's renderer. Raises `RendererError`."""
         key = policy.tokenizer_hash, policy.renderer
         made = self._made.get(key)
         if made is None:

@@ -26,7 +26,7 @@ from seamlessflow.schemas.topics import SESSIONS, GatewayQuestion, Headers, Sess
 
 @dataclass(slots=True)
 class LoggedPartition:
-    """Sessions of a partition, and the epoch of its newest claim."""
+    """A partition's sessions, and the epoch of its newest claim."""
 
     number: int
     epoch: int = field(default=-1, kw_only=True)
@@ -119,7 +119,7 @@ class Emission(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the trajectory, nearly."""
+        """The trajectory's bytes, nearly."""
         made = self.trajectory
         arrays = len(made.tokens) + len(made.logprobs) + len(made.loss_mask)
         return arrays + len(self.ended.calls) + _NODE_BYTES * (1 + len(made.nodes))

@@ -116,7 +116,7 @@ def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stoppi
 
 
 class _CoordinatorLines(logging.Handler):
-    """The log of a consumer, which alone shows that a broker does not know its request to join."""
+    """A consumer's log, which alone shows that a broker does not know its request to join."""
 
     def __init__(self) -> None:
         super().__init__()

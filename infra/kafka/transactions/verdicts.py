@@ -19,7 +19,7 @@ _FLEXIBLE = 1
 
 
 class IdState(IntEnum):
-    """States of a transactional id, numbered as Kafka does."""
+    """A transactional id's states, numbered as Kafka does."""
 
     EMPTY = 0
     ONGOING = 1

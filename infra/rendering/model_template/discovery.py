@@ -1,4 +1,4 @@
-"""The renderer of a model directory, found by comparing prompts with the model's own template.
+"""A model directory's renderer, found by comparing prompts with the model's own template.
 
 Used where a configuration names no renderer. A family of the `renderers` library counts if it
 writes the same prompts as the directory's chat template. Without such a family the template itself

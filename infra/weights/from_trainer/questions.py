@@ -52,7 +52,7 @@ class Piece:
 
 
 def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
-    """Yield the pieces of a share, by names and offsets.
+    """Yield a share's pieces, by names and offsets.
 
     `sizes` has the bytes of each file. The `shares` are equal, and together have every byte once.
     """

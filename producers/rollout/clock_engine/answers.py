@@ -1,4 +1,4 @@
-"""Answers of the clock engine: their text, their length, and the turns that get them. Pure.
+"""The clock engine's answers: their text, their length, and the turns that get them. Pure.
 
 The text goes round, from a place that follows from the prompt. Its tokens follow from the prompt
 alone, so a prompt's greedy and sampled answers are the same. The length follows from the turn. So
@@ -51,7 +51,7 @@ class Answer:
     first: int
     """Place of its first token in the text."""
     length: int
-    """Tokens of the whole completion."""
+    """The whole completion's tokens."""
     reason: FinishReason
     stop: bytes = b""
     """Its last token, if that is not one of the text."""

@@ -1,4 +1,4 @@
-"""The turns of the clock engine as a function of time: which chunks come when. Pure.
+"""The clock engine's turns as a function of time: which chunks come when. Pure.
 
 `ModelledBatch` says which turns run and how fast. An event is a turn's arrival, first token or end,
 or a report of all running turns. Nothing happens for a token. Each method first counts what was
@@ -24,7 +24,7 @@ from seamlessflow.producers.rollout.engine.request import Request, RequestChunk,
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 BLOCK = 64
-"""Tokens of a block: more are cheaper to look up, fewer leave less of a prompt to compute again."""
+"""A block's tokens: more are cheaper to look up, fewer leave less of a prompt to compute again."""
 
 
 @dataclass(frozen=True, slots=True)

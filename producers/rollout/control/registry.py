@@ -18,7 +18,7 @@ from seamlessflow.schemas.records import GenerateTurn, TurnControl
 
 
 class UsedRules:
-    """The rules of a worker. Raises `FunctionUnusable` for one of the user's own that is none."""
+    """A worker's rules. Raises `FunctionUnusable` for one of the user's own that is none."""
 
     def __init__(self, section: ControlSection | None = None) -> None:
         self._users: tuple[str, bytes, str] | None = None

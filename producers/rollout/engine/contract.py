@@ -100,7 +100,7 @@ ChunkCallback = Callable[[TokenChunk], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """Snapshot of an engine. `error` is set once the engine has failed for good and must be built
+    """An engine's snapshot. `error` is set once the engine has failed for good and must be built
     anew.
 
     - `waiting`: requests that are not sampled yet, and queued calls

@@ -1,4 +1,4 @@
-"""The keeper of the role: begins the moves that `roles.py` decides on the device, and writes their
+"""The role's keeper: begins the moves that `roles.py` decides on the device, and writes their
 outcomes to `control`.
 
 Main loop only. Turns are handed back as soon as the role is to be given up, before the engine

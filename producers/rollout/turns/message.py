@@ -1,4 +1,4 @@
-"""The assistant message of a turn, parsed while its tokens come, and its JSON. Pure.
+"""A turn's assistant message, parsed while its tokens come, and its JSON. Pure.
 
 One text is parsed: the prompt's prefill (a forced tool call), earlier dispatches' tokens, and those
 sampled now. Deltas hold only what earlier dispatches have not written.

@@ -70,13 +70,13 @@ class GroupsCheck:
         self._opened = Seen()
         """Groups of sessions that agents opened by themselves, or that were recorded."""
         self._first = ""
-        """First policy of the run: the one that the first record names."""
+        """The run's first policy: the one that the first record names."""
         self._rounds: set[str] = set()
         """Groups of evaluations that are not over."""
         self._exploring: set[str] = set()
         """Groups of explorations that are not over."""
         self._epoch = 0
-        """Newest epoch of a scheduler."""
+        """A scheduler's newest epoch."""
         self._explored: dict[str, frozenset[str]] = {}
         """Sessions of each ready exploration that is not sampled again yet."""
         self._trained: UInt64s = np.empty(0, np.uint64)

@@ -1,4 +1,4 @@
-"""Ledger of a check: how much it checked, what it found wrong, and what it is done with. Pure."""
+"""A check's ledger: how much it checked, what it found wrong, and what it is done with. Pure."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple

@@ -75,7 +75,7 @@ class TokensCheck:
         self._again: dict[str, int] = {}
         """Steps in which a policy may train a group again by plan."""
         self._trained_in: dict[tuple[str, str], int] = {}
-        """Newest step of each such group, by policy and group, as long as it may be trained."""
+        """Each such group's newest step, by policy and group, as long as it may be trained."""
         self._over = Seen()
         """Groups that are dropped, or trained in a step that was compared, each with its policy."""
         self._known, self._contents = Seen(), Seen()

@@ -41,7 +41,7 @@ class _AuditedTurn(CountedTurn):
 
 @dataclass(slots=True)
 class _AuditedTurns:
-    """Turns of a session."""
+    """A session's turns."""
 
     turns: dict[str, _AuditedTurn] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)

@@ -35,7 +35,7 @@ class Team:
     count: int
     devices: int
     slowest: float
-    """Training speed of each device, limited by the slowest worker."""
+    """Each device's training speed, limited by the slowest worker."""
     rollout: float
 
     @property

@@ -61,7 +61,7 @@ class Waits:
     _roles: defaultdict[str, list[tuple[int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Roles of each worker, each with its begin; an empty name means no role."""
+    """Each worker's roles, each with its begin; an empty name means no role."""
     _open: set[str] = field(default_factory=set)
     _rolled: Spells = field(default_factory=Spells)
     """Times with a group under way."""

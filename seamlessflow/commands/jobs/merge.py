@@ -29,7 +29,7 @@ from seamlessflow.trainer.metrics.unlearned import listed
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """Options of the command."""
+    """The command's options."""
 
     out: Path | None
     selection: SessionSelection

@@ -39,7 +39,7 @@ from seamlessflow.schemas.tokens import shown_step, step_name
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """Options of the command."""
+    """The command's options."""
 
     out: Path | None
     policy: str | None

@@ -29,7 +29,7 @@ _PACED = ("recycled", "stopped", "over age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """Options of the command; None for each that is not given."""
+    """The command's options; None for each that is not given."""
 
     config: Path | None
     recorded: Path | None

@@ -1,4 +1,4 @@
-"""Inspector of a cluster: asks for its topics, and for the groups that commit offsets of them.
+"""A cluster's inspector: asks for its topics, and for the groups that commit offsets of them.
 
 Called by `seamlessflow topics list`. It joins no group, and reads no record but those that a group
 without members would read next. Offsets alone do not say how many records there are. On request

@@ -22,7 +22,7 @@ LARGEST_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossTokens:
-    """The trained tokens of a micro-batch, with whole turns and sessions if the loss needs them."""
+    """A micro-batch's trained tokens, with whole turns and sessions if the loss needs them."""
 
     logprobs_N: Tensor
     """Log-probs under the weights that are trained, with gradient."""
@@ -57,7 +57,7 @@ class LossTokens:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The loss of each trained token, and whether a bound cut its gradient or took it away."""
+    """Each trained token's loss, and whether a bound cut its gradient or took it away."""
 
     loss_N: Tensor
     clipped_N: Tensor

@@ -26,7 +26,7 @@ INDEX = "model.safetensors.index.json"
 def empty_model(
     kind: Any, directory: Path, dtype: torch.dtype, **more: object
 ) -> PreTrainedModel | None:
-    """Return the model of a directory, with parameters on the meta device and correct buffers.
+    """Return a directory's model, with parameters on the meta device and correct buffers.
 
     None if its files have tensors of other names or shapes: its conversion needs the whole model.
     Raise OSError or ValueError for a directory without a model.

@@ -37,7 +37,7 @@ class RankWriteFailed(SeamlessFlowError):
 
 
 class GangSaves:
-    """The checkpoints of a gang, made from its ranks' snapshots in their order."""
+    """A gang's checkpoints, made from its ranks' snapshots in their order."""
 
     def __init__(self, lines: Sequence[Line], snapshots: Queue[FileParts], leads: bool) -> None:
         """`lines`: rank 0's lead to the other ranks, in rank order; any other rank's leads to rank

@@ -73,7 +73,7 @@ def gdpo(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def reinforce_pp(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the discounted return of each token, in standard deviations from the batch's mean.
+    """Return each token's discounted return, in standard deviations from the batch's mean.
 
     REINFORCE++, arXiv 2501.03262: no group is needed.
     """
@@ -168,7 +168,7 @@ def distill(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
-    """Return the reward of each token.
+    """Return each token's reward.
 
     The last token of a branch has `outcome`, the last token of a turn the turn's reward. Each token
     also has -`kl_penalty` x (log-prob before the step - the reference's log-prob).
@@ -212,7 +212,7 @@ class _Turns:
     previous_K: Int64s
     """The turn before each, `NOWHERE` for the first ones."""
     places_N: Int64s
-    """Turn of each trained token."""
+    """Each trained token's turn."""
 
     @property
     def ends_K(self) -> Bools:

@@ -91,7 +91,7 @@ PAIR_LOSSES: Mapping[str, PairLoss] = {
 
 
 def opponent_weights(settings: PairsSection) -> list[float]:
-    """Return the weight of each opponent, the newest first; they sum to 1."""
+    """Return each opponent's weight, the newest first; they sum to 1."""
     section = settings.opponents
     weights = section.weights or (1.0,) * section.most
     return [weight / sum(weights) for weight in weights]

@@ -1,4 +1,4 @@
-"""The second phase of a step: the batch with the devices' columns, and its advantages.
+"""A step's second phase: the batch with the devices' columns, and its advantages.
 
 Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain, a session or a
 micro-batch, `_S` all tokens of all chains.
@@ -171,7 +171,7 @@ def hybrid_scaled(batch: Batch, scale: float, rules: ReturnRules) -> Batch:
 def by_chain(
     chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: AnnotatedColumns
 ) -> list[Columns]:
-    """Return the columns of each chain, from those of the micro-batches."""
+    """Return each chain's columns, from those of the micro-batches."""
     if not chains:
         return []
     starts_C = np.cumsum([0, *map(len, chains)])

@@ -22,7 +22,7 @@ _MOST_NAMED = 5
 
 
 def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
-    """Return the last session reward of each name."""
+    """Return each name's last session reward."""
     return {reward.name: reward for reward in trajectory.rewards if reward.scope == "session"}
 
 

@@ -43,7 +43,7 @@ class EvaluationRound:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFigures:
-    """Figures of a round."""
+    """A round's figures."""
 
     reward: float | None = None
     """Mean terminal reward over sessions; None without any."""

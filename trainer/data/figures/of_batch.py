@@ -224,7 +224,7 @@ def _label(name: str) -> str:
 
 
 def _task(group: Prepared) -> str:
-    """Return the task of a group; a task without a name differs from all others."""
+    """Return a group's task; a task without a name differs from all others."""
     names = (session.source.task_id for session in group.group.sessions)
     return next(filter(None, names), group.group.group_id)
 
@@ -236,7 +236,7 @@ def _equal(sessions: Sequence[ValidSession]) -> int:
 
 
 def _sampled(session: ValidSession) -> bytes:
-    """Return the trained tokens of a session as bytes."""
+    """Return a session's trained tokens as bytes."""
     return b"".join(
         chain.tokens.ids_T[chain.tokens.trained_T].tobytes() for chain in session.chains
     )
