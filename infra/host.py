@@ -59,7 +59,7 @@ def ending_signals() -> list[signal.Signals]:
 def asked_to_end(
     at_once: Callable[[int], object], beside: Callable[[int], object]
 ) -> Iterator[None]:
-    """Call both with the number of a signal: `at_once` in its handler, `beside` in a thread.
+    """Call both with a signal's number: `at_once` in its handler, `beside` in a thread.
 
     Restores the handlers at the end.
     """

@@ -46,7 +46,7 @@ def collect_seldom(thresholds: tuple[int, int, int] = _GC_THRESHOLDS) -> None:
     """Exempt the objects made so far from garbage collection, and collect more rarely from now on.
 
     This is for processes that keep or make much in memory without cycles. The default thresholds
-    halve the speed of a rebuild.
+    halve a rebuild's speed.
     """
     gc.collect()
     gc.freeze()
@@ -107,7 +107,7 @@ def _set_up_logging() -> None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Exit with the status of an error, and with its traceback only where that helps."""
+    """Exit with an error's status, and with its traceback only where that helps."""
     _ready.clear()
     _asked.clear()
     try:
@@ -159,7 +159,7 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let each signal end the loop's wait.
 
     A signal may come just before a wait begins, or to another thread. It would then be handled only
-    at the end of the wait.
+    at the wait's end.
     """
     woken, wake = socket.socketpair()
     with woken, wake:

@@ -59,7 +59,7 @@ def misspelt(names: Iterable[str], prefix: str) -> Sequence[str]:
 
 
 def variable(path: SettingPath) -> str:
-    """Return the name of the environment variable of a setting."""
+    """Return the name of a setting's environment variable."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in path)
 
 

@@ -1,7 +1,7 @@
 """Trial of a rule of control on recorded turns: tokens that it saves, and passes that it costs.
 
 A pass is lost, at worst, if any turn of a session that passed is stopped. `recorded_sessions` reads
-a run's topics; all else is pure. `_NK`: the tokens of a turn, and the likeliest ones beside each.
+a run's topics; all else is pure. `_NK`: a turn's tokens, and the likeliest ones beside each.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

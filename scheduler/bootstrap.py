@@ -129,7 +129,7 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
 
 def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSampling:
-    """Return the sampler and the terms of a run. Raises `FunctionUnusable`, `TasksRejected`."""
+    """Return a run's sampler and terms. Raises `FunctionUnusable`, `TasksRejected`."""
     pacing = settings.pacing
     sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
     sampling = sampling_of(

@@ -66,7 +66,7 @@ class JournalReader(Protocol):
     def ends(
         self, partitions: Iterable[LogPartition], limit_s: float | None = None
     ) -> Mapping[LogPartition, int]:
-        """Return the offset after the last record of each partition.
+        """Return the offset after each partition's last record.
 
         Raises `KafkaUnavailable`.
         """

@@ -20,7 +20,7 @@ from seamlessflow.schemas.releases import SchemaRelease, release_named, this_rel
 
 
 class NotInRelease(ValueError):
-    """A record, or the value of a field, has no place in the schemas of an earlier release."""
+    """A record, or a field's value, has no place in an earlier release's schemas."""
 
     def __init__(self, release: str, record: str, field: str = "") -> None:
         self.release = release

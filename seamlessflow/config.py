@@ -43,7 +43,7 @@ from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection
 
 _NODE_NAME = r"^[A-Za-z0-9_.-]*$"
-"""Pattern of the name of a node; empty stands for the head."""
+"""Pattern of a node's name; empty stands for the head."""
 
 _INVENTED = "invented."
 """Begins a secret that the configuration chose."""
@@ -355,7 +355,7 @@ class RunConfig(BaseSettings):
 
     @property
     def kafka_dir(self) -> Path:
-        """Directory for the data of the embedded Kafka."""
+        """Directory for the embedded Kafka's data."""
         return self.out / "kafka"
 
     @property

@@ -33,7 +33,7 @@ class NotListed(SeamlessFlowError):
 
 
 def is_listed(text: str) -> bool:
-    """Return whether a text stands for the tasks of the environment."""
+    """Return whether a text stands for the environment's tasks."""
     return text.startswith(LISTED)
 
 

@@ -71,7 +71,7 @@ def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop]:
 
 
 def build(settings: TrainerSettings, instruments: Instruments, stopping: Stopping = never) -> Loop:
-    """Return a trainer that has read the records and announced the weights of its gang.
+    """Return a trainer that has read the records and announced its gang's weights.
 
     Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
     """

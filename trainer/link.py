@@ -38,7 +38,7 @@ from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.roles.gang import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
-"""Limit of one call, such as the training of a step."""
+"""Limit of one call, such as a step's training."""
 _HELLO_S = 10.0
 _LOOK_S = 0.2
 _EMPTY: Arrays = {}

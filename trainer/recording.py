@@ -39,7 +39,7 @@ class Survey:
     tokenizer_hash: str
     train_foreign: bool
     last: dict[int, int] = field(default_factory=dict)
-    """Offset of the last session of each partition."""
+    """Offset of each partition's last session."""
     others: Counter[str] = field(default_factory=Counter)
     """Sessions of other policies."""
     foreign: int = 0

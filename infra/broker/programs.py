@@ -68,7 +68,7 @@ class KafkaPrograms:
         return command
 
     def format(self, properties_file: Path, cluster_id: str) -> str | None:
-        """Format the storage of a new cluster; return the end of the output if that failed."""
+        """Format a new cluster's storage; return the end of the output if that failed."""
         config = f"--config={properties_file}"
         command = self._java(
             "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", config

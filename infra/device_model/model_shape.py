@@ -18,7 +18,7 @@ from typing import Any
 from seamlessflow.infra.errors import SeamlessFlowError
 
 _LINEAR = 2
-"""Dimensions of the weight of a linear layer."""
+"""Dimensions of a linear layer's weight."""
 _BLOCK = re.compile(r"^(.*?\.\d+)\.")
 """Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
 _OUTPUT = "lm_head.weight"

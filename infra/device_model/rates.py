@@ -1,6 +1,6 @@
 """Times of a worker's work: decoding, prompts, training, weights, changes of role. Pure.
 
-The step of a gang is that of its slowest worker, for which all others wait. The simulator
+A gang's step is that of its slowest worker, for which all others wait. The simulator
 (`lab/simulation/trainer.py`) asks for the whole gang, and each clock back end
 (`trainer/backends/clock_backend.py`) for its own worker.
 
@@ -114,7 +114,7 @@ class GangStep:
     """A step's times."""
 
     parts_s: Mapping[str, float]
-    """Each worker's part with the fixed part of a step, by name."""
+    """Each worker's part with a step's fixed part, by name."""
 
     @property
     def slowest_s(self) -> float:
@@ -128,7 +128,7 @@ def gang_step(
     """Return the step of workers, by name, on sequences of these lengths.
 
     They are some or all workers of a gang of `devices`. Each device gets an equal part. `step_s` is
-    the fixed part of a step.
+    a step's fixed part.
     """
     # Workers are mostly alike, and a step has many sequences.
     parts_s = {

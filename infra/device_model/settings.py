@@ -26,7 +26,7 @@ from seamlessflow.infra.settings import Section
 
 
 class LengthsSection(Section):
-    """A log-normal distribution of the tokens of a turn."""
+    """A log-normal distribution of a turn's tokens."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 

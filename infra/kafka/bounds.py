@@ -51,7 +51,7 @@ class BoundsLookup:
         return {place: (starts[place], end) for place, end in ends.items()}
 
     def ends(self, partitions: Sequence[LogPartition], timeout_s: float) -> dict[LogPartition, int]:
-        """Return the offset behind the last record of each partition, as `bounds` does."""
+        """Return the offset behind each partition's last record, as `bounds` does."""
         return self._offsets(partitions, OFFSET_END, timeout_s)
 
     def partitions(self, topic: str, timeout_s: float) -> list[LogPartition]:

@@ -1,4 +1,4 @@
-"""Outages of Kafka: which errors pass, which are refusals, and the wait for the end of an outage.
+"""Outages of Kafka: which errors pass, which are refusals, and the wait for an outage's end.
 
 Every request that must be answered is repeated with one `Outage`, by `cluster.py`, `producer.py`
 and `reader.py`.

@@ -47,7 +47,7 @@ class GenerationPrompts:
         self._known = sorted(map(list, endings), key=len, reverse=True)
 
     def end_of(self, prompt: list[int]) -> list[int]:
-        """Return the generation prompt at the end of a prompt; all of it if none is known.
+        """Return the generation prompt at a prompt's end; all of it if none is known.
 
         A prompt may be cut at its beginning.
         """
@@ -78,7 +78,7 @@ def behind_answer(
     *,
     thinking_stays: bool,
 ) -> Rendered | None:
-    """Return what the template writes behind the stop token of an answer, up to the next answer.
+    """Return what the template writes behind an answer's stop token, up to the next answer.
 
     None if that depends on the history or is nothing. Also None if the new messages change what
     stands before them. `ends` returns the places behind each stop token. With `thinking_stays` a

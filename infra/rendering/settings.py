@@ -18,7 +18,7 @@ from seamlessflow.infra.rendering.model_template.files import prompting_bytes
 from seamlessflow.schemas.records import PolicyWeights
 
 FROM_MODEL = "auto"
-"""Name in a configuration that leaves it to the trainer to find the renderer of the model."""
+"""Name in a configuration that leaves it to the trainer to find the model's renderer."""
 CHAT_TEMPLATE = "chat-template"
 """Name of the renderer of the model's own chat template."""
 
@@ -46,7 +46,7 @@ RECORDED_WITHOUT: ControlTokens = "tokens"
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class RendererSettings:
-    """Settings of the renderer of a policy."""
+    """Settings of a policy's renderer."""
 
     name: str
     """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ...

@@ -69,7 +69,7 @@ ENCODED_TEXTS_KEPT = 128
 session's whole tool block."""
 
 LONGEST_TEXT_KEPT = 32_768
-"""Longest text, in characters, that is cached: bounds the memory of the cache."""
+"""Longest text, in characters, that is cached: bounds the cache's memory."""
 
 
 class TokenizerError(SeamlessFlowError):

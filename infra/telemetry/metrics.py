@@ -74,7 +74,7 @@ class Metrics:
         self._registry.register(_ReaderMetrics(self._readers))
 
     def watch(self, reader: ReadState) -> None:
-        """Show the lag of a reader, and how much it could not decode."""
+        """Show a reader's lag, and how much it could not decode."""
         self._readers.append(reader)
 
     def counter(self, name: str, **labels: str) -> Counter:

@@ -84,7 +84,7 @@ def make_version(root: Path, base: Path, deltas: Sequence[Path]) -> Path:
 
 
 def _changed(base: Path, new: Path, name: str, draft: Path) -> bool:
-    """Write the changed elements of a file; return False if they are not to be had."""
+    """Write a file's changed elements; return False if they are not to be had."""
     if not name.endswith(".safetensors") or not (base / name).is_file():
         return False
     try:

@@ -78,7 +78,7 @@ def hash_files(
 ) -> list[HashedFile]:
     """Return the hashes of files, several read at once.
 
-    `beside`: what also takes the bytes of a file, so that they are read once. Raises `OSError` and
+    `beside`: what also takes a file's bytes, so that they are read once. Raises `OSError` and
     what that raises.
     """
     with ThreadPoolExecutor(_AT_ONCE, "hash") as threads:

@@ -1,4 +1,4 @@
-"""Models by the names of a hub: `owner/name`, with `@revision` for a branch, a tag or a commit.
+"""Models by a hub's names: `owner/name`, with `@revision` for a branch, a tag or a commit.
 
 Only `huggingface_hub` speaks with the hub; its cache, its token and its variables (HF_*) count. A
 snapshot is a directory of that cache. It has safetensors and texts, never code: `FILES`. Files are
@@ -24,7 +24,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.tiktoken", "*.safetensors")
 """Files that are fetched, of a repository's root alone."""
 _NOT = ("*/*", "consolidated*")
-"""Folders, and weights in the form of another program."""
+"""Folders, and weights in another program's form."""
 _INDEX = "model.safetensors.index.json"
 _WEIGHTS = (".safetensors", _INDEX)
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
@@ -32,7 +32,7 @@ _SNAPSHOT = re.compile(r"/models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/(
 _SHOWN = 5
 """Most files that are named of a repository that is no such model."""
 _ANSWER_S = 15.0
-"""Seconds in which a hub must have listed the files of a model."""
+"""Seconds in which a hub must have listed a model's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def cached(model: HubModel, with_weights: bool = True) -> Path | None:
 
 
 def look_up(model: HubModel) -> Listing:
-    """Ask the hub for the files of a model. Raises `ModelNotFetched`."""
+    """Ask the hub for a model's files. Raises `ModelNotFetched`."""
     from huggingface_hub import HfApi, is_offline_mode
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.hf_api import ModelInfo

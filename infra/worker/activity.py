@@ -1,4 +1,4 @@
-"""Accounts of a worker's time: what its processes do with it, and the phases of a move.
+"""Accounts of a worker's time: what its processes do with it, and a move's phases.
 
 `ActivityAccount` has the figures of `WorkerUsage`, `PhaseTimes` those that `RoleAcquired` and
 `RoleReleased` report.

@@ -154,7 +154,7 @@ def step_times(records: Iterable[Record], since_ms: int = 0) -> MeasuredTimes:
 def training_line(
     steps: Sequence[TrainedStep], tokens: Mapping[str, int]
 ) -> tuple[float, float] | None:
-    """Return the fixed seconds of a step and the device seconds of a token, by least squares.
+    """Return the fixed seconds of a step and a token's device seconds, by least squares.
 
     `tokens` of the groups, prompts included. None without a step whose groups are known.
     """

@@ -45,7 +45,7 @@ class Hops:
 
 
 def issued_ms(commands: Iterable[Record]) -> Mapping[str, int]:
-    """Return when each `RequestTurn` was first sent, by the id of its command."""
+    """Return when each `RequestTurn` was first sent, by its command's id."""
     issued: dict[str, int] = {}
     for command in commands:
         if isinstance(command, RequestTurn):
@@ -69,7 +69,7 @@ def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
 
 
 _CUT_SHORT = ("aborted", "timeout", "pruned")
-"""Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""
+"""Ends of sessions that have fewer turns than their agent wanted, as at a run's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +147,7 @@ def recorded_turns(
 ) -> Sequence[RecordedTurn]:
     """Return the turns in the order of their ends; those that moved or failed are left out.
 
-    `events`: of `sessions`, each partition in the order of its log. A completion counts if the
+    `events`: of `sessions`, each partition in its log's order. A completion counts if the
     manager's fold accepts it. Raises `NewerRelease`.
     """
     issued = issued_ms(requests)

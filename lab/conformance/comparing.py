@@ -1,6 +1,6 @@
 """Comparison of two implementations of an environment, step by step. Pure.
 
-Both get the same seeds and the same actions. An action is drawn, by the seed of its episode, from
+Both get the same seeds and the same actions. An action is drawn, by its episode's seed, from
 those that the environment says are possible. The first difference ends the comparison: behind it
 the two are in other states, so that all else differs too. Called by `seamlessflow conform`.
 """

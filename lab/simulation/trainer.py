@@ -151,7 +151,7 @@ class SimulatedTrainer:
         self._fleet.train(step, took_s, lambda: self._commit(started.step, took_s))
 
     def _oldest(self, group: str) -> int:
-        """Return the version of the first token of a group."""
+        """Return the version of a group's first token."""
         return min(session.version or 0 for session in self._groups[group].values())
 
     def _sessions(self) -> list[SimulatedSession]:

@@ -98,6 +98,6 @@ def _number(group: str) -> int:
 
 
 def _length(section: WorkloadSection, number: int) -> float:
-    """Return the factor of the sampled tokens in the group of this number."""
+    """Return the factor of the sampled tokens in this number's group."""
     drifted: float = section.drift ** min(1.0, number / section.drift_groups)
     return drifted * section.swing if number // section.swing_groups % 2 else drifted

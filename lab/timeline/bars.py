@@ -1,4 +1,4 @@
-"""A timeline's bars: the intervals of a worker, joined until few enough to be drawn. Pure.
+"""A timeline's bars: a worker's intervals, joined until few enough to be drawn. Pure.
 
 A bar keeps the sums of what it joins. So a picture of bars has the same shares as the intervals.
 Each part of a worker's time has one colour and one label, in pictures and on the page.
@@ -77,7 +77,7 @@ IDLE, SHARES = "all but decoding and training", "a colour is as high as its shar
 
 
 def parts(interval: Interval) -> dict[BarPart, float]:
-    """Return the parts of an interval's time, with the reasons of its waiting."""
+    """Return the parts of an interval's time, with its waiting's reasons."""
     times = dict(interval.by_category())
     waited = times.pop(WAITING, 0.0)
     if interval.waits:

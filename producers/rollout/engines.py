@@ -116,7 +116,7 @@ class ScriptedEngines:
         """Accept all weights: only their version is used."""
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """Return an engine whose text is encoded in the tokens of the policy."""
+        """Return an engine whose text is encoded in the policy's tokens."""
         scripted = self._settings.scripted
         pattern = parser.encode(scripted.text)
         script = Script(pattern, scripted.tokens, scripted.tokens_per_second)

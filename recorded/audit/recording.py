@@ -1,4 +1,4 @@
-"""A training on recorded sessions: its `control`, and the trajectories of another prefix.
+"""A training on recorded sessions: its `control`, and another prefix's trajectories.
 
 It has no gateway, manager or worker, so no events; `control` names the recording.
 """
@@ -40,7 +40,7 @@ class RecordingRounds:
     def __init__(
         self, settings: KafkaSettings, source: str, skipped: Skipped, stopping: Stopping
     ) -> None:
-        """Find the topics; `source` is the prefix of the recording."""
+        """Find the topics; `source` is the recording's prefix."""
         rounds = Rounds(settings, "", skipped, stopping, (CONTROL,))
         recorded = settings.model_copy(update={"topic_prefix": source})
         # A commit promises trajectories, so `control` is measured first.

@@ -1,6 +1,6 @@
 """Trained tokens of steps: their files, held against the commits, and the arrays of them.
 
-A commit names its sessions, the tokens of each in the loss, and the hash of the file. So a missing
+A commit names its sessions, the tokens of each in the loss, and the file's hash. So a missing
 line, one too many, and a changed advantage show, even if each token there was sampled. Called by
 both checks of tokens. `_N`: the trained tokens of one optimizer step, an entry for each.
 """
@@ -94,7 +94,7 @@ class TrainedTokens:
     runs_N: Int64s
     """Number of the line that a token is from."""
     offsets_N: Int64s
-    """Offset of a token in the completion of its turn."""
+    """Offset of a token in its turn's completion."""
     ids_N: Int64s
     logprob_bits_N: UInt32s
     """Bits of the float32 values, so that equal means equal to the bit."""
@@ -105,7 +105,7 @@ class TrainedTokens:
 
 
 def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
-    """Return the tokens of the lines of a step, in their order."""
+    """Return the tokens of a step's lines, in their order."""
     runs = [_even(line) for line in lines]
     lengths = np.array([len(run.ids) for run in runs], np.int64)
     starts = np.array([run.offset for run in runs], np.int64) - (np.cumsum(lengths) - lengths)

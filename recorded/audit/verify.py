@@ -5,7 +5,7 @@ equal, and the log-prob to the bit. To stay independent it uses neither the traj
 fold nor the trajectories. It shares with the trainer only the format of its files. After a crash
 steps are executed again. Only those count that led to the newest weights. A step marks the groups
 that it trains again by plan, with the number of steps that trained them before. Each of their
-tokens may be in it once more. `_N`: the tokens of one file. Called at the end of a run.
+tokens may be in it once more. `_N`: the tokens of one file. Called at a run's end.
 """
 
 from collections import Counter, defaultdict
@@ -118,7 +118,7 @@ def verify(
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
-    """Return the steps behind the newest weights of each policy, oldest first.
+    """Return the steps behind each policy's newest weights, oldest first.
 
     `commits` is in log order.
     """
@@ -244,7 +244,7 @@ class _Comparison:
             self.deviations.append(_deviation(trained, token, what))
 
     def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
-        """Return a number for the turn of each run.
+        """Return a number for each run's turn.
 
         A session in `again` gets numbers of this step alone.
         """

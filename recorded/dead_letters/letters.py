@@ -61,7 +61,7 @@ class RetryMark:
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Return the place of its letter."""
+        """Return its letter's place."""
         return self.topic, self.partition, self.letter
 
 

@@ -75,7 +75,7 @@ class ErasedSessions:
         return str(record.session_id)  # type: ignore[attr-defined]
 
     def without_text(self, record: Record) -> Record | None:
-        """Return a `control` record without the text of a failure; None if it has none of them."""
+        """Return a `control` record without a failure's text; None if it has none of them."""
         match record:
             case SampleFailed(group_id=group, sample=sample, attempt=attempt, detail=text):
                 theirs = self.include(session_of(group, sample, attempt))

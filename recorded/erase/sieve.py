@@ -25,7 +25,7 @@ class TopicErasure:
     emptied: int = 0
     """Failures of erased sessions on `control`, copied without their text."""
     naming: int = 0
-    """Copied records that keep the id of an erased session, such as a group's result."""
+    """Copied records that keep an erased session's id, such as a group's result."""
     undecodable: int = 0
     """Copied records that cannot be read, so that it is not known whose they are."""
     dropped: int = 0

@@ -189,7 +189,7 @@ class _PartitionFiles:
         self.rows: Counter[str] = Counter()
 
     def append(self, name: str, row: TableRow) -> None:
-        """Append a row to the table of this name."""
+        """Append a row to this name's table."""
         if name not in self._appends:
             table, path = self._tables[name]
             path.parent.mkdir(parents=True, exist_ok=True)

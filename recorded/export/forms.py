@@ -120,7 +120,7 @@ class Form:
         return (self.chains, SESSIONS_TABLE) if self.sessions else (self.chains,)
 
     def rows(self, exported: ExportedSession) -> Iterator[tuple[str, TableRow]]:
-        """Yield the session's rows, each with the name of its table.
+        """Yield the session's rows, each with its table's name.
 
         Raises `TrajectoryMalformed`.
         """

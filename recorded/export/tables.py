@@ -19,7 +19,7 @@ TableRow = Mapping[str, Cell]
 
 
 class Kind(StrEnum):
-    """Kind of the values of a column; each value may also be None."""
+    """Kind of a column's values; each value may also be None."""
 
     TEXT = "text"
     INTEGER = "integer"

@@ -1,6 +1,6 @@
 """A recorded session's beginning, copied exactly, with which new sessions can begin. Pure.
 
-A place is the prompt of a turn, or the end of its answer. Every tool call before it must have its
+A place is a turn's prompt, or its answer's end. Every tool call before it must have its
 result, since no agent can go on without one.
 """
 

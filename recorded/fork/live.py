@@ -1,6 +1,6 @@
 """Beginnings of sessions that go on from ended ones of a run that is at work.
 
-The events of the ended session are read from its first offset on and folded as the manager folds
+The ended session's events are read from its first offset on and folded as the manager folds
 them. Copies are kept, since all samples of a group begin with the same one. Called by agents
 processes, `recorded/fork/__main__.py`, in threads.
 """

@@ -20,9 +20,9 @@ class ForkRule:
     """Choice of turns by one of the first three criteria, and each fork's kind."""
 
     turn: str | None = None
-    """A turn's id, its number from 1 in the order of the log, or `last`."""
+    """A turn's id, its number from 1 in the log's order, or `last`."""
     after_tool_result: str | None = None
-    """`first`, `last` or `every` of the turns whose prompt ends with the result of a tool."""
+    """`first`, `last` or `every` of the turns whose prompt ends with a tool's result."""
     before_compaction: bool = False
     """True: the last turns before the agent went on with a shorter, edited history."""
     behind: str = BEHIND_PROMPT

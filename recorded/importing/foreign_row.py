@@ -41,7 +41,7 @@ class ForeignRow:
     several_versions: tuple[int, int] | None
     """Lowest and highest version of a row without versions for single tokens."""
     named: Mapping[str, str]
-    """Columns of text, such as group, task, and the session of an export."""
+    """Columns of text, such as group, task, and an export's session."""
     begins: tuple[int, ...] = (0,)
     """First tokens of its branches, each a whole sequence with a prompt of its own."""
 

@@ -39,7 +39,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ImportJob:
-    """Files to bring in, each with the reader of its format, and the prefix to write under."""
+    """Files to bring in, each with its format's reader, and the prefix to write under."""
 
     files: Sequence[tuple[Path, ReadRows]]
     prefix: str
@@ -136,7 +136,7 @@ def _trajectories(path: Path, rows: ReadRows, rules: ForeignRules) -> Iterator[T
 
 
 def _digest(path: Path) -> str:
-    """Return what stands for the content of a file."""
+    """Return what stands for a file's content."""
     hasher = xxhash.xxh3_64()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

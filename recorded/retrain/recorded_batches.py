@@ -21,7 +21,7 @@ from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
 
 
 class RecordedBatches:
-    """The batches of a run's steps, one after the other, each by the settings of its lineage."""
+    """The batches of a run's steps, one after the other, each by its lineage's settings."""
 
     def __init__(
         self,

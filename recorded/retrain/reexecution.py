@@ -73,7 +73,7 @@ class Reexecution(Generic[B]):
         """Yield the steps before `until` (by default all), one after the other.
 
         `received`: all records of `trajectories`. Raises `RunNotRepeatable` for a session that is
-        not among them, and the errors of the back end.
+        not among them, and the back end's errors.
         """
         self.backend.load(None, self._run.steps[0].trains)
         self.backend.acquire()

@@ -94,7 +94,7 @@ def first_difference(expected: Mapping[str, str], tensors: Mapping[str, str]) ->
 
 
 def write_step(path: Path, tensors: StepTensors) -> None:
-    """Write the tensors of a step: as safetensors with their values, else their hashes as JSON."""
+    """Write a step's tensors: as safetensors with their values, else their hashes as JSON."""
     content = {"step": tensors.step, "micro_batch": tensors.micro_batch, "hashes": tensors.hashes}
     text = json.dumps(content, indent=1)
     if path.suffix == _VALUES:

@@ -126,7 +126,7 @@ class _Taking:
                 self._note(record)
 
     def apply(self, item: Received) -> None:
-        """Take the group of a record, or bury it with its reason."""
+        """Take a record's group, or bury it with its reason."""
         record = item.record
         # With the name of a header that is not UTF-8, the client has no bytes.
         raw = record if isinstance(record, Raw) else Raw(b"")

@@ -271,7 +271,7 @@ def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Receive
 def _accepted_output(records: Iterable[Received]) -> frozenset[int]:
     """Return the offsets in `sessions` of the output that the manager accepted.
 
-    `records`: of one session, with the claims of its partition. If retention removed the session's
+    `records`: of one session, with its partition's claims. If retention removed the session's
     beginning, nothing can be folded, and all of its output is returned. Raises `NewerRelease`.
     """
     # Producers have clocks of their own, so records in order of time may be in another order.

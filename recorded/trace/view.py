@@ -26,7 +26,7 @@ JsonRow = dict[str, object]
 
 
 def waterfall_view(waterfall: Waterfall, width: int, offsets: bool) -> Group:
-    """Return the waterfall for a console of this width; with `offsets` the place of each record.
+    """Return the waterfall for a console of this width; with `offsets` each record's place.
 
     The parts have a scale each, because a turn is short beside the time until a step trains it.
     """

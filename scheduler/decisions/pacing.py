@@ -169,7 +169,7 @@ def tasks(
 
     `issued` is the newest attempt by group and sample. The same attempt is always the same record.
     So a restarted scheduler may issue it again: the manager refuses a session that exists. `serves`
-    counts the time of a group. It begins anew after all processes were lost, and stands while
+    counts a group's time. It begins anew after all processes were lost, and stands while
     engines sleep during training.
     """
     first_ms = now_ms - attempt_ms(settings)

@@ -27,7 +27,7 @@ class Allotment:
 
     workers: Mapping[str, frozenset[str]]
     balance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Figures that decided on the shared workers of each policy."""
+    """Figures that decided on each policy's shared workers."""
 
     def explained(
         self, wanted: Sequence[Wanted], policy: str, workers: Workers

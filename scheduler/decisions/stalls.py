@@ -1,4 +1,4 @@
-"""Reports of stalls: in the run's work, in a gateway, in the reader of a topic. Pure.
+"""Reports of stalls: in the run's work, in a gateway, in a topic's reader. Pure.
 
 Each report names process, topic, offset, begin of the stall and the limit. No decision follows from
 it here: the launcher, or another supervisor, starts gateways and readers. The loss of a rollout

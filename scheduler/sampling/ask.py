@@ -54,7 +54,7 @@ class Candidate:
     counts: PassCounts
     """Its passes and failures, discounted to now."""
     pool_rate: float
-    """Share that passed of the sessions of its pool."""
+    """Share that passed of its pool's sessions."""
     tasks: TaskIndex = field(repr=False, compare=False)
     opponents: OfferedOpponents | None = None
     """Versions to play against; None if no policy shows any."""
@@ -113,7 +113,7 @@ class Ask:
     samples: int
     """A group's samples, `run.group_size`."""
     random: random.Random
-    """Generator, seeded by the run's seed, the source and the number of the draw."""
+    """Generator, seeded by the run's seed, the source and the draw's number."""
     source: str
     """The source's name."""
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class Ask:
         return {}
 
     def arm(self, place: int) -> Arm:
-        """Return the statistics of the task of a place."""
+        """Return the statistics of a place's task."""
         return self.arms.by_key(self.tasks.key(place))
 
     def from_draw(self) -> Iterator[int]:

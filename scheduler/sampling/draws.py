@@ -1,4 +1,4 @@
-"""The next tasks to train on: the source of each draw, and the sampler's choice within it.
+"""The next tasks to train on: each draw's source, and the sampler's choice within it.
 
 The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
 for all draws of a source. Where it chooses none, or fails, tasks come in shuffled order, without
@@ -281,7 +281,7 @@ def _with_terms(
     number: int,
     opponents: OfferedOpponents | None,
 ) -> Drawn:
-    """Return a task with the terms of its group, and the arms that its result counts for."""
+    """Return a task with its group's terms, and the arms that its result counts for."""
     row = drawn.row
     name = source_name(row.split, row.fork is not None)
     index = sampling.indexes.get(name)

@@ -64,7 +64,7 @@ class ForkAsk:
     most: int
     """Most samples of a place."""
     random: random.Random
-    """Generator, seeded by the run's seed and the number of the group."""
+    """Generator, seeded by the run's seed and the group's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Index of the tasks of a source: the key of each task's statistics, and the pool that it is of.
+"""Index of a source's tasks: the key of each task's statistics, and the pool that it is of.
 
 16 bytes a task stay in memory, so that figures of thousands of tasks are found without reading
 their lines.

@@ -1,7 +1,7 @@
 """Samplers and terms by name: those of the release, and functions of a user.
 
 An error of a user's function costs one choice: tasks are drawn in shuffled order then. A hundred in
-a row end the run. Called by `draws.py` and the checks of a configuration.
+a row end the run. Called by `draws.py` and a configuration's checks.
 """
 
 import logging
@@ -46,7 +46,7 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
 }
 TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success, "league": league}
 VERSION = 1
-"""Version of the samplers of this release: another one may choose others from the same figures."""
+"""Version of this release's samplers: another one may choose others from the same figures."""
 MOST_FAILURES = 100
 """Failed choices in a row that end the run."""
 HEAVY = frozenset({"torch", "transformers", "vllm", "tensorflow", "jax"})

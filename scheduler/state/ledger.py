@@ -20,7 +20,7 @@ EXPLORE = "explore"
 SMALLEST_DIFFERENCE = 1e-8
 """Largest difference of returns that count as equal, as for advantages."""
 OPPONENT_ARM = "past@"
-"""Begins the arm of an opponent, before the number of its version."""
+"""Begins an opponent's arm, before its version's number."""
 OPPONENT_GROUP = "opponent_group"
 """A group's figure: its place among those for which its opponent was drawn once, from 0."""
 MOST_TRIES = 3
@@ -222,7 +222,7 @@ def opponent_arm(version: int) -> str:
 
 
 def opponent_of(arms: Iterable[str]) -> int:
-    """Return the past version among the arms of a group, or `NO_VERSION`."""
+    """Return the past version among a group's arms, or `NO_VERSION`."""
     numbers = (arm.removeprefix(OPPONENT_ARM) for arm in arms if arm.startswith(OPPONENT_ARM))
     return next((int(number) for number in numbers if number.isdecimal()), NO_VERSION)
 
@@ -245,7 +245,7 @@ def arms_of(record: r.GroupAdmitted) -> tuple[str, ...]:
 
 
 def source_name(split: str, forked: bool) -> str:
-    """Return the name of the source of a task: its split, which forks may share with others."""
+    """Return the name of a task's source: its split, which forks may share with others."""
     return f"{split}/forks" if forked else split
 
 

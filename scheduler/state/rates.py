@@ -1,4 +1,4 @@
-"""Rates measured in a run: rollout speeds, gang speeds, and the tokens of a step.
+"""Rates measured in a run: rollout speeds, gang speeds, and a step's tokens.
 
 A pure fold of `control`. Newer measurements count more (an exponential mean), so the rates follow
 lengths and devices that change. Called by `scheduler/state/state.py`.

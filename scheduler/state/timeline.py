@@ -65,7 +65,7 @@ class Timeline:
     start_ms: int
     end_ms: int
     training_ms: TimeWindow
-    """From the first group for training to the end of the last step; the whole timeline without
+    """From the first group for training to the last step's end; the whole timeline without
     them. With recorded sessions it begins at the first step."""
     groups: tuple[tuple[int, str, int], ...]
     """Ready time, policy and latency of each group for training. The latency is the time from its
@@ -74,11 +74,11 @@ class Timeline:
     """Times in which no process of the run lived."""
 
     def lived_ms(self, window: TimeWindow | None = None) -> int:
-        """Return the length of the window without pauses; by default the window of the training."""
+        """Return the length of the window without pauses; by default the training's window."""
         return without(window or self.training_ms, self.pauses)
 
     def device_time(self, window: TimeWindow | None = None) -> dict[str, DeviceTime]:
-        """Return each worker's device time in the window; by default the window of the training."""
+        """Return each worker's device time in the window; by default the training's window."""
         return device_time(self.intervals, window or self.training_ms)
 
     def group_ms(self, window: TimeWindow | None = None) -> float | None:
@@ -110,7 +110,7 @@ class Timeline:
         return self.lived_ms() / self.steps_made if self.steps else None
 
     def ideal_step(self, lag: float) -> IdealStep | None:
-        """Return the ideal step for the run's work; None before the end of the first step."""
+        """Return the ideal step for the run's work; None before the first step's end."""
         spent = together(self.device_time().values())
         if not self.steps or not spent.total:
             return None

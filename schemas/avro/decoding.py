@@ -20,7 +20,7 @@ _RUNS_KEPT, _RUN_BYTES = 4, 65_536
 """Most kept values for a run of fields, and the most bytes of one."""
 _LONGEST = 1 << 64
 _PLACES = range(7, 70, 7)
-"""Places of the further bytes of a number."""
+"""Places of a number's further bytes."""
 _ONE = 2
 """Number 1 in zigzag form."""
 _eight_bytes = Struct("<d").unpack_from

@@ -1,4 +1,4 @@
-"""Functions for the types of a schema, each made of the functions for its parts. Pure.
+"""Functions for a schema's types, each made of the functions for its parts. Pure.
 
 Shared by decoding and encoding: both are made once for a schema instead of walking it for a record.
 """

@@ -131,7 +131,7 @@ def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path])
 
 
 def _service_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if nobody could open the sessions of a service."""
+    """Yield a fault if nobody could open a service's sessions."""
     if config.gateway.admin_key is None and config.secret_invented:
         text = "neither tasks nor an agent is named, so others open the sessions, with this key"
         remedy = "set it, or name pacing.tasks and agents.callable or agents.command"

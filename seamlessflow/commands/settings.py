@@ -1,6 +1,6 @@
 """The commands that explain a run configuration: `seamlessflow settings`, and `methods`.
 
-The second lists the methods of each seam, with settings and sources.
+The second lists each seam's methods, with settings and sources.
 """
 
 from typing import TYPE_CHECKING, Annotated

@@ -25,7 +25,7 @@ MAX_CONTEXT = 512
 KV_BYTES = 256 * 1024**2
 RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}
-"""vLLM supports no narrower heads on a CPU; half as many heads keep the size of the model."""
+"""vLLM supports no narrower heads on a CPU; half as many heads keep the model's size."""
 START_TIMEOUT_S = 600
 ASSIGNMENT_TIMEOUT_S = {"torch": 120, "vllm": 600}
 """One vLLM server starts in half a minute, two of them on two busy cores in several."""

@@ -31,7 +31,7 @@ MARKUP_TOKENS = (
 BEHIND_USER = r"(?<=user)\n"
 """The line break behind a role, which must be a token of its own.
 
-The renderer encodes the `user` of a tool message by itself. The text of a whole template must give
+The renderer encodes the `user` of a tool message by itself. A whole template's text must give
 the same ids.
 """
 

@@ -39,7 +39,7 @@ def failed(findings: list[Finding]) -> bool:
 
 
 def python(version: tuple[int, int]) -> Finding:
-    """Judge the version of the interpreter."""
+    """Judge the interpreter's version."""
     text = ".".join(map(str, version))
     if version >= (3, 11):
         return Finding("Python", Grade.OK, text)

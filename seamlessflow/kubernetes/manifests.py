@@ -44,7 +44,7 @@ _PlainDumper.add_representer(str, _text)
 def manifests(
     config: RunConfig, kafka: KafkaSettings, text: str, names: ClusterNames
 ) -> dict[str, list[KubernetesObject]]:
-    """Return the objects by the name of their file. `text` is the YAML of the configuration."""
+    """Return the objects by the name of their file. `text` is the configuration's YAML."""
     spoken_to = [{"from": [_pods(AGENTS)], "ports": [{"port": PORT}]}]
     # Ranks of a gang listen on free ports, which the others read in `fleet`.
     among = [{"from": [_pods(NODE)]}]

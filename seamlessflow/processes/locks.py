@@ -90,7 +90,7 @@ def owner_of(out: Path, begun_s: float) -> str:
 def others(owners: Iterable[str], out: Path) -> list[str]:
     """Return the commands of other directories, in the order of their start.
 
-    One of this directory is dead, since this command holds the lock of the directory. Pure.
+    One of this directory is dead, since this command holds the directory's lock. Pure.
     """
     alive = [owner for owner in owners if f" of {_place(out)} since " not in owner]
     return sorted(alive, key=_begun)

@@ -1,4 +1,4 @@
-"""Specifications of the processes of a run, made from its configuration. Pure.
+"""Specifications of a run's processes, made from its configuration. Pure.
 
 A process gets the environment of the command line without any `SEAMLESSFLOW_*`. Its own settings
 are added: one variable for each section, as JSON.
@@ -92,7 +92,7 @@ class ProcessSpecs:
         """Return for each trained policy the trainer, then a training process for every worker of
         it that can train.
 
-        The trainer runs on the machine of the first rank.
+        The trainer runs on the first rank's machine.
         """
         trained = [ProcessSpecs(config, self._context) for config in each_policy(self._config)]
         return [spec for of_policy in trained for spec in of_policy._gang_of_policy()]
@@ -300,7 +300,7 @@ def without_settings(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def as_json(model: BaseModel) -> str:
-    """Return a settings section as the value of its environment variable, secrets in clear."""
+    """Return a settings section as its environment variable's value, secrets in clear."""
     return json.dumps(model.model_dump(mode="python"), default=_plain, sort_keys=True)
 
 

@@ -3,7 +3,7 @@
 A hop (`lab/calibration/recorded_run.py`) is the part of a turn's latency that software takes. A
 turn's way back is as long, but no record marks its end.
 
-A delay is the time from a batch's last group to the start of its step. Trainer, Kafka and scheduler
+A delay is the time from a batch's last group to its step's start. Trainer, Kafka and scheduler
 take it. The time in which modelled devices hold the step up is left out. They do so while a worker
 of the gang changes its role, or an earlier step goes on.
 """

@@ -179,7 +179,7 @@ def _with_dropped(
 
 
 def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationCompleted]]) -> None:
-    """Draw a curve of each set, with the standard error of each round; name it beside the title."""
+    """Draw a curve of each set, with each round's standard error; name it beside the title."""
     curves: list[Line2D] = []
     for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
         numbers = [completed.step for completed in rounds]

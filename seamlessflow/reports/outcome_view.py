@@ -38,7 +38,7 @@ _NAMED = 0.005
 
 
 def outcome_view(outcome: RunOutcome) -> RenderableType:
-    """Return the main figures, the result of the check, and the files of the run."""
+    """Return the main figures, the check's result, and the run's files."""
     figures = Table.grid(padding=(0, 2))
     figures.add_column(style="dim", justify="right")
     figures.add_column()
@@ -152,7 +152,7 @@ def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
 
 
 def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of the first and the last round of an evaluation set."""
+    """Return an evaluation set's figures in its first and last round."""
     first = rounds[0]
     last = rounds[-1]
     error = "" if last["reward_error"] is None else f" ± {last['reward_error']:.3f}"

@@ -109,7 +109,7 @@ def _value(
 
 
 def _weight(module: str, combination: Combination, count: int) -> float:
-    """Return the weight of a combination's score in the value of a module.
+    """Return the weight of a combination's score in a module's value.
 
     The share of the orders in which its other modules come before, and the rest behind it.
     """

@@ -61,7 +61,7 @@ def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
 def simulated_choice(
     config: RunConfig, planned: PlannedCluster, choice: SplitChoice, steps: int
 ) -> tuple[SimulatedFigures | None, tuple[str, ...]]:
-    """Return the figures of a choice, None if it did not make all its steps, and notices. They name
+    """Return a choice's figures, None if it did not make all its steps, and notices. They name
     missing room for its gang and, for the present choice, missing places for its sessions.
     """
     present = (choice.strategy, choice.gang) == (planned.strategy, planned.gang)

@@ -73,7 +73,7 @@ def with_own_work(config: RunConfig) -> RunConfig:
     """Return the configuration with the run's own values for settings that `simulation` leaves out.
 
     The model is `policy.model`, if it can be read. The lengths of turns are those of
-    `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`.
+    `rollout.clock`, if that is the engine. An engine's rows are `rollout.capacity`.
     """
     section = config.simulation
     rollout = config.rollout

@@ -1,4 +1,4 @@
-"""Figures of a run for `summary.json`. Pure; called at the end of a run.
+"""Figures of a run for `summary.json`. Pure; called at a run's end.
 
 An unknown figure is null. The sources of the figures:
 
@@ -250,7 +250,7 @@ def _wall_time(training: TimeWindow | None, paused: Sequence[TimeWindow]) -> dic
 def _lived(
     steps: Sequence[StepFacts], training: TimeWindow | None, paused: Sequence[TimeWindow]
 ) -> Iterator[Mapping[str, float]]:
-    """Yield the metrics of the steps of a policy, without what was before the training, or while
+    """Yield the metrics of a policy's steps, without what was before the training, or while
     no process lived.
     """
     before_ms = None if training is None else training[0]

@@ -93,7 +93,7 @@ def read_conversations(
 def conversation_chains(
     name: str, row: object, renderer: Renderer, longest: int, vocabulary: int = 0
 ) -> tuple[Chain, ...]:
-    """Return the chains of a conversation, a line of a file as a value.
+    """Return a conversation's chains, a line of a file as a value.
 
     Raises `ApiError`, `ValueError`, `RecursionError` and `RendererError`.
     """
@@ -145,7 +145,7 @@ def _refuse_unembedded(chains: Sequence[Chain], renderer: Renderer, vocabulary: 
 def _parts(
     row: object,
 ) -> tuple[list[ConversationMessage], list[ConversationMessage] | None, list[int]]:
-    """Return messages and tools as the gateway reads those of a call, and the places of the
+    """Return messages and tools as a call's gateway reads those, and the places of the
     answers to learn.
     """
     if not isinstance(row, dict):

@@ -39,7 +39,7 @@ OnStep = Callable[[int, int, dict[str, float]], None]
 
 
 class SupervisedForeign(SeamlessFlowError):
-    """A directory with the checkpoint of another training."""
+    """A directory with another training's checkpoint."""
 
     lasting = True
 
@@ -52,7 +52,7 @@ class SupervisedForeign(SeamlessFlowError):
 
 
 def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: OnStep) -> Path:
-    """Train on the file, `size` conversations a step; return the model directory of the result.
+    """Train on the file, `size` conversations a step; return the result's model directory.
 
     Raises `ConversationsRejected`, `SupervisedForeign`, and the errors of renderer and back end.
     """

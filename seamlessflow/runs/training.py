@@ -36,7 +36,7 @@ from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer, StallReports, frozen, progress_from_now
 
 Prepare = Callable[[Launcher], float]
-"""Makes the model while the other processes start; returns the seconds of its warm-up."""
+"""Makes the model while the other processes start; returns its warm-up's seconds."""
 
 
 @dataclass(frozen=True)

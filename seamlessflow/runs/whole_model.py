@@ -15,7 +15,7 @@ from seamlessflow.trainer.backends.adapter.whole_model import merge
 
 @dataclass(frozen=True, slots=True)
 class MergedModel:
-    """A version that was merged, and the directory of its base model."""
+    """A version that was merged, and its base model's directory."""
 
     version: int
     base: str

@@ -237,7 +237,7 @@ class StepLines:
     def new(self, progress: RunProgress) -> list[str]:
         """Return a line for each step that the present processes completed since the last call.
 
-        With several policies each line begins with the name of its policy.
+        With several policies each line begins with its policy's name.
         """
         if progress.others:
             of_policies = (progress, *progress.others.values())

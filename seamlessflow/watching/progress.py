@@ -1,6 +1,6 @@
 """A run's progress: a pure fold over `control` and `fleet`.
 
-Steps and their rewards count from the beginning of the log, so that a resumed run continues its
+Steps and their rewards count from the log's beginning, so that a resumed run continues its
 figures. Roles and notices count only from `since_ms`, the start of the present processes.
 """
 
@@ -56,7 +56,7 @@ class SampleFailures:
 class RunProgress:
     """A run's state; `total` is the number of optimizer steps that it will have.
 
-    With several policies it is the state of the first one, and `others` has the further ones'.
+    With several policies it is the first one's state, and `others` has the further ones'.
     """
 
     policy: str
@@ -102,7 +102,7 @@ class RunProgress:
 
     @property
     def is_finished(self) -> bool:
-        """True once the trainer of each policy has reported the end of the run."""
+        """True once the trainer of each policy has reported the run's end."""
         others = all(other.is_finished for other in self.others.values())
         return self.finished >= self.total and others
 

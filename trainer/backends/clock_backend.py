@@ -177,7 +177,7 @@ class ClockBackend:
         return int(hardware_named(self._model.hardware).memory_bytes)
 
     def _slowest(self, batches: Sequence[MicroBatch], passes: int = 0) -> float:
-        """Let all workers compute their parts; return the seconds of the slowest."""
+        """Let all workers compute their parts; return the slowest's seconds."""
         lengths = [tokens for batch in batches for tokens in batch.lengths_C.tolist()]
         for line in self._others:
             line.send([lengths, passes])

@@ -231,7 +231,7 @@ def _temperatures(batch: MicroBatch, device: torch.device) -> Tensor | None:
 
 
 def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
-    """Return the arguments with which a model computes the tokens of a micro-batch."""
+    """Return the arguments with which a model computes a micro-batch's tokens."""
     device = model.device
     inputs: dict[str, Any] = {
         "input_ids": torch.from_numpy(batch.ids_BT).to(device),

@@ -2,7 +2,7 @@
 
 Rank 0 listens on a free port of `trainer.host`. Its worker's heartbeat on `fleet` has the address,
 and a worker's first rank gives it to the further ones. Each rank sends its number, its devices and
-the facts of its run. All ranks must have the same facts: else they would train on in silence. A
+its run's facts. All ranks must have the same facts: else they would train on in silence. A
 rank that ends after the meeting is not replaced: all ranks meet again.
 """
 

@@ -1,8 +1,8 @@
-"""Advantage estimators: from the rewards of a group's sessions to the advantage of each token.
+"""Advantage estimators: from the rewards of a group's sessions to each token's advantage.
 
 Estimators are registered by name (`ESTIMATORS`, the setting `trainer.advantage`); `batch.py` calls
 them. Those that see returns alone give all trained tokens of a session one advantage. `_S` counts
-the sessions of a group, `_N` the trained tokens of a session, `_K` its turns.
+a group's sessions, `_N` a session's trained tokens, `_K` its turns.
 """
 
 from collections import defaultdict
@@ -34,7 +34,7 @@ class ReturnRules:
     trace: float = 1.0
     """Lambda of generalized advantages."""
     kl_penalty: float = 0.0
-    """Weight of the divergence from the reference in the reward of a token."""
+    """Weight of the divergence from the reference in a token's reward."""
     epsilon: float = 1e-6
     """Added to each deviation before a division by it."""
     deviation: Literal["population", "sample"] = "population"
@@ -153,7 +153,7 @@ def no_advantages(episodes: Sequence[Episode]) -> Advantages:
 
 
 def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return for each token the normalised return of its turn.
+    """Return for each token its turn's normalised return.
 
     The mean and the standard deviation are over the group's turns at the same depth.
 

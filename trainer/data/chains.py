@@ -4,7 +4,7 @@ Each trainable token is trained in exactly one chain, the first in node order, h
 share it. With `per_request` each completion has a chain, which trains its tokens alone. A chain
 ends with its last trained token, because no loss depends on tokens after it. Columns have a number
 for each trained token; devices compute them before training. Pure; called by `sessions.py`. `_T`
-counts the tokens of a chain, `_N` its trained ones.
+counts a chain's tokens, `_N` its trained ones.
 """
 
 from collections import Counter
@@ -75,7 +75,7 @@ class Column(StrEnum):
     END_VIABILITY_TARGET = "end_viability_target"
     END_VIABILITY_WEIGHT = "end_viability_weight"
     EFFICIENCY_TARGET = "efficiency_target"
-    """Turns to success, with a minus, by the value of the next place."""
+    """Turns to success, with a minus, by the next place's value."""
     EFFICIENCY_WEIGHT = "efficiency_weight"
     END_EFFICIENCY_TARGET = "end_efficiency_target"
     END_EFFICIENCY_WEIGHT = "end_efficiency_weight"
@@ -233,7 +233,7 @@ def without(chain: Chain, masked_T: Bools) -> Chain | None:
 
 
 def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
-    """Return all tokens in node order; fill `turns` with the index of each turn."""
+    """Return all tokens in node order; fill `turns` with each turn's index."""
     ids_T = np.frombuffer(trajectory.tokens, "<i4")
     size = len(ids_T)
     mask = np.frombuffer(trajectory.loss_mask, np.uint8)

@@ -1,6 +1,6 @@
 """Episodes: the trained tokens of a session as the tree that they form, with the session's rewards.
 
-Estimators of advantages see nothing else of a session. They sum along the branches of its tree; at
+Estimators of advantages see nothing else of a session. They sum along its tree's branches; at
 a fork the mean over the branches counts. Pure; called by `batch.py`. `_N` counts the trained tokens
 of a session in the order of its chains, `_K` its turns. `previous_N` is the index of the element
 before each, `NOWHERE` for the first ones. An element comes before its followers.
@@ -79,7 +79,7 @@ def episode(
     turn_rewards: Mapping[str, float],
     rewards: Mapping[str, float] | None = None,
 ) -> Episode:
-    """Return the episode of a session with these chains; `turn_rewards` by the id of the turn."""
+    """Return the episode of a session with these chains; `turn_rewards` by the turn's id."""
     by_name = rewards or {}
     if not chains:
         nowhere = np.zeros(0, np.int64)
@@ -102,7 +102,7 @@ def followers(previous_N: Int64s) -> Int64s:
 
 
 def following(previous_N: Int64s, values_N: Float64s) -> Float64s:
-    """Return the mean of `values_N` over the direct followers of each element; 0 without any."""
+    """Return the mean of `values_N` over each element's direct followers; 0 without any."""
     later_N = previous_N != NOWHERE
     sums_N = np.bincount(previous_N[later_N], weights=values_N[later_N], minlength=len(previous_N))
     return np.asarray(sums_N / np.maximum(followers(previous_N), 1), np.float64)

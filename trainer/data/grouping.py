@@ -1,4 +1,4 @@
-"""Grouping of sessions: the members of each group, and whether it is ready or dropped.
+"""Grouping of sessions: each group's members, and whether it is ready or dropped.
 
 Pure: finalized sessions and deadlines in, records for `control` out. A group takes the first valid
 session of each sample until it has as many as it asks for. At its deadline, or once the other
@@ -106,7 +106,7 @@ class _Open:
         return len(self.by_sample.keys() | spent)
 
     def newest_failure(self) -> str:
-        """Return a colon and the last line of the newest failure; empty without one."""
+        """Return a colon and the newest failure's last line; empty without one."""
         newest = max(self.failed.values(), key=lambda session: session.source.offset, default=None)
         lines = newest.detail.splitlines() if newest else []
         return f": {lines[-1]}" if lines else ""

@@ -2,7 +2,7 @@
 
 Rules that leave sessions out (redundancy, deadlines, staleness, filters) may leave out the long
 ones. A difference between the two kinds of lengths shows it. Called by `sessions.py`, by the
-figures of a step, and by the report of a run.
+figures of a step, and by a run's report.
 """
 
 from collections.abc import Iterable

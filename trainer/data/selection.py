@@ -2,7 +2,7 @@
 
 Registered by name (`SELECTIONS`, the setting `trainer.selection.name`); `batch.py` applies them
 before advantages are estimated. Random numbers are seeded by the group, so a step that is executed
-again selects the same sessions. Pure. `_S` counts the sessions of a group.
+again selects the same sessions. Pure. `_S` counts a group's sessions.
 """
 
 import random
@@ -59,7 +59,7 @@ def max_variance(
     """Return the `keep` sessions whose returns have the largest variance.
 
     PODS, arXiv 2504.13818: they are always some of lowest and the rest of highest return. Prefix
-    sums give the variance of each division. Of equal variances the most even division wins.
+    sums give each division's variance. Of equal variances the most even division wins.
     """
     order = _by_return(episodes)
     keep = min(rules.keep, len(order))

@@ -54,7 +54,7 @@ class SessionSource:
     trace: Headers = ()
     length: SessionLength = NO_LENGTH
     split: str = ""
-    """Name of the task set of its task; empty if it was opened without one."""
+    """Name of its task's task set; empty if it was opened without one."""
     foreign: bool = False
     """True if another system sampled some of its tokens."""
     limit: str = ""

@@ -50,7 +50,7 @@ class StepClock:
 
 @dataclass(frozen=True, slots=True)
 class GroupAdmission:
-    """The version that was current when a group was admitted, and the deadline of the group."""
+    """The version that was current when a group was admitted, and the group's deadline."""
 
     version: int
     deadline_ms: int

@@ -1,4 +1,4 @@
-"""Units of chains, and the bins of a step: whole units, a bin for each micro-batch.
+"""Units of chains, and a step's bins: whole units, a bin for each micro-batch.
 
 Sessions and turns have numbers from 0 over one optimizer step, in the order of the chains. So the
 numbers are the same however the chains are packed. A micro-batch holds at most `budget` tokens,

@@ -31,7 +31,7 @@ _DEFAULTS = {
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
-"""Time for waiting rows at the end of the trainer."""
+"""Time for waiting rows at the trainer's end."""
 _ILLEGAL = re.compile(r"[^\w./ -]")
 _LONGEST_NAME = 250
 _LONGEST_PARAMETER = 6_000

@@ -25,7 +25,7 @@ class Sink(Protocol):
     """A destination of metrics. Called by the loop's thread, a row for each step and evaluation."""
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        """Write a row. May block briefly; raise the errors of the library.
+        """Write a row. May block briefly; raise the library's errors.
 
         An evaluation's `step` counts the steps that made its weights, so rows may go back.
         """

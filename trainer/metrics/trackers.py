@@ -38,7 +38,7 @@ class SampleText(NamedTuple):
 
 
 def sample_texts(batch: Batch, count: int, decode: DecodeText) -> list[SampleText]:
-    """Return up to `count` rows: the sessions with the best and the worst return of each group."""
+    """Return up to `count` rows: the sessions with each group's best and worst return."""
     return [_row(session, decode) for session in islice(_extremes(batch), count)]
 
 

@@ -177,7 +177,7 @@ _STEP = 4
 _FRESH = {"a": (0.0, 0.0, 0.0), "b": (1.0, 0.0, 0.0), "c": (0.0, 0.0, 0.0)}
 """Returns of the new groups, by task."""
 _STORED = {"a": (1.0, 0.0), "b": (1.0, 1.0), "d": (0.5, 0.0)}
-"""Returns of the stored groups of a pool, by task."""
+"""Returns of a pool's stored groups, by task."""
 
 
 def small_step() -> tuple[list[FreshGroup], dict[str, PoolView]]:

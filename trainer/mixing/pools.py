@@ -78,9 +78,9 @@ class Pool:
     groups: dict[str, StoredGroup] = field(default_factory=dict)
     """Groups by id, the oldest first."""
     _of_task: dict[str, dict[str, None]] = field(default_factory=dict)
-    """Ids of the groups of each task."""
+    """Ids of each task's groups."""
     _group_of: dict[str, str] = field(default_factory=dict)
-    """Id of the group of each session."""
+    """Id of each session's group."""
 
     def put(self, group: StoredGroup) -> None:
         """Add a group, or further sessions of one; forget the oldest beyond `rules.keep`."""
@@ -173,7 +173,7 @@ class PoolView:
         return self._pool.name
 
     def groups(self) -> list[StoredGroup]:
-        """Return all groups, the oldest first; this takes time with the size of the pool."""
+        """Return all groups, the oldest first; this takes time with the pool's size."""
         return self._able(self._pool.groups.values())
 
     def of_task(self, task_id: str) -> list[StoredGroup]:

@@ -1,7 +1,7 @@
 """Stored sessions as a step trains them: read from their pool's record. Pure.
 
 Versions of another log mean nothing in this run, and ids may be those of this run. So its tokens
-are of the version `ELSEWHERE`, and its ids begin with the name of the pool.
+are of the version `ELSEWHERE`, and its ids begin with the pool's name.
 """
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""The loop of a training process: it takes, uses and gives up the devices of its worker.
+"""The loop of a training process: it takes, uses and gives up its worker's devices.
 
 The first rank of a gang trains a step when the trainer calls. The other ranks begin when `control`
 says so; their work comes through torch's process group (`trainer/backends/gang.py`). Made by

@@ -52,7 +52,7 @@ def torch_devices(
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
-    """Return the devices with the model loaded; `lost` gets the end of a further rank.
+    """Return the devices with the model loaded; `lost` gets a further rank's end.
 
     Raises `ModelUnusable`, and for a gang `LibraryMissing`, `WorkersAbsent` and `LineLost`.
     """

@@ -75,7 +75,7 @@ class CheckpointForeign(SeamlessFlowError):
 
 
 def initial(policy: str, log: str) -> Checkpoint:
-    """Return a new run's checkpoint: the initial model and the start of the log."""
+    """Return a new run's checkpoint: the initial model and the log's start."""
     return Checkpoint(Origin(), {}, ControlState(policy), -1, log)
 
 

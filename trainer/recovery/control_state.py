@@ -43,7 +43,7 @@ class Commit:
     version: int
     lineage: str
     groups: Mapping[str, SessionIds]
-    """Each group's sessions, in the order of the batch."""
+    """Each group's sessions, in the batch's order."""
     methods: tuple[StepMethod, ...] = ()
     """The step's methods, only to compare; empty also if a checkpoint covers its record."""
     reused: tuple[str, ...] = ()

@@ -2,7 +2,7 @@
 
 Steps committed after the last checkpoint are executed again, with the same groups and sessions.
 They get new version numbers and a new lineage. So every group is in exactly one step of the lineage
-that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
+that survives. A lineage's record has all that is needed to execute its steps again, elsewhere
 or later. Pure, except `other_model`, which compares the model with the run's.
 """
 
@@ -159,7 +159,7 @@ def layout_of_run(named: Layout, before: Layout, able: Layout) -> Layout:
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     """Return the steps that made the newest weights, oldest first.
 
-    `commits` are in the order of the log. In each lineage only the steps before its child's first
+    `commits` are in the log's order. In each lineage only the steps before its child's first
     step survive. The child began from a checkpoint before the others.
     """
     steps: list[StepCommitted] = []

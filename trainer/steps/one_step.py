@@ -168,7 +168,7 @@ class StepRunner:
         self._backend.rest(step)
 
     def _traced(self, order: StepOrder) -> Span:
-        """Begin the span of a step, with links to the spans of the sessions that it trains."""
+        """Begin a step's span, with links to the spans of the sessions that it trains."""
         groups = order.batch.members()
         return self._telemetry.process_batch(
             TRAJECTORIES.name,
@@ -181,7 +181,7 @@ class StepRunner:
         )
 
     def _trained(self, order: StepOrder, phases: Phases) -> tuple[StepOrder, dict[str, float], str]:
-        """Train a step; return it as it was trained, its metrics and the hash of its file.
+        """Train a step; return it as it was trained, its metrics and its file's hash.
 
         Raises `StepFailed`.
         """

@@ -48,7 +48,7 @@ class Reports:
     def report_evaluation(self, evaluation: EvaluationCompleted, named: bool = False) -> None:
         """Write a row for a round of an evaluation to all sinks, unless no session counted.
 
-        `named`: there are several sets, so each metric's name has the name of its set.
+        `named`: there are several sets, so each metric's name has its set's name.
         """
         if evaluation.reward_mean is None:
             return

@@ -143,7 +143,7 @@ class StepSequence:
         self._writing.close()
 
     def _offer(self) -> None:
-        """Announce the batch of the next step, or skip the step, or wait for more groups."""
+        """Announce the next step's batch, or skip the step, or wait for more groups."""
         process = self._process
         step = self.origin.step
         now_ms = self._process.now_ms()

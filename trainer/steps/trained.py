@@ -89,7 +89,7 @@ def file_name(step: int, version: int) -> str:
 
 
 def parsed(content: bytes) -> tuple[Header, list[TrainedRun]]:
-    """Return the header and the runs of the lines of a file."""
+    """Return the header and the runs of a file's lines."""
     first, *rest = (orjson.loads(line) for line in content.splitlines())
     return Header(**first), [TrainedRun(**run) for run in rest]
 

@@ -66,7 +66,7 @@ class Actor:
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
         self._untokenised: dict[tuple[int, str], Received] = {}
-        """Commands that wait for the tokens of a long text, each the first of its name."""
+        """Commands that wait for a long text's tokens, each the first of its name."""
 
     def handle_command(self, partition: Partition, received: Received) -> None:
         """Decide a command, or defer it until all events of its session are read back."""
@@ -123,7 +123,7 @@ class Actor:
             self._decide_deferred(partition, name)
 
     def forget(self, number: int) -> None:
-        """Drop the deferred commands of a partition; its next owner reads them again."""
+        """Drop a partition's deferred commands; its next owner reads them again."""
         self._deferred.pop(number, None)
 
     def repeat_replies(self, partition: Partition, received: Received, folded: Folded) -> None:
@@ -135,7 +135,7 @@ class Actor:
             self._reply(received, folded, self._outbox.reply)
 
     def emit(self, partition: Partition, session: Session, headers: Headers) -> None:
-        """Build the trajectory of a finalized session, and end the session.
+        """Build a finalized session's trajectory, and end the session.
 
         It has no tokens if it cannot be assembled.
         """

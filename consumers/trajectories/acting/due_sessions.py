@@ -69,7 +69,7 @@ class DueSessions:
         return self._alarms.next_ms
 
     def expect(self, partition: Partition, session: Session) -> None:
-        """Set the alarm of a session."""
+        """Set a session's alarm."""
         self._alarms.set(partition.number, session.session_id, self._due_ms(session))
 
     def expect_spilled(self, partition: Partition) -> None:

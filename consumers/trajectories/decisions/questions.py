@@ -1,4 +1,4 @@
-"""Answers to questions: how many tokens a prompt has, and the state of a session. Pure.
+"""Answers to questions: how many tokens a prompt has, and a session's state. Pure.
 
 They leave nothing on the log.
 """

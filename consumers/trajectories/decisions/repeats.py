@@ -40,7 +40,7 @@ _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
 
 class KeyReused(ValueError):
-    """A call with the idempotency key of a different call."""
+    """A call with a different call's idempotency key."""
 
 
 def changed_by(session: Session | None, command: SessionCommand, context: Context) -> str | None:

@@ -87,7 +87,7 @@ class SessionFates:
                 _keep(self._failed, place, f"{record.cause}: {record.detail}")
 
     def describe(self, session_id: str) -> Mapping[str, Any]:
-        """Return members for the description of a finalized session; none if it is not known."""
+        """Return members for a finalized session's description; none if it is not known."""
         ended = self._finalized.get(session_id)
         if ended is None:
             return {}

@@ -26,7 +26,7 @@ from seamlessflow.schemas.topics import SESSIONS, GatewayQuestion, Headers, Sess
 
 @dataclass(slots=True)
 class LoggedPartition:
-    """A partition's sessions, and the epoch of its newest claim."""
+    """A partition's sessions, and its newest claim's epoch."""
 
     number: int
     epoch: int = field(default=-1, kw_only=True)
@@ -36,7 +36,7 @@ class LoggedPartition:
     """Sessions in the order in which they were opened, until the caller drops them."""
 
     def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
-        """Apply the next record of the partition. `strictness`: see `fold.apply`.
+        """Apply the partition's next record. `strictness`: see `fold.apply`.
 
         Raises `NewerRelease` for a session whose rules this release does not know.
         """
@@ -179,7 +179,7 @@ class Partition(LoggedPartition):
     fenced: bool = False
     """True once a newer claim of another manager was read: that one acts from now on."""
     owner_since_ms: int = 0
-    """Time of the claim of its present owner."""
+    """Time of its present owner's claim."""
     ended: EndedSessions = field(default_factory=EndedSessions)
     commands: dict[str, int] = field(default_factory=dict)
     """Offset in `requests` of each command whose event was not read back yet, in reading order."""
@@ -208,7 +208,7 @@ class Partition(LoggedPartition):
         self.epoch = self.progress.rebuild_epoch
 
     def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
-        """Apply the next record of the partition; see `LoggedPartition.apply`."""
+        """Apply the partition's next record; see `LoggedPartition.apply`."""
         session_id: str | None = getattr(event, "session_id", None)
         present = session_id in self.sessions
         folded = super(Partition, self).apply(event, offset, strictness)

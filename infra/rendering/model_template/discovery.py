@@ -47,7 +47,7 @@ def named_for(directory: Path, settings: RendererSettings) -> RendererSettings:
 
 
 def found_for(directory: Path) -> RendererSettings:
-    """Return the settings of the renderer of a model directory.
+    """Return the settings of a model directory's renderer.
 
     Takes a second or two, most of it to import the library. Raises `RendererError` with the reason
     why there is none; `policy.renderer` must then name one.

@@ -1,6 +1,6 @@
 """Questions of rollout processes to those that send weights, and the answers; sent as JSON. Pure.
 
-A question is for a share of the bytes of a directory, one for each process that sends it.
+A question is for a share of a directory's bytes, one for each process that sends it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ class Piece:
 def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
     """Yield a share's pieces, by names and offsets.
 
-    `sizes` has the bytes of each file. The `shares` are equal, and together have every byte once.
+    `sizes` has each file's bytes. The `shares` are equal, and together have every byte once.
     """
     total = sum(sizes.values())
     before = 0

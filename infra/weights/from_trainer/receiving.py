@@ -45,7 +45,7 @@ class WeightsNotSent(SeamlessFlowError):
 
 
 class WeightsReceiver:
-    """The versions of one policy, from its training processes into the cache of this host."""
+    """The versions of one policy, from its training processes into this host's cache."""
 
     def __init__(self, senders: Callable[[str], Sequence[str]], policy: str, cache: Path) -> None:
         """`senders` returns the addresses of a policy's training processes."""

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class WeightsFetcher:
-    """The versions of one policy in the cache of this host."""
+    """The versions of one policy in this host's cache."""
 
     def __init__(self, storage: WeightsStorage, policy: str, cache: Path) -> None:
         self._storage = storage

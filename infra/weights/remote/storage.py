@@ -2,7 +2,7 @@
 
 Below the URL each policy has `anchors/` with whole versions, `deltas/` with weight deltas, and
 `tokenizers/`, by their hash. Each anchor or delta is a directory. Its name has its version and that
-version's manifest hash. So two runs do not take each other's. The manifest of a directory is
+version's manifest hash. So two runs do not take each other's. A directory's manifest is
 written last. A directory without one is not complete.
 """
 

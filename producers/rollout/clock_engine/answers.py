@@ -4,7 +4,7 @@ The text goes round, from a place that follows from the prompt. Its tokens follo
 alone, so a prompt's greedy and sampled answers are the same. The length follows from the turn. So
 another engine goes on with both.
 
-The draw of a length follows from the seed, the session and the turn's place in it. The place is its
+A length's draw follows from the seed, the session and the turn's place in it. The place is its
 prompt's length, and its number among the choices. So two rehearsals of a run have the same lengths
 in any order of events. A turn that moves to another worker is as long as one that stays.
 """

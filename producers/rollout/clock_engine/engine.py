@@ -32,7 +32,7 @@ _TOKENS = 2**31 - 1
 class ClockEngineSettings:
     """The engine's settings; the rows of `rates`, which are scaled, are the most turns at once.
 
-    `token_bytes` is the KV of a token, `memory_bytes` that of a device. A running turn delivers its
+    `token_bytes` is a token's KV, `memory_bytes` that of a device. A running turn delivers its
     tokens every `report_s`; `max_length` is the context limit.
     """
 

@@ -1,6 +1,6 @@
 """The contract of rules that end a turn early, the check of what one returns, and its trial. Pure.
 
-A rule sees the sampled tokens of a turn, each once and in order. So what it says follows from the
+A rule sees a turn's sampled tokens, each once and in order. So what it says follows from the
 tokens alone, however an engine cuts them into chunks and whichever workers sample them.
 """
 

@@ -60,7 +60,7 @@ class ControlledTurn:
         ends: Collection[int] = (),
         error: str = "",
     ) -> None:
-        """Begin, or go on behind the tokens of an earlier dispatch. `ends` end a turn themselves.
+        """Begin, or go on behind an earlier dispatch's tokens. `ends` end a turn themselves.
 
         `error` says why the turn has no `rule`.
         """

@@ -78,7 +78,7 @@ class ChunkSpan:
 class TokenChunk:
     """New tokens of one request: `offset` and span starts count in its completion.
 
-    `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason. It may hold
+    `spans` covers exactly this chunk's tokens. The last chunk has a finish reason. It may hold
     no tokens. An abort always holds none: all tokens so far came in earlier chunks. If the request
     asked for them, `top_ids` (int32) and `top_logprobs` (float32) hold `top_logprobs` entries a
     token. They are under the same distribution, most likely first. `refused` comes with an abort.

@@ -148,7 +148,7 @@ class RolloutDevice:
         return self._places.weights(move.weights, move.policy.policy)
 
     def _parser_for(self, policy: PolicyWeights, weights: PublishedWeights) -> MessageParser:
-        """Check that the move can be made; return the parser of its policy."""
+        """Check that the move can be made; return its policy's parser."""
         if not self._known(weights):
             self._engines.verify(_as_made(weights, policy))
             self._verified = weights

@@ -118,7 +118,7 @@ class RoleKeeper:
         self._device.begin(move, times)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
-        """Act on what the device reports of a move. Raises the error of a failed one."""
+        """Act on what the device reports of a move. Raises a failed one's error."""
         match outcome:
             case Acquired():
                 outcome.times.end("report")

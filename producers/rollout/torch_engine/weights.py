@@ -145,7 +145,7 @@ class AdaptedLayers:
 
 
 def _add(scale: float) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
-    """Return a hook that adds scale B A x to the output of a layer, as the trainer does."""
+    """Return a hook that adds scale B A x to a layer's output, as the trainer does."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         a = module.get_buffer(_A)

@@ -123,7 +123,7 @@ def template_prompt(request: GenerateTurn) -> bytes:
 
 
 def prefill(request: GenerateTurn) -> bytes:
-    """Return the prefill: the end of the prompt, with which the completion begins."""
+    """Return the prefill: the prompt's end, with which the completion begins."""
     return request.prompt_ids[len(request.prompt_ids) - TOKEN_BYTES * request.prefill :]
 
 

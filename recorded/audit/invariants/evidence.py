@@ -49,7 +49,7 @@ class Kept:
         self._since_ms[partition] = math.inf
 
     def apply(self, received: Received) -> None:
-        """Note the time of the first record of a partition."""
+        """Note the time of a partition's first record."""
         place = received.topic, received.partition
         if self._since_ms.get(place) == math.inf:
             self._since_ms[place] = received.timestamp_ms

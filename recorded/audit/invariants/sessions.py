@@ -28,7 +28,7 @@ class _AuditedSession:
     opened: LogPlace | None
     """None if retention removed the beginning."""
     goes_on: bool = False
-    """True if it may stay open behind the end of the run."""
+    """True if it may stay open behind the run's end."""
     closed: LogPlace | None = None
     due_ms: int = 0
     """Working time of the partition's owner at which the wait for rewards ends."""

@@ -1,6 +1,6 @@
 """Check that each trained token was sampled, step by step while a run goes on. Pure but for files.
 
-`verify.py` does the same at the end of a run, with all tokens at once. Here a session's tokens are
+`verify.py` does the same at a run's end, with all tokens at once. Here a session's tokens are
 kept until its group is trained or dropped. After that a hash of the trained ones is kept. A step
 that is executed again later is compared with that hash. Where groups are trained again by plan,
 tokens are kept as long as that may be.
@@ -184,7 +184,7 @@ class TokensCheck:
             self.findings.add(places[deviation.step], str(deviation))
 
     def _judge_members(self, step: r.StepCommitted, group: r.StepGroup) -> None:
-        """Judge the sessions of a group: opened in it, and foreign only if others sampled them."""
+        """Judge a group's sessions: opened in it, and foreign only if others sampled them."""
         for name in group.sessions:
             opened_in = self._groups.get(name, group.group_id)
             if opened_in != group.group_id:

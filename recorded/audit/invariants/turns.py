@@ -49,7 +49,7 @@ class _AuditedTurns:
     whole: bool = True
     closed: bool = False
     goes_on: bool = False
-    """True if the session may stay open behind the end of the run."""
+    """True if the session may stay open behind the run's end."""
 
 
 class TurnsCheck:

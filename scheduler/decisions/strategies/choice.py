@@ -29,7 +29,7 @@ HYSTERESIS = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A possible gang: the first workers of an order, and their speeds together."""
+    """A possible gang: an order's first workers, and their speeds together."""
 
     members: Sequence[WorkerView]
     count: int

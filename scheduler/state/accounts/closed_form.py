@@ -1,6 +1,6 @@
-"""Closed forms of the time of a step, without stragglers. Pure.
+"""Closed forms of a step's time, without stragglers. Pure.
 
-`step_limits` returns lower bounds of a step's time, by strategy and by the speeds of the split.
+`step_limits` returns lower bounds of a step's time, by strategy and by the split's speeds.
 `predicted` is the time for equal devices. In a step, rollout takes the device time R, training
 takes T, and the gang has g of G devices. If changes of role and new weights cost nothing,
 `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Used by the strategies

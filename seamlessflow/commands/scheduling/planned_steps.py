@@ -235,7 +235,7 @@ def _print_plan(
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
     steps: int = 0,
 ) -> None:
-    """Print the choices of a plan. `rows` adds the figures of their simulations, of `steps` steps
+    """Print a plan's choices. `rows` adds the figures of their simulations, of `steps` steps
     each.
     """
     from seamlessflow.lab.simulation.split_plan import advice, as_simulated, choices

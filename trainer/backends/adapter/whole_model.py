@@ -44,7 +44,7 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
 
 
 def added(halves: Mapping[str, Tensor], layer: str, scale: float) -> Tensor:
-    """Return what an adapter adds to the weight of a layer, in float32."""
+    """Return what an adapter adds to a layer's weight, in float32."""
     a, b = (halves[tensor_name(layer, half)].float() for half in ("A", "B"))
     return scale * (b @ a)
 

@@ -51,7 +51,7 @@ class LossTokens:
         return self.logprobs_N - self.old_N
 
     def units_N(self, level: str) -> NDArray[np.int32]:
-        """Return the number of the turn or the session of each token."""
+        """Return each token's turn or session, by number."""
         return self.turns_N if level == "turn" else self.sessions_N
 
 

@@ -149,7 +149,7 @@ def new_outputs(model: PreTrainedModel) -> set[nn.Module]:
 
 
 def _is_new_output(model: PreTrainedModel, name: str) -> bool:
-    """Return whether a parameter belongs to the output of a critic."""
+    """Return whether a parameter belongs to a critic's output."""
     return model.get_submodule(name.rpartition(".")[0]) in new_outputs(model)
 
 

@@ -2,7 +2,7 @@
 
 A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
 computes, and torch's process group belongs to the thread that computes. So each rank has a thread
-for the order to write and the answers, on the lines of the meeting. Called by the back ends.
+for the order to write and the answers, on the meeting's lines. Called by the back ends.
 """
 
 import math
@@ -56,7 +56,7 @@ class GangSaves:
     def save(self, directory: Path) -> None:
         """Have all ranks write their parts of a checkpoint. For rank 0.
 
-        Raise `RankWriteFailed`, also for a rank that has ended, and the error of this rank.
+        Raise `RankWriteFailed`, also for a rank that has ended, and this rank's error.
         """
         for line in self._lines:
             with suppress(LineLost):  # then there is no answer either

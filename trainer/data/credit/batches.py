@@ -1,6 +1,6 @@
 """Advantage estimators that see a whole batch, and the columns that devices computed for it.
 
-They are the second phase of a step, between `Backend.annotate` and the loss. Registered by name
+They are a step's second phase, between `Backend.annotate` and the loss. Registered by name
 (`BATCH_ESTIMATORS`, the setting `trainer.advantage`); `phase.py` calls them. `_N` counts the
 trained tokens of a session.
 """
@@ -34,7 +34,7 @@ class Credit:
 
     advantages_N: Float64s
     targets: Mapping[Column, Float64s] = field(default_factory=dict)
-    """Numbers (N) for the critic to learn, by the column of the value; NaN where it learns none."""
+    """Numbers (N) for the critic to learn, by the value's column; NaN where it learns none."""
 
 
 BatchEstimator = Callable[[GroupedEpisodes, ReturnRules], list[list[Credit]]]
@@ -224,7 +224,7 @@ class _Turns:
         return np.where(self.ends_K, behind_K, following(self.previous_K, before_K))
 
     def at_first(self, values_K: Float64s) -> Float64s:
-        """Return the values at the first token of each turn, NaN at all others (N)."""
+        """Return the values at each turn's first token, NaN at all others (N)."""
         values_N = np.full(len(self.places_N), np.nan)
         values_N[self.first_K] = values_K
         return values_N
@@ -267,7 +267,7 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
 
 @dataclass(frozen=True, slots=True)
 class _Imitation:
-    """The weights of a session's turns (K) in `habc`, and what the critic learns of the session."""
+    """The weights of a session's turns (K) in `habc`, and what the session's critic learns."""
 
     weights_K: Float64s
     counted_K: Bools

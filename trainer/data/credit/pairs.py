@@ -1,7 +1,7 @@
 """Losses of pairs of sessions, as a factor of each token's log-prob and a part of the loss.
 
 A loss is a function of both sessions' log-probs, under the policy before the step. A step has one
-update, so these are the log-probs that are trained. The gradient of each token is then known before
+update, so these are the log-probs that are trained. Each token's gradient is then known before
 the step: the slope of the loss, by the token's place in the margin. So the sessions of a pair need
 not be in one micro-batch, nor on one rank. Registered by name (`PAIR_LOSSES`, the setting
 `trainer.loss.surrogate`); `steps/annotation.py` applies them. Pure. `_P` counts pairs.
@@ -101,7 +101,7 @@ def with_pair_losses(batch: Batch, name: str, settings: PairsSection) -> Batch:
     """Return the batch with the mean loss of its pairs, divided among their tokens.
 
     A token's advantage is minus the derivative of that mean by its log-prob, its column PAIR_LOSS
-    its part of the mean. Both are multiplied by the tokens of the step, since the loss of a step is
+    its part of the mean. Both are multiplied by the step's tokens, since the loss of a step is
     a mean over these. A pair of which one session has lost all tokens leaves.
     """
     if not batch.chains():

@@ -1,6 +1,6 @@
 """Returns: the weighted sums of named rewards, for a session or for a turn. Pure.
 
-Called by `data/sessions.py` and, for the figures of a run, by the launcher. `weights` are the
+Called by `data/sessions.py` and, for a run's figures, by the launcher. `weights` are the
 weights in `trainer.rewards` that are not 0. A session needs each of these rewards.
 """
 
@@ -65,7 +65,7 @@ def turn_returns(trajectory: Trajectory, weights: RewardWeights) -> dict[str, fl
 
 
 def weighted(rewards: Mapping[str, float], weights: RewardWeights) -> float:
-    """Return the weighted sum of rewards, the same whatever the order of the setting."""
+    """Return the weighted sum of rewards, the same whatever the setting's order."""
     return sum((weights[name] * rewards.get(name, 0.0) for name in sorted(weights)), 0.0)
 
 

@@ -79,7 +79,7 @@ def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
 
     `groups`: number of sessions in each group, and how many pass. The unbiased estimate is
     1 - C(n - c, k) / C(n, k) if c of n sessions pass (arXiv 2107.03374, equation 1). The largest k
-    is at most the size of the smallest group.
+    is at most the smallest group's size.
     """
     counts = [(size, passed) for size, passed in groups if size]
     chances = {}
