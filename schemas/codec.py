@@ -45,7 +45,7 @@ class UnknownSchema(UndecodableRecord):
 
 
 class _Format:
-    """One type of record: its class, its header, and the conversion of old versions to it."""
+    """One type of record: its class, its header, and how old versions become it."""
 
     def __init__(self, name: str) -> None:
         self.record = RECORDS[name]
@@ -76,7 +76,7 @@ def encode(record: Record) -> bytes:
 
 
 def decoder_of(versions: SchemaVersions) -> Callable[[bytes], Record]:
-    """Return a `decode` for the schemas of this release and `versions`, a form of `history`."""
+    """Return a `decode` for this release's schemas and `versions`, a form of `history`."""
     decoders = _decoders(versions)
 
     def decode_record(data: bytes) -> Record:
@@ -114,7 +114,7 @@ def _converter(avro: Any) -> Callable[[Any], Any]:
 
 
 def _old_decoder(form: _Format, written: Any) -> Callable[[bytes], Record]:
-    """Return a decoder of a version of the record that an earlier release wrote."""
+    """Return a decoder for the record as an earlier release wrote it."""
 
     def decode_old(data: bytes) -> Record:
         body = BytesIO(data)
@@ -154,7 +154,7 @@ decode = decoder_of(history())
 
 
 class ContainerFile:
-    """File of records of one type, each appended as it comes."""
+    """File with records of one type, each appended as it comes."""
 
     def __init__(self, file: IO[bytes], record: type[Record], metadata: Mapping[str, str]) -> None:
         """Write the file's header with the record's schema and this metadata."""

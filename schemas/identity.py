@@ -13,12 +13,12 @@ import xxhash
 
 
 def session_id(group_id: str, sample: int, attempt: int) -> str:
-    """Return the session id of one attempt at one sample of a group."""
+    """Return the session id for one attempt at a group's sample."""
     return f"{group_id}.{sample}.{attempt}"
 
 
 def group_of_session(session_id: str) -> str:
-    """Return the group of a session that `session_id` named; for another id a part of it."""
+    """Return the group in a session id that `session_id` made; for another id a part of it."""
     return session_id.rsplit(".", 2)[0]
 
 

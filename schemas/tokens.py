@@ -49,7 +49,7 @@ def step_name(step: int) -> str:
 
 
 def trained_sessions(commit: StepCommitted, group: StepGroup) -> frozenset[str]:
-    """Return the sessions of a group of the step that have a token in its loss.
+    """Return a group's sessions that have a token in the step's loss.
 
     A log from before 0.1.0 has no counts of tokens. For such a log all sessions are returned.
     """

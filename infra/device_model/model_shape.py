@@ -23,7 +23,7 @@ _BLOCK = re.compile(r"^(.*?\.\d+)\.")
 """Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
 _OUTPUT = "lm_head.weight"
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Names under which configurations have the number of experts of a layer."""
+"""Names that configurations give to a layer's number of experts."""
 _LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
 """Model types whose tensors are Llama's, but for biases and norms of heads."""
 _STRETCHING = ("linear", "dynamic", "yarn")
@@ -59,7 +59,7 @@ class LayerShape:
 
     @property
     def query_width(self) -> int:
-        """Width of all queries of a token."""
+        """Width that a token's queries take."""
         return self.heads * self.head_width
 
     @property
@@ -93,7 +93,7 @@ class ModelShape:
 
 
 def read_shape(directory: Path) -> ModelShape:
-    """Return the shape of the model in a directory, or of a `config.json` alone.
+    """Return a model's shape from its directory, or from a `config.json` alone.
 
     Raises `ShapeUnknown`.
     """

@@ -28,13 +28,13 @@ class Rates:
     active_share: float = 1.0
     """Share of the weights that one row reads; a mixture of experts reads more for more rows."""
     row_s: float = 0.0
-    """Operations of one row of a pass."""
+    """Operations for one row in a pass."""
     context_s: float = 0.0
-    """Reading of the KV of one token, in each pass."""
+    """Time to read one token's KV, in each pass."""
     prompt_s: float = 0.0
-    """Operations of one token of a prompt."""
+    """Operations for one token in a prompt."""
     prompt_context_s: float = 0.0
-    """Attention of one token of a prompt to one before it."""
+    """Attention from a prompt's token to one before it."""
     train_s: float = 0.0
     """Training of one token."""
     train_context_s: float = 0.0
@@ -97,7 +97,7 @@ class Rates:
         return self.wake_s if role == "rollout" else self.take_s
 
     def full_rows(self, context: float) -> float:
-        """Return the rows of a full batch whose sequences have a mean length of `context`."""
+        """Return a full batch's rows, if sequences have the mean length `context`."""
         return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
 
 
@@ -153,7 +153,7 @@ class Efficiency:
     bandwidth: float = 0.7
     """Share of the memory bandwidth that decoding reaches."""
     prompt_flops: float = 0.5
-    """Share of the peak that prompts, and rows of a large batch, reach."""
+    """Share of the peak that prompts, and a large batch's rows, reach."""
     train_flops: float = 0.35
     """Share of the peak that training reaches, recomputation of activations included."""
     memory: float = 0.9
@@ -173,7 +173,7 @@ class Efficiency:
 
 
 class ModelTooLarge(SeamlessFlowError):
-    """The weights of a model do not fit into the memory of a worker's devices."""
+    """A model's weights do not fit into the memory that a worker's devices have."""
 
     def __init__(self, model: ModelSize, hardware: Hardware, devices: int) -> None:
         self.model = model
@@ -193,7 +193,7 @@ def rates_of(
     rows: int = 256,
     gang: int = 0,
 ) -> Rates:
-    """Return the modelled rates of a worker of so many devices.
+    """Return the modelled rates for a worker with so many devices.
 
     It trains in a gang of `gang` devices, or alone. Raises `ModelTooLarge`.
     """

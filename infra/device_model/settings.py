@@ -47,7 +47,7 @@ class LengthsSection(Section):
 
 
 def drawn_tokens(section: LengthsSection, group: float, turn: float, factor: float = 1.0) -> int:
-    """Return the tokens of a turn from two standard normal draws, its group's and its own.
+    """Return a turn's tokens from two standard normal draws, its group's and its own.
 
     `factor` is that of the mean.
     """

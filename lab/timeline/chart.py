@@ -129,7 +129,7 @@ def _rows_image(
 def _row(
     bars: Sequence[Bar], window: TimeWindow, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of colour by time, and the time, of each column in columns' widths."""
+    """Return each column's colour, summed by time, and its time, in columns' widths."""
     colour = np.zeros((columns, 3))
     spent = np.zeros(columns)
     scale = columns / (window[1] - window[0])

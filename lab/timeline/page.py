@@ -30,9 +30,9 @@ from seamlessflow.schemas.tokens import shown_step
 MOST_BARS = 400_000
 """Most bars of a page; beyond that, short neighbours are joined."""
 MOST_POINTS = 20_000
-"""Points of the curve of groups under way."""
+"""Points on the curve that counts groups under way."""
 LEAST_PAUSE_MS = 1_000
-"""Least length of a pause of the run that is marked."""
+"""Shortest pause of the run that is marked."""
 _PLACE = "@DATA@"
 
 
@@ -126,7 +126,7 @@ def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
 
 
 def _bars(row: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
-    """Return three numbers a bar: gap before it, length, and the number of its mix of parts."""
+    """Return three numbers a bar: gap before it, length, and which mix it has."""
     flat = []
     at_ms = start_ms
     for bar in row:

@@ -1,4 +1,4 @@
-"""An export of recorded sessions into files, a partition of `sessions` after the other."""
+"""Recorded sessions exported into files, one partition of `sessions` after the other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -35,7 +35,7 @@ from seamlessflow.trainer.data.credit.returns import RewardWeights
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """A selection of sessions, and the form and directory of the files to write."""
+    """Selected sessions, and the files to write: their form and directory."""
 
     directory: Path
     format: FileFormat
@@ -127,7 +127,7 @@ class _PartitionExport:
 
     @property
     def matched(self) -> set[str]:
-        """Names of the selection that a session of the partition has."""
+        """Names from the selection that the partition's sessions have."""
         return self._fold.matched
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
@@ -231,7 +231,7 @@ def recorded_weights(
 
 
 def newest_weights(control: Iterable[Record]) -> dict[str, RewardWeights]:
-    """Return the weights of the newest lineage of each policy that records any."""
+    """Return, for each policy that records any, its newest lineage's weights."""
     newest: dict[str, RewardWeights] = {}
     for record in control:
         if isinstance(record, LineageStarted):

@@ -27,7 +27,7 @@ from seamlessflow.trainer.data.chains import NOWHERE, Chain, chains
 _INEXACT = -2
 """Version in place of one that is not known exactly, so that its tokens are in chains too."""
 IGNORED = -100
-"""Label of a token that no loss is taken of, as in PyTorch's cross entropy."""
+"""Label for a token without a loss, as in PyTorch's cross entropy."""
 _PLACE = {
     **IDENTITY,
     "chain": Kind.INTEGER,
@@ -74,7 +74,7 @@ _TRL = {
 
 @dataclass(frozen=True, slots=True)
 class SampledChain:
-    """A chain in which each token of `sampled_T` stands in no other chain of its session."""
+    """A chain whose `sampled_T` stand in no other chain of the session."""
 
     policy: str
     chain: Chain
@@ -106,7 +106,7 @@ Cells = Callable[[SampledChain, ExportedSession], Mapping[str, Cell]]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: one table of chains, and perhaps that of the sessions."""
+    """A form: a table for chains, and perhaps one for sessions."""
 
     chains: Table
     cells: Cells

@@ -45,7 +45,7 @@ class Table:
 
 
 class RowFile(Protocol):
-    """File of rows of one table."""
+    """File with one table's rows."""
 
     def append(self, row: TableRow) -> None:
         """Take a row; some may wait in memory."""

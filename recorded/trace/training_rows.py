@@ -13,7 +13,7 @@ _GROUP_ENDED = (r.GroupReady, r.GroupDropped)
 
 
 def about_group(control: Sequence[Received], group_id: str, session_id: str) -> list[Received]:
-    """Return the records of `control` about a group; failed samples only of this session."""
+    """Return the `control` records about a group; failed samples only if this session's."""
     return [
         item
         for item in control
@@ -49,7 +49,7 @@ def task_rows(records: Sequence[Received], of_group: Sequence[Received]) -> list
 
 
 def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> list[Row]:
-    """Return the rows of each step that trained the session, or of the one that is to."""
+    """Return rows for each step that trained the session, or for the one that is to."""
     commits = [
         (commit, item)
         for commit, item in of_kind(control, r.StepCommitted)

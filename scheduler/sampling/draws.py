@@ -65,7 +65,7 @@ class Drawn:
     fork_at: ParentPlace | None = None
     """Place of an ended session at which its sessions begin."""
     explored: str = ""
-    """Group of an exploration of which it samples some sessions again; empty: none."""
+    """Exploration's group from which it samples some sessions again; empty: none."""
     seeds: tuple[SeedSession, ...] = ()
     """Those sessions, by sample."""
     opponent: int = NO_VERSION
@@ -74,7 +74,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class TaskSampling:
-    """Sampler, terms and forks of a run, with the index of each source by its name."""
+    """A run's sampler, terms and forks, with each source's index by its name."""
 
     sampler: UsedMethod | None = None
     terms: UsedMethod | None = None
@@ -223,7 +223,7 @@ def _fallen_back(ask: Ask, slots: Sequence[_Slot]) -> Iterator[Drawn]:
 
 
 def _free_draws(ask: Ask, slot: _Slot, drawn: set[int]) -> Iterator[int]:
-    """Yield the draws of the source from this one on whose tasks are free, of two passes."""
+    """Yield the source's draws from this one on whose tasks are free, in two passes."""
     for draw in range(slot.source_draw, slot.source_draw + 2 * len(slot.source.rows)):
         place = slot.source.place(draw)
         if place not in drawn and ask.is_free(place):

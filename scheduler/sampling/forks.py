@@ -35,7 +35,7 @@ class ParentTurn:
     """Tokens that the policy sampled in the whole session."""
     parent_return: float
     pool: str
-    """Name of the pool of the session's task, such as `pool:level:2`."""
+    """Name of the task's pool, such as `pool:level:2`."""
     candidate: Candidate
     """The task, with its statistics."""
 

@@ -48,7 +48,7 @@ class TaskIndex:
         return int(self.order[at])
 
     def pool(self, place: int) -> str:
-        """Return the name of the arm of a task's pool."""
+        """Return the name that a task's pool has as an arm."""
         return self.names[int(self.pools[place])]
 
 

@@ -27,7 +27,7 @@ WEIGHTS: Mapping[str, Callable[[float], float]] = {
     "linear": lambda rate: 1 - rate,
     "capped": lambda rate: min(0.5, 1 - rate),
 }
-"""Weights of a past version by their names, of the own win rate against it."""
+"""A past version's weights by their names, from the own win rate against it."""
 
 
 class DrawnOpponent(NamedTuple):
@@ -89,7 +89,7 @@ def without_monotonic_end(past: Sequence[Opponent]) -> Sequence[Opponent]:
 
 
 def shares(rates: Sequence[float], weight: str) -> Sequence[float]:
-    """Return the chance of each of these own win rates; equal ones if all weights are zero."""
+    """Return a chance for each own win rate; equal ones if all weights are zero."""
     weights = [WEIGHTS[weight](rate) for rate in rates]
     total = sum(weights)
     if total < _ZERO:

@@ -76,7 +76,7 @@ class UsedMethod:
     name: str
     call: Callable[..., Any]
     sha256: str = ""
-    """Hash of the file of a user's function; empty for a method of the release without any."""
+    """Hash of a user's file; empty for a method that comes with the release."""
     failures: int = 0
     """Failed calls in a row."""
     limit_s: float = LONGEST_S

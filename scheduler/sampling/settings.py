@@ -1,4 +1,4 @@
-"""Settings of the choice of tasks. Importable without Kafka."""
+"""Settings for choosing tasks. Importable without Kafka."""
 
 from collections.abc import Mapping
 from fractions import Fraction

@@ -56,7 +56,7 @@ class Costs:
     releasing: Mapping[str, int] = field(default_factory=dict)
     """Duration of each worker's last release, kept until its next acquisition."""
     gang_size: int = 1
-    """Number of devices of the gang."""
+    """Number of devices in the gang."""
     decoded_ms: int = 0
     """Rollout time in full batches since the last completed step, summed over devices."""
     loading_ms: int = 0

@@ -1,4 +1,4 @@
-"""The part of the state that is of one policy: its groups, steps, costs and rates.
+"""One policy's part in the state: its groups, steps, costs and rates.
 
 A pure fold of `control`. Each policy of a run has one, as if it were the only policy. Records of
 its trainer concern it alone; groups are admitted for all policies. Called by

@@ -40,7 +40,7 @@ class LearnedRates:
     since_step: int = 0
     """Tokens sampled since the last completed step."""
     members: tuple[str, ...] = ()
-    """Gang of the step under way, or of the last one."""
+    """Gang that trains the step under way, or trained the last one."""
 
 
 def apply(rates: LearnedRates, record: Record, devices: Mapping[str, int]) -> LearnedRates:

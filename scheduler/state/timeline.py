@@ -61,7 +61,7 @@ class Timeline:
     switches: int
     """Number of completed changes from one role to the other."""
     handed_back: int
-    """Number of turns that a change of role interrupted and another worker continued."""
+    """Turns that a change of role interrupted and another worker continued."""
     start_ms: int
     end_ms: int
     training_ms: TimeWindow
@@ -119,7 +119,7 @@ class Timeline:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies whose steps have ended, in the order of their first steps."""
+        """Names of policies whose steps have ended, ordered by their first steps."""
         return tuple(dict.fromkeys(step.policy for step in self.steps))
 
     @property
@@ -129,7 +129,7 @@ class Timeline:
 
 
 def timeline(records: Iterable[Record]) -> Timeline:
-    """Return the timeline of records of `control`, given in log order."""
+    """Return the timeline from `control` records, which come in log order."""
     counting = list(in_force(records))
     fold = _TimelineFold(_pauses(counting))
     for record in counting:
@@ -138,7 +138,7 @@ def timeline(records: Iterable[Record]) -> Timeline:
 
 
 def in_force(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield records of `control` without the decisions of schedulers that were deposed."""
+    """Yield `control` records without what deposed schedulers decided."""
     epoch = 0
     for record in records:
         if isinstance(record, r.SchedulerClaimed):

@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Forms(Generic[T]):
-    """Makers of the functions, by kind of type."""
+    """Makers for the functions, by kind of type."""
 
     primitives: Mapping[str, T]
     optional: Callable[[int, int, T], T]

@@ -26,7 +26,7 @@ _VERSION = "kafka.strimzi.io/v1"
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Writer of YAML without anchors, and of texts with several lines as such."""
+    """Writer for YAML without anchors, which writes texts with several lines as such."""
 
     def ignore_aliases(self, data: object) -> bool:
         """Return True: what stands twice is written twice."""

@@ -27,7 +27,7 @@ NODE = "node"
 _CORES = 4
 _MEMORY_GIB = 16
 _DEVICE_CORES, _DEVICE_MEMORY_GIB = 8, 96
-"""Requests of a pod for itself, and for each of its GPUs."""
+"""Requests that a pod makes for itself, and for each GPU."""
 _DRAIN_S = 60
 _EVICTED = {"type": "DisruptionTarget", "status": "True"}
 _RETRIES = 1000
@@ -79,7 +79,7 @@ def device_numbers(worker: WorkerSection) -> tuple[int, ...]:
 
 
 def device_count(workers: Iterable[WorkerSection]) -> int:
-    """Return the number of GPUs of all these workers, each GPU once."""
+    """Return how many GPUs all these workers have, each GPU once."""
     return len({number for worker in workers for number in device_numbers(worker)})
 
 

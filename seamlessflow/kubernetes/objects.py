@@ -11,7 +11,7 @@ from typing import Any
 from seamlessflow.infra.network.storages import local_path
 
 KubernetesObject = dict[str, Any]
-"""An object of Kubernetes, or a part of one."""
+"""A Kubernetes object, or a part."""
 
 APP = "seamlessflow"
 CONFIG_DIR = "/etc/seamlessflow"

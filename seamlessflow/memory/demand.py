@@ -28,7 +28,7 @@ _SHARE = "--gpu-memory-utilization"
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
-    """Memory of one worker: on each of its devices, and on its host."""
+    """A worker's memory: on each device, and on its host."""
 
     workers: tuple[str, ...]
     """Workers that take the same."""
@@ -50,7 +50,7 @@ class WorkerMemory:
 
     @property
     def rank_bytes(self) -> float:
-        """Return what a rank of training takes of each device at most."""
+        """Return the most that a training rank takes on each device."""
         return 0.0 if self.rank is None else total(self.rank.device_parts)
 
     @property
@@ -181,7 +181,7 @@ def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bo
 
 
 def _argument(arguments: Sequence[str], name: str) -> str | None:
-    """Return the value of an argument of a server, as `--name=value` or `--name value`."""
+    """Return a server argument's value, as `--name=value` or `--name value`."""
     for number, word in enumerate(arguments):
         if word.startswith(f"{name}="):
             return word.partition("=")[2]

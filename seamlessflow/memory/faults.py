@@ -22,7 +22,7 @@ _OWN_MEMORY = (
     "--max-model",
     "--hf",
 )
-"""Arguments of vLLM that change how much memory a turn takes of each device."""
+"""vLLM's arguments that change how much memory a turn takes on each device."""
 
 
 def memory_faults(
@@ -60,7 +60,7 @@ def memory_faults(
 
 
 def free_memory_faults(config: RunConfig, machine: Capacity, free: float | None) -> Iterator[Fault]:
-    """Yield a fault if less of this host's memory is free now than the run takes of it at least."""
+    """Yield a fault if this host has less memory free now than the run takes at least."""
     try:
         shapes = shapes_of(config)
     except ShapeUnknown:

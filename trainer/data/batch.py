@@ -32,7 +32,7 @@ from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import Screened, StepClock, screen
 
 REPLACED = "replaced"
-"""Reason of the tokens of sessions whose places stored ones take."""
+"""Reason for tokens in sessions whose places stored ones take."""
 ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and chains that only count in means."""
 

@@ -29,7 +29,7 @@ SAMPLED = (POLICY, FOREIGN)
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
 ELSEWHERE = -2
-"""Version of a token of another log, whose versions mean nothing in this run."""
+"""Version of a token from another log, whose versions mean nothing in this run."""
 
 
 class Column(StrEnum):
@@ -42,7 +42,7 @@ class Column(StrEnum):
     VALUE = "value"
     """Value of the place before the token, by the critic."""
     VIABILITY = "viability"
-    """Logit of the chance of success at the place before the token, by the critic."""
+    """Logit that the critic gives for success, at the place before the token."""
     END_VIABILITY = "end_viability"
     """The same behind the token."""
     EFFICIENCY = "efficiency"
@@ -68,7 +68,7 @@ class Column(StrEnum):
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"
-    """Weight of that place in the critic's loss; those of a step sum to 1."""
+    """Weight of that place in the critic's loss; a step's weights sum to 1."""
     VIABILITY_TARGET = "viability_target"
     """1 for success and 0 for failure; as all targets, the trainer computes it."""
     VIABILITY_WEIGHT = "viability_weight"
@@ -134,7 +134,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One sequence to train on, with the origin of each of its tokens."""
+    """One sequence to train on, with each token's origin."""
 
     session_id: str
     turns: tuple[str, ...]

@@ -46,7 +46,7 @@ class Episode:
     """True if another system sampled some of its tokens."""
 
     intervened: int = 0
-    """Number of first turns before the last message of the session that the policy did not say."""
+    """Number of first turns before the session's last message that the policy did not say."""
 
     def __len__(self) -> int:
         return len(self.turns_N)

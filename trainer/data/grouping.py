@@ -50,7 +50,7 @@ class Group:
     uses: int = 0
     """Steps that trained a stored group before."""
     stored: tuple[ValidSession, ...] = ()
-    """Stored sessions that take the places of some of its own."""
+    """Stored sessions that take places of its own."""
 
     @property
     def members(self) -> tuple[ValidSession, ...]:

@@ -69,7 +69,7 @@ class MicroBatch:
     """Weight of the token in the step's loss, a weighted sum over all ranks."""
 
     lengths_C: Int64s
-    """Tokens of each of its chains."""
+    """Tokens in each chain."""
 
     columns: Columns = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
@@ -83,7 +83,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """The tokens of all chains, joined, with the length and start of each chain."""
+    """All chains' tokens, joined, with each chain's length and start."""
 
     lengths_C: Int64s
     starts_C: Int64s

@@ -20,7 +20,7 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 
 UNPAIRED = "unpaired"
-"""Reason of the tokens of sessions that are in no pair."""
+"""Reason for tokens in sessions without a pair."""
 Places = Sequence[tuple[int, int]]
 """Pairs of sessions by their places in the group, the preferred one first."""
 PairRule = Callable[[Sequence[Episode]], Places]
@@ -33,7 +33,7 @@ class PairRules:
     name: str = ""
     """Empty: the loss compares no pairs."""
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of a rule of the user's own."""
+    """Settings for a user's rule."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class BatchRules:
     regularised: bool = False
     """True if the loss has a term for each token, whatever its advantage."""
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of filters of the user's own."""
+    """Settings for a user's filters."""
     selection: SelectionRules = field(default_factory=SelectionRules)
     pairs: PairRules = field(default_factory=PairRules)
     returns: ReturnRules = field(default_factory=ReturnRules)

@@ -19,7 +19,7 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 
 UNSELECTED = "unselected"
-"""Reason of the tokens of sessions that are not selected."""
+"""Reason for tokens in sessions that are not selected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +35,7 @@ class SelectionRules:
     """Sessions whose returns advantages are compared with: `selected` or `all`."""
     seed: int = 0
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of a selection of the user's own."""
+    """Settings for a user's selection."""
 
 
 SelectionMethod = Callable[[Sequence[Episode], SelectionRules, random.Random], Sequence[bool]]

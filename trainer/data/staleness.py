@@ -97,7 +97,7 @@ def screen(
 
 
 def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
-    """Return a mask of the trained tokens of a chain that are more than `limit` steps stale."""
+    """Return a mask over a chain's trained tokens that are more than `limit` steps stale."""
     tokens = chain.tokens
     return tokens.trained_T & (clock.ages_T(tokens.versions_T) > limit)
 

@@ -46,7 +46,7 @@ class PrefixOrder:
 
 
 def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
-    """Return the order of chains with these token ids, none of them negative."""
+    """Return the chains' order by these token ids, none negative."""
     # Bytes compare as the ids do if the most significant one comes first.
     keys = [of_chain.astype(">u4").tobytes() for of_chain in ids]
     chains = sorted(range(len(ids)), key=keys.__getitem__)

@@ -28,7 +28,7 @@ _TOKENS_OF_TURNS = ((2, 3), (4,), (1, 1, 2))
 
 
 def group_of_three() -> list[Episode]:
-    """Return three sessions of unlike returns, of one to three turns, the last turn rewarded."""
+    """Return three sessions with unlike returns, one to three turns long, the last one rewarded."""
     return [
         _session(reward, tokens) for reward, tokens in zip(_RETURNS, _TOKENS_OF_TURNS, strict=True)
     ]

@@ -22,7 +22,7 @@ from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.methods import method
 
 KeptTokens = Sequence[NDArray[np.bool_]]
-"""For each session of a group which of its trained tokens (N) stay in the loss."""
+"""For each session in a group, which trained tokens (N) stay in the loss."""
 TurnMask = Callable[..., KeptTokens]
 """Takes a group's sessions, and its settings by their names."""
 

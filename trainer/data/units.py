@@ -20,7 +20,7 @@ from seamlessflow.trainer.loss import Unit
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """For each chain the number of its session, and of its session's first turn."""
+    """For each chain, its session's number and that of the session's first turn."""
 
     sessions_C: Int64s
     first_turns_C: Int64s
@@ -28,7 +28,7 @@ class Membership:
 
 
 def membership(chains: Sequence[Chain]) -> Membership:
-    """Return the numbers of sessions and turns of chains."""
+    """Return the chains' sessions and turns by number."""
     numbers: dict[str, int] = {}
     first_turns: list[int] = []
     turns = 0

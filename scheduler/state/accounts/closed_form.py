@@ -50,7 +50,7 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The speeds of devices divided into gang and others: work in a unit of time."""
+    """Speeds of the gang's devices and of others: work in a unit of time."""
 
     everyone: float
     """Rollout speed of all together."""

@@ -25,12 +25,12 @@ from seamlessflow.trainer.data.credit.values import OUTPUTS, value_columns
 from seamlessflow.trainer.data.episodes import Episode, accumulated, followers, following
 
 GroupedEpisodes = Sequence[Sequence[Episode]]
-"""The sessions of each group of a batch."""
+"""Each group's sessions in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The advantage of each trained token of a session, and the critic's targets there."""
+    """Advantages for a session's trained tokens, and the critic's targets there."""
 
     advantages_N: Float64s
     targets: Mapping[Column, Float64s] = field(default_factory=dict)
@@ -187,7 +187,7 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
 
 
 def _of_sessions(group: Sequence[Episode], values_S: Float64s) -> list[Credit]:
-    """Return the credit of sessions with one advantage for all tokens of a session."""
+    """Return credit for sessions that have one advantage for all their tokens."""
     pairs = zip(group, values_S.tolist(), strict=True)
     return [Credit(np.full(len(episode), value)) for episode, value in pairs]
 

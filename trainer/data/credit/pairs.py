@@ -22,7 +22,7 @@ from seamlessflow.trainer.data.chains import OPPONENTS, Chain, Column, credited
 from seamlessflow.trainer.data.pairs import SessionPair
 
 Differences = Mapping[Column, Float64s]
-"""By model, the log-prob of each pair's chosen session less that of the rejected one (P)."""
+"""By model, each pair's chosen session's log-prob less the rejected one's (P)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class PairLoss:
 
 @dataclass(slots=True)
 class _Session:
-    """The sums of a session's columns over its trained tokens, and what its pairs make of them."""
+    """A session's columns, summed over its trained tokens, and what its pairs make of them."""
 
     tokens: int = 0
     sums: defaultdict[Column, float] = field(default_factory=lambda: defaultdict(float))
     slope: float = 0.0
-    """Sum of the derivatives of its pairs' losses by its log-prob."""
+    """Its pairs' losses derived by its log-prob, summed."""
     loss: float = 0.0
-    """Its half of the losses of its pairs."""
+    """Its half in its pairs' losses."""
 
 
 def pairs_squared(differences: Differences, settings: PairsSection) -> PairLosses:
@@ -190,7 +190,7 @@ def _spread(
 
 
 def _share(session: _Session, by_token: bool) -> float:
-    """Return the part of a token's log-prob in that of its session."""
+    """Return a token's part in its session's log-prob."""
     return 1 / session.tokens if by_token else 1.0
 
 

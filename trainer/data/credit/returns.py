@@ -16,7 +16,7 @@ _UNJUDGED = {"unrewarded", "pruned", "filtered"}
 """Final states in which a session has no return, unless a rule of control ended it."""
 
 CONTROL = "control"
-"""Limit of a session that a rule of `rollout.control` ended, and source of its reward."""
+"""Limit for a session that a `rollout.control` rule ended, and its reward's source."""
 _MOST_NAMED = 5
 """Most names of given rewards that a text lists."""
 
@@ -42,7 +42,7 @@ def session_return(trajectory: Trajectory, weights: RewardWeights = ONE_REWARD) 
 
 
 def _pruned_return(trajectory: Trajectory) -> float | None:
-    """Return what a session counts that a rule of control ended; of any other, None."""
+    """Return what a session counts if a rule of control ended it, else None."""
     if trajectory.limit != CONTROL:
         return None
     rewards = session_rewards(trajectory).values()

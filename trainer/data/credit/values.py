@@ -24,7 +24,7 @@ class Lesson(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CriticOutput:
-    """One output of a critic; the weights of all its lessons sum to 1 over an update."""
+    """One critic's output; its lessons' weights sum to 1 over an update."""
 
     loss: ValueLoss
     before: Lesson

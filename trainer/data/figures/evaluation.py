@@ -51,7 +51,7 @@ class EvaluationFigures:
     """Standard error of that mean; None for fewer than two groups."""
     sessions: int = 0
     pass_at: dict[int, float] = field(default_factory=dict)
-    """Chance that one of k sessions of a task passes, by k."""
+    """Chance that one in k sessions on a task passes, by k."""
 
 
 def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:

@@ -1,4 +1,4 @@
-"""Figures of a batch that are known before it is trained: metrics of its step. Pure.
+"""Figures that a batch has before it is trained: its step's metrics. Pure.
 
 Called by `steps/sequence.py`.
 """
@@ -230,7 +230,7 @@ def _task(group: Prepared) -> str:
 
 
 def _equal(sessions: Sequence[ValidSession]) -> int:
-    """Return how many sessions of a group have the trained tokens of another one."""
+    """Return how many sessions in a group have another one's trained tokens."""
     counts = Counter(map(_sampled, sessions))
     return sum(count for count in counts.values() if count > 1)
 
