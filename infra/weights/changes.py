@@ -41,7 +41,7 @@ class ChangesInvalid(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A run of elements of one size in a file; `begin` and `end` in bytes."""
+    """Elements of one size in a row, in a file; `begin` and `end` in bytes."""
 
     begin: int
     end: int

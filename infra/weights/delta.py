@@ -48,7 +48,7 @@ def write_delta(base: Path, new: Path, draft: Path) -> int:
 
 
 def read_delta(directory: Path, version: int, manifest_sha256: str) -> Manifest:
-    """Return the manifest of a delta that leads to a version, all files of it compared.
+    """Return the manifest of a delta that leads to a version, all its files compared.
 
     Raises `WeightsInvalid`.
     """

@@ -104,7 +104,7 @@ def stamp(path: Path) -> Stamp:
 
 
 class HostMarks:
-    """The marks of one directory of weights."""
+    """The marks in one directory of weights."""
 
     def __init__(self, directory: Path) -> None:
         resolved = directory.resolve()
@@ -196,7 +196,7 @@ def _boot() -> str:
 
 
 def _remove_others(place: Path) -> None:
-    """Remove the marks of versions that are gone, of one directory."""
+    """Remove the marks in one directory for versions that are gone."""
     for mark in place.glob("*.json"):
         try:
             gone = not Path(json.loads(mark.read_bytes())["directory"]).exists()

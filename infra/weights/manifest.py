@@ -88,10 +88,10 @@ class Manifest:
     """Hash of that model's tensors, as `tensors_hash` has it."""
 
     base_manifest_sha256: str | None = None
-    """Hex SHA-256 of that version's manifest, of a delta."""
+    """For a delta, hex SHA-256 of that version's manifest."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    """Hex hash of every file of the directory but the manifest, by name."""
+    """Hex hash of every file in the directory but the manifest, by name."""
 
     hash: HashName = "sha256"
     """Function of these hashes; releases before this field know SHA-256 alone."""
@@ -128,7 +128,7 @@ class NewVersion:
 
     weights: PublishedWeights
     tensors: Sequence[TensorHasher]
-    """Hashers of its safetensors files, which have taken all of their bytes."""
+    """Hashers for its safetensors files, which have taken all bytes."""
 
     @property
     def tensors_hash(self) -> str:

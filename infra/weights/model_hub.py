@@ -83,7 +83,7 @@ class Listing:
     """Each file's bytes, in the order in which they are fetched."""
 
     def files(self, with_weights: bool) -> list[str]:
-        """Return the names of all files, or of those that are no weights."""
+        """Return all files' names, or only of those that are no weights."""
         return [file for file in self.sizes if with_weights or not file.endswith(_WEIGHTS)]
 
     def lacking(self, with_weights: bool = True) -> Mapping[str, int]:

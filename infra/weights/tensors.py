@@ -23,7 +23,7 @@ def tensors_hash(directory: Path) -> str:
 
 
 def hash_of(tensors: Mapping[str, str]) -> str:
-    """Return the hex xxh3-128 of all tensors, of their hashes by name."""
+    """Return the hex xxh3-128 over all tensors' hashes by name."""
     digest = xxhash.xxh3_128()
     for name, tensor_hash in sorted(tensors.items()):
         digest.update(f"{name} {tensor_hash}\n".encode())

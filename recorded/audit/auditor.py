@@ -1,4 +1,4 @@
-"""All checks of an audit, fed with records of all topics in any order, and their report.
+"""An audit's checks, fed with records from all topics in any order, and their report.
 
 Pure but for files.
 """

@@ -41,7 +41,7 @@ class _AuditMetrics:
 
 
 class Printing:
-    """Printer of the reports of one audit. A context manager."""
+    """Printer for one audit's reports. A context manager."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
         self._console = console

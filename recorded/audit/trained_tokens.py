@@ -25,13 +25,13 @@ from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, pa
 MOST_SESSIONS = 5
 """Most sessions of a file whose faults are all listed."""
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, TypeError)
-"""Errors of reading what is no gzip, no JSON, or no line of trained tokens."""
+"""Errors when a file is no gzip, no JSON, or has no line of trained tokens."""
 BROKEN = -3
 """Id and version of the tokens of a line whose lists differ in length."""
 
 
 class TrainedFile(NamedTuple):
-    """Content of a file of trained tokens."""
+    """Content of a file with trained tokens."""
 
     header: Header
     runs: Sequence[TrainedRun]

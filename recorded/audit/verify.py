@@ -199,7 +199,7 @@ class _Comparison:
 
     sampled: SampledTokens
     numbers: dict[tuple[str, str], int]
-    """Numbers of the turns on the log and, behind them, of those that only files contain."""
+    """Numbers for the turns on the log and, behind them, for those that only files contain."""
     mismatches: int = 0
     keys: list[Int64s] = field(default_factory=list)
     """Turn number and offset of each token as one integer, an array for each file."""

@@ -190,7 +190,7 @@ def _prompt(
 
 
 def _ids_before(session: Session, turn: Turn, behind: str) -> bytes:
-    """Return all ids before the place. A forced beginning of the answer is not of the prompt."""
+    """Return all ids before the place. An answer's forced beginning is no part of the prompt."""
     tree = session.tree
     if behind == BEHIND_ANSWER:
         return tree.path(turn.node, tree.nodes[turn.node].length)

@@ -132,7 +132,7 @@ class _RecordedTasks:
 
 
 class _ForkedPartition:
-    """Forks of the sessions of one partition."""
+    """Forks from one partition's sessions."""
 
     def __init__(
         self,

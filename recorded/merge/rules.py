@@ -31,7 +31,7 @@ class MergeRules:
     train_undelivered: bool | None = None
     """True: turns whose answer did not reach the client are trained."""
     siblings: SiblingsRule | None = None
-    """Choice of the samples of one prompt that are trained."""
+    """Choice among one prompt's samples: those that are trained."""
     purpose: Literal["train", "eval"] | None = None
     """`train`: sessions of evaluations are trained also; `eval`: no session is trained."""
     threads: ThreadsRule = "recorded"

@@ -32,7 +32,7 @@ PARTS = 8
 _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
 """A transaction's trajectories, and bytes of their tokens."""
 _MOST_SHOWN = 300
-"""Most characters of rules and selection in a message: they may name thousands of sessions."""
+"""Most characters for rules and selection in a message: they may name thousands of sessions."""
 _GROUP = "replay"
 """Consumer group, behind the prefix, whose offsets say how far a replay came."""
 

@@ -1,4 +1,4 @@
-"""Comparison of replayed trajectories with the recorded ones, by digests of their bytes."""
+"""Replayed trajectories compared with the recorded ones, by digests of their bytes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -61,7 +61,7 @@ class Reexecution(Generic[B]):
         self._lineage = run.steps[0].lineage
         self._settings = settings[self._lineage]
         self.backend = open_backend(self._settings)
-        """The holder of the weights; a new one after each change of the trainer's settings."""
+        """Holder for the weights; a new one after each change to the trainer's settings."""
         self._batches = RecordedBatches(settings, run, mixing)
         self._trained = 0
 
@@ -97,7 +97,7 @@ class Reexecution(Generic[B]):
         return None if batch is None else self._updates(recorded, batch)[0].input
 
     def tensors(self) -> Mapping[str, str]:
-        """Return the hash of each tensor of the weights in memory, by name."""
+        """Return each weight tensor's hash, from memory, by name."""
         return self._hash(tensor_hashes)
 
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:

@@ -28,7 +28,7 @@ REWARD = "#3b7dd8"
 EVALUATION = "#f28e2b"
 STALENESS = "#5f6368"
 SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
-"""Colours of evaluation sets, in the order of their names; further ones begin anew."""
+"""Colours for evaluation sets, ordered by name; further ones begin anew."""
 FAINT = "#5f6368"
 EDGE = "#c4c7cc"
 WINDOW = 10

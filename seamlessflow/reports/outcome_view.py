@@ -147,7 +147,7 @@ def _restarts(counts: Mapping[str, int]) -> str:
 
 
 def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-    """Return the members of a part of the figures; none if an earlier release's report lacks it."""
+    """Return one part's figures; none if an earlier release's report lacks it."""
     return (values.get(name) or {}).items()
 
 
@@ -170,7 +170,7 @@ def _source(source: Mapping[str, Any], what: str) -> str:
 
 
 def _policy(policy: Mapping[str, Any]) -> str:
-    """Return the figures of one of several policies."""
+    """Return one policy's figures, out of several."""
     parts = (
         f"{_steps(policy)}, one in {_number(policy['step_s'], 2)} s",
         f"{_count(policy['tokens_trained'])} tokens trained",

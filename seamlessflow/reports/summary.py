@@ -165,7 +165,7 @@ def policy_figures(
     sessions: Mapping[str, SessionFacts],
     paused: Sequence[TimeWindow] = (),
 ) -> dict[str, Any]:
-    """Return the figures of one policy, from its records of `control`; `paused` is its run's."""
+    """Return one policy's figures, from its `control` records; `paused` is its run's."""
     steps = step_facts(control, sessions)
     tokens = _of_all(steps, "tokens_trained")
     took_s = _seconds(_training(control), paused)
@@ -287,7 +287,7 @@ def _masked(sessions: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
 
 
 def _left_out(steps: Sequence[StepFacts]) -> dict[str, float]:
-    """Return the mean share of groups that each filter kept out of the loss."""
+    """Return the mean share that each filter kept out of the loss, in groups."""
     shares = defaultdict[str, float](float)
     for step in steps:
         for name, share in step.metrics.items():

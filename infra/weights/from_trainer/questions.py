@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 TOKENIZER = "tokenizer"
-"""Name of the directory of a policy's tokenizer, beside its versions."""
+"""Name that a policy's tokenizer has as a directory, beside its versions."""
 
 ANSWER_S = 180.0
 """Limit for an answer: another transfer may be under way."""
@@ -39,7 +39,7 @@ class WeightsAnswer:
     """Rank of the process that asked."""
     ranks: int = 0
     sizes: Mapping[str, int]
-    """Bytes of each file of the directory."""
+    """Bytes of each file in the directory."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class WeightsStorage:
             raise WeightsGone(f"{self.url}/{place}") from error
 
     def versions(self, policy: str, form: WeightsForm) -> Mapping[int, Sequence[str]]:
-        """Return the places of all versions of a policy, oldest first."""
+        """Return where all a policy's versions are, oldest first."""
         folder = f"{policy_folder(policy)}/{form}"
         try:
             paths = self._asked(lambda: self._files.ls(self._path(folder), detail=False))

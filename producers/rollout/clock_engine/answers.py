@@ -25,7 +25,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 
 
 class AnswerLengths:
-    """The distribution of the lengths, and the seed of all draws."""
+    """Distribution that lengths have, and the seed for all draws."""
 
     def __init__(self, section: LengthsSection, seed: int = 0) -> None:
         self._section = section

@@ -12,7 +12,7 @@ import orjson
 from seamlessflow.infra.user_functions import ResultMalformed
 
 MOST_STATE_BYTES = 4096
-"""Most bytes of a rule's state as JSON: it stands in each record of progress."""
+"""Most bytes in a rule's state as JSON: it stands in each record of progress."""
 _MOST_REASON = 100
 Ends = Literal["turn", "session"]
 
@@ -46,7 +46,7 @@ class TurnStop(NamedTuple):
 
     reason: str
     ends: Ends = "turn"
-    """The end that it makes: of the turn, or with it of the session."""
+    """Its end: the turn's, or with it the session's."""
 
 
 class TurnRule(Protocol):

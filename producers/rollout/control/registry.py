@@ -22,7 +22,7 @@ class UsedRules:
 
     def __init__(self, section: ControlSection | None = None) -> None:
         self._users: tuple[str, bytes, str] | None = None
-        """Name, settings and hash of the rule of the user's own."""
+        """Name, settings and hash of the user's rule."""
         self._rules: dict[tuple[str, bytes], TurnRule] = {}
         name = None if section is None else section.name
         if section is None or name is None or not is_user_function(name):

@@ -140,7 +140,7 @@ class RolloutDevice:
             return self._acquire(move, weights, parser, times)
 
     def _here(self, move: Acquire | Load | Preload) -> PublishedWeights:
-        """Return the weights of a move with a directory of this host."""
+        """Return a move's weights with a directory on this host."""
         if self._loaded == move.weights:
             return self._loaded  # the files are not needed
         if self._verified == move.weights and self._verified.path.is_dir():

@@ -59,7 +59,7 @@ class Kept:
         return partition not in self._since_ms and partition[0] not in self._elsewhere
 
     def cut_anywhere(self, topic: str) -> bool:
-        """Return True if records of any of the topic's partitions were removed."""
+        """Return True if any partition of the topic lost records."""
         return any(name == topic for name, _ in self._since_ms)
 
     def holds(self, topic: str, at_ms: float, partition: int | None = None) -> bool:
@@ -83,7 +83,7 @@ class _Owner:
 
 @dataclass(slots=True)
 class Owners:
-    """Owners of the partitions of `sessions`, and the time for which they were at work."""
+    """Owners of `sessions` partitions, and the time for which they were at work."""
 
     _owners: defaultdict[int, _Owner] = field(default_factory=lambda: defaultdict(_Owner))
 

@@ -66,7 +66,7 @@ class TokensCheck:
         self._imported: set[str] = set()
         """Those among them with tokens that another system sampled."""
         self._finalized: OrderedDict[str, int] = OrderedDict()
-        """Number of tokens of each finalized session that is kept, oldest first."""
+        """Number of tokens in each finalized session that is kept, oldest first."""
         self._commits: list[r.StepCommitted] = []
         self._places: dict[CommitPlace, LogPlace] = {}
         self._compared: set[CommitPlace] = set()
@@ -83,7 +83,7 @@ class TokensCheck:
         self._given_up = Seen()
         """Sessions whose tokens were dropped."""
         self.prefixes: dict[str, str] = {}
-        """Prefix of each pool of another log."""
+        """Prefix of each pool from another log."""
         self.stored: dict[str, SampledSession] = {}
         """Stored sessions of other logs, as far as they were read."""
 
@@ -94,7 +94,7 @@ class TokensCheck:
 
     @property
     def open(self) -> int:
-        """Number of tokens of finalized sessions that are neither trained nor given up."""
+        """Number of tokens in finalized sessions that are neither trained nor given up."""
         trained = {group for _, group in self._trained_in}
         return sum(
             count for name, count in self._finalized.items() if self._groups[name] not in trained
@@ -201,7 +201,7 @@ class TokensCheck:
         self.findings.add(self._places[_commit_of(step)], detail)
 
     def _comparable_part(self, step: r.StepCommitted, file: TrainedFile) -> TrainedFile:
-        """Return the file of a step with those of its runs that can be compared."""
+        """Return a step's file with those runs that can be compared."""
         by_session: dict[str, list[TrainedRun]] = {}
         for run in file.runs:
             by_session.setdefault(run.session, []).append(run)
@@ -248,7 +248,7 @@ class TokensCheck:
         return runs
 
     def _of_pool(self, session_id: str, runs: list[TrainedRun]) -> list[TrainedRun]:
-        """Return the runs of a stored session of another log if that was read."""
+        """Return a stored session's runs from another log if that was read."""
         if session_id in self.stored:
             return runs
         self.findings.not_checkable += sum(len(run.ids) for run in runs)
