@@ -30,9 +30,12 @@ import numpy as np
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
-from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
-from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
+from seamlessflow.infra.device_model.settings import (
+    DeviceModelSection,
+    LengthsSection,
+    worker_rates,
+)
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from benchmarks.manager import recorded
 from benchmarks.recorded.sessions import Shape, interleaved, renderer, write
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.recorded.merge.merge import MergeJob
+from seamlessflow.recorded.merge.partitions import MergeJob
 from seamlessflow.recorded.merge.shards import merge_on
 from seamlessflow.recorded.select.reading import partition_bounds
 from seamlessflow.recorded.select.selection import SessionSelection

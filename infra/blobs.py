@@ -1,4 +1,4 @@
-"""Blobs: what is too large for a record, each under the hash of its content; and references.
+"""Blobs: what is too large for a record, each under its content's hash; and references.
 
 Their storage is any that fsspec reaches by a URL: a directory, or S3, GCS or Azure with their
 packages. A blob never changes, so writers of equal content do not disturb each other, and a
@@ -29,7 +29,7 @@ _HEX_SHA256 = re.compile("[0-9a-f]{64}")
 
 NO_LIMIT = 2**62
 _ENVELOPE_BYTES = 65_536
-"""Room for the key, the headers and the frame of a record."""
+"""Room for a record's key, headers and frame."""
 _SETTING = "no storage (SEAMLESSFLOW_KAFKA__BLOBS is not set)"
 _PATIENCE_S = 30.0
 _AGAIN_S = 1.0

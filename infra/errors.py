@@ -135,7 +135,7 @@ class JarsUnavailable(SeamlessFlowError):
 
 
 class BrokerFailed(SeamlessFlowError):
-    """The embedded broker did not start; `log_tail` is the end of its log."""
+    """The embedded broker did not start; `log_tail` is its log's end."""
 
     def __init__(self, reason: str, data_dir: str, log_tail: str = "") -> None:
         self.reason = reason

@@ -27,7 +27,7 @@ _KINDS = {
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
     **dict.fromkeys(("model_type", "dict_type"), "must be a section: names with values"),
 }
-"""Texts of what has another form, in the words of a configuration."""
+"""Texts of what has another form, in a configuration's words."""
 _UNKNOWN_NAME = ("extra_forbidden", "unexpected_keyword_argument")
 _QUOTED = re.compile(r"'([^']*)'")
 _ONE_CLASS = re.compile(r"\^\[(A-Za-z0-9[^]]*)\][+*]\$")
@@ -46,7 +46,7 @@ class Fault(NamedTuple):
     """The nearest setting that exists, for a name that does not."""
 
     def line(self, place: Callable[[SettingPath], str]) -> str:
-        """Return the fault as one line; `place` writes the path of a setting."""
+        """Return the fault as one line; `place` writes a setting's path."""
         where = f"{_shortened(place(self.path))}: " if self.path else ""
         meant = f"; did you mean {place(self.meant)}?" if self.meant else ""
         return f"{where}{_shortened(self.text)}{meant}"
@@ -161,7 +161,7 @@ def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequen
 
 
 def _fields(settings: Any) -> Mapping[str, Any] | None:
-    """Return the types of the fields of a section, or None for any other type."""
+    """Return the types of a section's fields, or None for any other type."""
     if isinstance(settings, type) and issubclass(settings, BaseModel):
         fields = settings.model_fields
     else:

@@ -76,7 +76,7 @@ def _section_in(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 
 def _spelled(annotation: Any) -> str:
-    """Return a type as a person would write it, without the constraints of its field."""
+    """Return a type as a person would write it, without its field's constraints."""
     origin = get_origin(annotation)
     arguments = get_args(annotation)
     if origin is Annotated:

@@ -1,8 +1,16 @@
-"""The machine of a process: its cores, its free memory, and the device that `auto` stands for."""
+"""Place of a process: cores, free memory, the device `auto`, and signals that ask it to end.
+
+A signal's handler runs in the middle of anything. Suppose it sets an event, and interrupts
+`Event.wait` while that holds the event's lock. It would wait for ever. A thread therefore makes
+such calls.
+"""
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 
 
 def share_cores() -> None:
@@ -23,7 +31,7 @@ def share_cores() -> None:
 
 
 def device_named(setting: str, has_gpu: Callable[[], bool]) -> str:
-    """Return the device of a setting; `auto` is a GPU if there is one, else the CPU.
+    """Return a setting's device; `auto` is a GPU if there is one, else the CPU.
 
     `has_gpu` is only called for `auto`, since the answer takes a moment.
     """
@@ -35,3 +43,43 @@ def device_named(setting: str, has_gpu: Callable[[], bool]) -> str:
 def free_host_bytes() -> int:
     """Return the host's memory that no program uses, in bytes: what a worker on a CPU has free."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def ending_signals() -> list[signal.Signals]:
+    """Return the signals that ask this process to end.
+
+    The signal that its terminal has gone is one, unless the process was started to outlive that, as
+    by nohup.
+    """
+    hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hung_up else [])]
+
+
+@contextmanager
+def asked_to_end(
+    at_once: Callable[[int], object], beside: Callable[[int], object]
+) -> Iterator[None]:
+    """Call both with a signal's number: `at_once` in its handler, `beside` in a thread.
+
+    Restores the handlers at the end.
+    """
+    asked: SimpleQueue[int | None] = SimpleQueue()  # its `put` may interrupt another one
+
+    def handle(number: int, _: object) -> None:
+        at_once(number)
+        asked.put(number)
+
+    def answer() -> None:
+        while (number := asked.get()) is not None:
+            beside(number)
+
+    thread = threading.Thread(target=answer, name="asked to end", daemon=True)
+    thread.start()
+    before = {number: signal.signal(number, handle) for number in ending_signals()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        asked.put(None)
+        thread.join()

@@ -15,7 +15,7 @@ class JsonLine(NamedTuple):
     """Line of a file that has a content."""
 
     number: int
-    """Number of the line, from 1."""
+    """The line's number, from 1."""
     offset: int
     """First byte of the line in the file."""
     size: int
@@ -56,5 +56,5 @@ def broken_place(error: UnicodeDecodeError) -> str:
 
 
 def line_content(line: bytes) -> bytes:
-    """Return the content of a line, empty if it has none."""
+    """Return a line's content, empty if it has none."""
     return line.strip().removeprefix(BOM_UTF8).strip()

@@ -44,7 +44,7 @@ _DIGITS = re.compile(r"[0-9]+")
 
 
 def read_yaml(text: str) -> Any:
-    """Return the value of a document. Raises `yaml.YAMLError`, with the line."""
+    """Return a document's value. Raises `yaml.YAMLError`, with the line."""
     loader = _Loader(text)
     try:
         node = loader.get_single_node()

@@ -20,7 +20,7 @@ _HIDDEN_BUT_COLOURS = re.compile(rf"({_COLOUR})|{_HIDDEN.pattern}")
 
 
 def printable(text: str) -> str:
-    """Return the text with a visible sign in the place of each control code, of the same length."""
+    """Return the text with a visible sign in each control code's place, of the same length."""
     return _HIDDEN.sub(_sign, text)
 
 

@@ -26,9 +26,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from seamlessflow.infra import life_signs
-from seamlessflow.infra.asked_to_end import asked_to_end
 from seamlessflow.infra.errors import ExitStatus, KafkaUnavailable, SeamlessFlowError
-from seamlessflow.infra.host import share_cores
+from seamlessflow.infra.host import asked_to_end, share_cores
 from seamlessflow.infra.printable import printable
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -47,7 +46,7 @@ def collect_seldom(thresholds: tuple[int, int, int] = _GC_THRESHOLDS) -> None:
     """Exempt the objects made so far from garbage collection, and collect more rarely from now on.
 
     This is for processes that keep or make much in memory without cycles. The default thresholds
-    halve the speed of a rebuild.
+    halve a rebuild's speed.
     """
     gc.collect()
     gc.freeze()
@@ -108,7 +107,7 @@ def _set_up_logging() -> None:
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    """Exit with the status of an error, and with its traceback only where that helps."""
+    """Exit with an error's status, and with its traceback only where that helps."""
     _ready.clear()
     _asked.clear()
     try:
@@ -160,7 +159,7 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
     """Let each signal end the loop's wait.
 
     A signal may come just before a wait begins, or to another thread. It would then be handled only
-    at the end of the wait.
+    at the wait's end.
     """
     woken, wake = socket.socketpair()
     with woken, wake:

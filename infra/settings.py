@@ -34,9 +34,8 @@ from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.faults import faults
 from seamlessflow.infra.help import describe
 from seamlessflow.infra.network.addresses import StorageUrl
-from seamlessflow.infra.truth_values import refuse_truth
 from seamlessflow.infra.variables import ENV_PREFIX as ENV_PREFIX
-from seamlessflow.infra.variables import misspelt, variable
+from seamlessflow.infra.variables import misspelt, refuse_truth, variable
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.releases import release_named
 
@@ -73,7 +72,7 @@ class Section(BaseModel):
 
 
 class KafkaSettings(Section):
-    """Address of the Kafka cluster, and options of its clients."""
+    """The Kafka cluster's address, and options of its clients."""
 
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Brokers, host:port with commas")
     topic_prefix: str = Field(
@@ -158,7 +157,7 @@ class TelemetrySettings(Section):
 
 
 class PastSection(Section):
-    """Past versions of a policy, which another name shows to agents, one at a time."""
+    """A policy's past versions, which another name shows to agents, one at a time."""
 
     model_config = ConfigDict(populate_by_name=True)
 

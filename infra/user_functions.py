@@ -1,7 +1,7 @@
 """Functions of the user's own, which settings name as `module:function`, beside built-in ones.
 
 Their modules may lie in the working directory. What such a function decides or computes is recorded
-with the SHA-256 of its file, so another file is another function.
+with its file's SHA-256, so another file is another function.
 """
 
 import hashlib
@@ -164,7 +164,7 @@ def hidden_by(module: ModuleType) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line of the user's code that raised, as the begin of a message."""
+    """Return file and line of the user's code that raised, as a message's begin."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)

@@ -2,17 +2,19 @@
 Pure.
 
 Processes may share one environment, so a variable is right if any of them reads it. A name without
-`__` may belong to another program; it is a mistake only if it nearly spells a section.
+`__` may belong to another program; it is a mistake only if it nearly spells a section. True and
+false are refused where a number belongs: pydantic takes them as 1 and 0.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from json import JSONDecodeError
+from typing import Any, get_args
 
 ENV_PREFIX = "SEAMLESSFLOW_"
 SettingPath = tuple[int | str, ...]
-"""Place of a setting: its sections and its field by name, places in lists by number."""
+"""A setting's place: its sections and its field by name, places in lists by number."""
 
 SECTIONS = (
     "AGENTS",
@@ -57,7 +59,7 @@ def misspelt(names: Iterable[str], prefix: str) -> Sequence[str]:
 
 
 def variable(path: SettingPath) -> str:
-    """Return the name of the environment variable of a setting."""
+    """Return the name of a setting's environment variable."""
     return ENV_PREFIX + "__".join(str(part).upper() for part in path)
 
 
@@ -99,3 +101,40 @@ def _holds(text: str, path: SettingPath) -> bool:
             return False
         value = value[part]
     return True
+
+
+_NUMBERS = {int, float}
+
+
+def refuse_truth(value: Any, annotation: Any) -> Any:
+    """Return a value for a setting of this type. Raise `ValueError` if true or false is in it, and
+    the type has numbers and neither of them.
+    """
+    kinds = set(_kinds(annotation))
+    if kinds & _NUMBERS and bool not in kinds and (places := list(_truths(value))):
+        place = f"{places[0]}: " if places[0] else ""
+        raise ValueError(
+            f"{place}must be a number, not true or false, which yes, no, on and off are also"
+        )
+    return value
+
+
+def _kinds(annotation: Any) -> Iterator[Any]:
+    """Yield the types that an annotation is made of."""
+    if inner := get_args(annotation):
+        for part in inner:
+            yield from _kinds(part)
+    else:
+        yield annotation
+
+
+def _truths(value: Any, place: str = "") -> Iterator[str]:
+    """Yield the places at which a value has true or false."""
+    if isinstance(value, bool):
+        yield place
+    elif isinstance(value, Mapping):
+        for name, inner in value.items():
+            yield from _truths(inner, f"{place}.{name}".lstrip("."))
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            yield from _truths(inner, f"{place}[{number}]")

@@ -10,7 +10,7 @@ from seamlessflow.scheduler.settings import SchedulerSettings
 
 
 def main() -> None:
-    """Run until a signal, the end of the run, or a takeover by another scheduler."""
+    """Run until a signal, the run's end, or a takeover by another scheduler."""
     settings = load(SchedulerSettings)
 
     from seamlessflow.scheduler.bootstrap import serve

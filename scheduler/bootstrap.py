@@ -129,7 +129,7 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
 
 def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSampling:
-    """Return the sampler and the terms of a run. Raises `FunctionUnusable`, `TasksRejected`."""
+    """Return a run's sampler and terms. Raises `FunctionUnusable`, `TasksRejected`."""
     pacing = settings.pacing
     sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
     sampling = sampling_of(
@@ -202,7 +202,7 @@ def training_draws(pacing: PacingSection) -> Draws | None:
 def _drawing(
     sources: Sequence[TaskSource], forked: TaskSource | None, step: int, pacing: PacingSection
 ) -> Drawing | None:
-    """Return the mixture of a trained step, or None if there are no tasks."""
+    """Return a trained step's mixture, or None if there are no tasks."""
     weights = pacing.weights_at(step) if pacing.sources else [1.0] * len(sources)
     weighted = [
         (source, Fraction(str(weight))) for source, weight in zip(sources, weights, strict=True)

@@ -1,6 +1,6 @@
 """The loop of the scheduler process: read, call `decide`, write. It holds no rule of its own.
 
-Only one scheduler acts: the one with the first claim of the newest epoch. It ends when it reads a
+Only one scheduler acts: the one with the newest epoch's first claim. It ends when it reads a
 newer claim. It decides only after it has read back everything it wrote before. So each decision is
 made on a complete log. A `Task` is sent only after its `GroupAdmitted` was read back. During an
 outage of Kafka it decides nothing. Called by `scheduler/bootstrap.py`.
@@ -60,7 +60,7 @@ class RecordWriter(Protocol):
         """Queue an encoded record, or the removal of a key."""
 
     def check(self) -> None:
-        """Raise the failure of an earlier record, if there was one."""
+        """Raise an earlier record's failure, if there was one."""
 
     @property
     def sent(self) -> int:
@@ -108,7 +108,7 @@ class Controller:
     """True if the release that is written has no statistics."""
 
     def run(self, stopped: Callable[[], bool]) -> None:
-        """Claim an epoch, then decide until `stopped` or the end of the run.
+        """Claim an epoch, then decide until `stopped` or the run's end.
 
         Waits during an outage of Kafka. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
         answer at the start, and `DeliveryFailed` when Kafka lost a record.

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TopicMissing
 from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.settings import KafkaSettings
@@ -47,7 +47,7 @@ ANSWER_S = 1.0
 """Deadline of that answer."""
 
 READER_OPTIONS: Mapping[str, Any] = {"fetch.wait.max.ms": 100}
-"""Options of the reader. Each question for an end waits for the request that is under way, and each
+"""The reader's options. Each question for an end waits for the request that is under way, and each
 partition that is added does: at a takeover these add up."""
 
 Clock = Callable[[], int]
@@ -66,7 +66,7 @@ class JournalReader(Protocol):
     def ends(
         self, partitions: Iterable[LogPartition], limit_s: float | None = None
     ) -> Mapping[LogPartition, int]:
-        """Return the offset after the last record of each partition.
+        """Return the offset after each partition's last record.
 
         Raises `KafkaUnavailable`.
         """

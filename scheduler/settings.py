@@ -357,7 +357,7 @@ class EvaluationSection(TaskDataSection, SharedEvaluationSection):
         return several or ({} if self.tasks is None else {self.split: self.tasks})
 
     def terms(self, split: str) -> EvaluationTerms:
-        """Return the settings of a set."""
+        """Return a set's settings."""
         section = self.sets.get(split)
         all_sets = EvaluationTerms(self.every, self.samples, self.pinned, self.sampling)
         if section is None:
@@ -377,5 +377,5 @@ class SchedulerSettings(ProcessSettings):
 
 
 def milliseconds(seconds: float) -> int:
-    """Return the seconds of a setting as whole milliseconds."""
+    """Return a setting's seconds as whole milliseconds."""
     return round(1000 * seconds)

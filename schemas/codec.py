@@ -2,15 +2,17 @@
 
 Old logs stay readable. A record is decoded with the schema that wrote it, found by its fingerprint
 in `history/`. It is returned in this release's form. Maps are written in sorted order, so that
-equal records are equal bytes.
+equal records are equal bytes. `ContainerFile` writes files that any Avro tool reads.
 """
 
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from io import BytesIO
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
 
-from fastavro import schemaless_reader
+from fastavro import reader, schemaless_reader
+from fastavro.write import Writer
 
 from seamlessflow.schemas.avro.decoding import DECODERS, whole
 from seamlessflow.schemas.avro.encoding import ENCODERS, Encode
@@ -43,7 +45,7 @@ class UnknownSchema(UndecodableRecord):
 
 
 class _Format:
-    """One type of record: its class, its header, and the conversion of old versions to it."""
+    """One type of record: its class, its header, and how old versions become it."""
 
     def __init__(self, name: str) -> None:
         self.record = RECORDS[name]
@@ -53,7 +55,7 @@ class _Format:
 
     @cached_property
     def schema(self) -> Any:
-        """Schema of this release, as fastavro takes it."""
+        """This release's schema, as fastavro takes it."""
         return parsed(self._schema)
 
     @cached_property
@@ -74,7 +76,7 @@ def encode(record: Record) -> bytes:
 
 
 def decoder_of(versions: SchemaVersions) -> Callable[[bytes], Record]:
-    """Return a `decode` for the schemas of this release and `versions`, a form of `history`."""
+    """Return a `decode` for this release's schemas and `versions`, a form of `history`."""
     decoders = _decoders(versions)
 
     def decode_record(data: bytes) -> Record:
@@ -112,7 +114,7 @@ def _converter(avro: Any) -> Callable[[Any], Any]:
 
 
 def _old_decoder(form: _Format, written: Any) -> Callable[[bytes], Record]:
-    """Return a decoder of a version of the record that an earlier release wrote."""
+    """Return a decoder for the record as an earlier release wrote it."""
 
     def decode_old(data: bytes) -> Record:
         body = BytesIO(data)
@@ -149,3 +151,33 @@ decode = decoder_of(history())
 
 `UnknownSchema`, for a record of a newer release, is a kind of it.
 """
+
+
+class ContainerFile:
+    """File with records of one type, each appended as it comes."""
+
+    def __init__(self, file: IO[bytes], record: type[Record], metadata: Mapping[str, str]) -> None:
+        """Write the file's header with the record's schema and this metadata."""
+        schema = parsed(self_contained(record.__name__, raw_schemas()))
+        self._writer: Any = Writer(file, schema, metadata=dict(metadata))
+
+    def append(self, record: Record) -> None:
+        """Append a record; it is in the file after `flush`."""
+        self._writer.write(_plain(record))
+
+    def flush(self) -> None:
+        """Write what was appended to the file."""
+        self._writer.flush()
+
+
+def container_metadata(path: Path) -> Mapping[str, str]:
+    """Return a container file's metadata. Raises `ValueError` for another kind of file."""
+    with path.open("rb") as file:
+        return {str(name): str(value) for name, value in reader(file).metadata.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Return a field's value as fastavro takes it."""
+    if isinstance(value, Record):
+        return {name: _plain(each) for name, each in vars(value).items()}
+    return [*map(_plain, value)] if isinstance(value, tuple) else value

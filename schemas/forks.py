@@ -1,4 +1,4 @@
-"""The copied beginning of a forked session, as the session itself names it. Pure.
+"""A forked session's copied beginning, as the session itself names it. Pure.
 
 Ids of recorded turns and of their tool calls contain the turn's id. So a copy gets its own ids.
 They are functions of the new session's id and the turn's number. All else stays as it was recorded.

@@ -49,7 +49,7 @@ def records_source(raw: dict[str, Schema]) -> str:
 
 
 def python_type(avro: Any) -> str:
-    """Return the annotation of a field of this Avro type."""
+    """Return the annotation for a field with this Avro type."""
     if isinstance(avro, list):
         return " | ".join(sorted((python_type(t) for t in avro), key=lambda t: t == "None"))
     if isinstance(avro, str):

@@ -24,7 +24,7 @@ def to_json(record: Record) -> bytes:
 def from_json(kind: type[R], text: bytes) -> R:
     """Return the record that a JSON object stands for.
 
-    Raises `ValueError` with the place and the reason of the first fault.
+    Raises `ValueError` with the first fault's place and reason.
     """
     try:
         (record,) = _adapter(kind).validate_json(b"[%b]" % text)

@@ -20,7 +20,7 @@ _MOST_DIGITS = 4300
 
 
 def read_json(text: bytes, *, beyond_float: bool = True) -> Any:
-    """Return the value of a JSON text; its integers are exact.
+    """Return a JSON text's value; its integers are exact.
 
     Raises `orjson.JSONDecodeError`, a `ValueError`, also for an integer of more than 4300 digits.
     Without `beyond_float` it also does for an integer larger than any float.
@@ -37,7 +37,7 @@ def read_json(text: bytes, *, beyond_float: bool = True) -> Any:
 
 
 def _read_exactly(text: bytes) -> Any:
-    """Return the value of a JSON text as Python's parser reads it, which takes more than JSON."""
+    """Return a JSON text's value as Python's parser reads it, which takes more than JSON."""
     shown = text.decode(errors="replace")
     try:
         value = json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)

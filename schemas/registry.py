@@ -1,4 +1,4 @@
-"""Avro schemas of this release and of all releases before it, from `avsc/` and `history/`.
+"""Avro schemas, this release's and all earlier ones', from `avsc/` and `history/`.
 
 A schema's fingerprint is the CRC-64-AVRO of its parsing
 canonical form, in the byte order of single-object encoding.

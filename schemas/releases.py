@@ -1,4 +1,4 @@
-"""Releases of this project: the schema version of each record that each release writes.
+"""This project's releases: the schema version of each record that each release writes.
 
 `manifests/` has a file for each release, named by its version. The newest is the release of these
 sources, which `python -m seamlessflow.schemas.generate` keeps up to date. The others never change.
@@ -54,7 +54,7 @@ def this_release() -> SchemaRelease:
 
 
 def release_named(version: str) -> SchemaRelease:
-    """Return the release of a version. Raises `UnknownRelease`."""
+    """Return a version's release. Raises `UnknownRelease`."""
     for release in releases():
         if release.version == version:
             return release

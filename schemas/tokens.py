@@ -1,12 +1,12 @@
-"""Tokens as records carry them: their ids, the origins of their nodes, and their versions.
+"""Tokens as records carry them, and the steps that train them. Pure.
 
-Ids are little-endian int32, one behind the other.
+Ids are little-endian int32, one behind the other. People see steps by numbers from 1.
 """
 
 import struct
 from collections.abc import Sequence
 
-from seamlessflow.schemas.records import VersionSpan
+from seamlessflow.schemas.records import StepCommitted, StepGroup, VersionSpan
 
 TOKEN_BYTES = 4
 POLICY = "policy"
@@ -33,3 +33,26 @@ def unpack(ids: bytes) -> list[int]:
     if rest:
         raise ValueError(f"{len(ids)} bytes are not a run of int32 token ids")
     return list(struct.unpack(f"<{count}i", ids))
+
+
+def shown_step(step: int) -> int:
+    """Return the number of a step for people, who count from 1 as the lines of a run do.
+
+    Records, and the files of trained tokens, count from 0.
+    """
+    return step + 1
+
+
+def step_name(step: int) -> str:
+    """Return the name of a step in a sentence; `step` counts from 0."""
+    return f"step {shown_step(step)}"
+
+
+def trained_sessions(commit: StepCommitted, group: StepGroup) -> frozenset[str]:
+    """Return a group's sessions that have a token in the step's loss.
+
+    A log from before 0.1.0 has no counts of tokens. For such a log all sessions are returned.
+    """
+    if not commit.methods and not commit.trained_tokens:
+        return frozenset(group.sessions)
+    return frozenset(name for name in group.sessions if name in commit.trained_tokens)

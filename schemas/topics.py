@@ -1,14 +1,24 @@
-"""Topics of the log: their partitions, retention, records and keys.
+"""The log's topics: their partitions, retention, records and keys.
 
 Partition counts are those of new topics: programs read them from the cluster. They never change
-there, because the partition of a key must stay the same.
+there, because the partition of a key must stay the same. Records on `requests` are commands about a
+session, or a gateway's questions.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.records import (
+    AssignReward,
+    CancelTurn,
+    CloseSession,
+    CountTokens,
+    DescribeSession,
+    OpenSession,
+    Record,
+    RequestTurn,
+)
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS
@@ -217,3 +227,9 @@ def fleet_key(record: Record) -> str:
         case r.SchedulerSnapshot():
             return "SchedulerSnapshot"
     raise TypeError(f"{type(record).__name__} does not belong on {FLEET.name}")
+
+
+SessionCommand = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
+"""Commands, which become events of their session."""
+GatewayQuestion = CountTokens | DescribeSession
+"""Questions, which a manager answers without an event."""

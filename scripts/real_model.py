@@ -29,9 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from seamlessflow.infra.asked_to_end import ending_signals
 from seamlessflow.infra.broker.jars import default_cache
 from seamlessflow.infra.disk import ScratchDirectory, free_bytes, is_full
+from seamlessflow.infra.host import ending_signals
 from seamlessflow.processes.stopping import Interrupted
 
 WRONG = 2

@@ -29,8 +29,8 @@ from seamlessflow.commands.show import show, trace
 from seamlessflow.commands.train import sft, train
 from seamlessflow.commands.versions import evaluate, merge
 from seamlessflow.commands.workers import node, worker
-from seamlessflow.infra.asked_to_end import ending_signals
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.host import ending_signals
 from seamlessflow.outputs import guard_outputs, is_lost
 from seamlessflow.processes.stopping import Interrupted
 from seamlessflow.schemas.releases import this_release

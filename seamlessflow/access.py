@@ -34,7 +34,7 @@ TRAINING = "training"
 OBSERVER = "observer"
 
 RUN_GROUP = "run"
-"""Group whose only member is the command of a run."""
+"""Group whose only member is a run's command."""
 _LOOKUPS = ("bounds", "reading")
 """Groups named by clients that look up the bounds of partitions, and that read a whole topic."""
 

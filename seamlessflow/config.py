@@ -1,4 +1,4 @@
-"""Configuration of a whole run; the settings of every process follow from it.
+"""A whole run's configuration; the settings of every process follow from it.
 
 Its sections are the settings of the processes, under the same names. `run.lag` in the file is what
 `SEAMLESSFLOW_RUN__LAG` is for the trainer alone. Environment variables override the file.
@@ -25,7 +25,7 @@ from seamlessflow.infra.settings import (
     Section,
     TelemetrySettings,
 )
-from seamlessflow.infra.truth_values import refuse_truth
+from seamlessflow.infra.variables import refuse_truth
 from seamlessflow.infra.weights.settings import WeightsSection
 from seamlessflow.infra.worker.tags import SHARED, WorkerTags
 from seamlessflow.lab.simulation.settings import SimulationSection
@@ -43,7 +43,7 @@ from seamlessflow.trainer.policy import PolicySection
 from seamlessflow.trainer.settings import TrainerSection
 
 _NODE_NAME = r"^[A-Za-z0-9_.-]*$"
-"""Pattern of the name of a node; empty stands for the head."""
+"""Pattern of a node's name; empty stands for the head."""
 
 _INVENTED = "invented."
 """Begins a secret that the configuration chose."""
@@ -355,7 +355,7 @@ class RunConfig(BaseSettings):
 
     @property
     def kafka_dir(self) -> Path:
-        """Directory for the data of the embedded Kafka."""
+        """Directory for the embedded Kafka's data."""
         return self.out / "kafka"
 
     @property

@@ -1,4 +1,4 @@
-"""Reading of a run configuration: a YAML or TOML file, under environment variables.
+"""A run configuration's reading: a YAML or TOML file, under environment variables.
 
 All faults are found at once. A wrong setting is left out, and the rest is read with that setting's
 default. So a `Reading` has a configuration to check further even if some of it is wrong. Paths and
@@ -94,7 +94,7 @@ class Reading:
     config: RunConfig | None
     lines: list[str]
     sections: dict[str, Any]
-    """Sections of the file, under the environment, without wrong settings."""
+    """The file's sections, under the environment, without wrong settings."""
     left_out: list[SettingPath] = field(default_factory=list)
     """Wrong settings that were left out; they may cause faults that are found later."""
     searched: Mapping[SettingPath, str] = field(default_factory=dict)

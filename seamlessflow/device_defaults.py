@@ -1,4 +1,4 @@
-"""Defaults that follow from the devices of a run: `docs/laptop-to-gpu.md` has them all.
+"""Defaults that follow from a run's devices: `docs/laptop-to-gpu.md` has them all.
 
 What a configuration sets is left as it is.
 """
@@ -27,7 +27,7 @@ _MOST_AGENTS = 1024
 
 
 def by_this_machine(config: RunConfig) -> RunConfig:
-    """Return the configuration with the defaults for the devices of this machine.
+    """Return the configuration with the defaults for this machine's devices.
 
     Other drivers than NVIDIA's do not say how many GPUs there are: theirs need the settings.
     """
@@ -154,7 +154,7 @@ def _sampling(config: RunConfig) -> list[WorkerSection]:
 def _turns_on_cpu(config: RunConfig) -> int:
     """Return a worker's part of a step's sessions: the more rows a pass has, the less each costs.
 
-    At least the default of the section, at most as many as on a GPU.
+    At least the section's default, at most as many as on a GPU.
     """
     turns = math.ceil(_sessions(config, 1) / max(1, len(_sampling(config))))
     return max(RolloutSection().capacity, min(turns, CAPACITY_OF_GPU))

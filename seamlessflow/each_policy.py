@@ -1,4 +1,4 @@
-"""The configuration of a run as each of its policies has it. Pure.
+"""A run's configuration as each of its policies has it. Pure.
 
 A further policy has the workers that name it, and directories of its own. Its sections `policy` and
 `trainer` are the run's, with its own settings over them. Evaluations are the first policy's. A

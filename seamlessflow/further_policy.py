@@ -1,4 +1,4 @@
-"""Settings of the further policies of a run, beside the first one. Importable without torch.
+"""Settings of a run's further policies, beside the first one. Importable without torch.
 
 Each has workers of its own, or shared ones. It is trained by a trainer of its own, or frozen: then
 workers serve it, and no trainer changes it.

@@ -33,7 +33,7 @@ class NotListed(SeamlessFlowError):
 
 
 def is_listed(text: str) -> bool:
-    """Return whether a text stands for the tasks of the environment."""
+    """Return whether a text stands for the environment's tasks."""
     return text.startswith(LISTED)
 
 
@@ -86,6 +86,6 @@ def _shown(count: int) -> None:
 
 
 def _last_line(error: SeamlessFlowError) -> str:
-    """Return the last line of the error, which is the point of a traceback."""
+    """Return the error's last line, which is the point of a traceback."""
     first, *lines = str(error).splitlines()
     return f"{first.partition(': Traceback')[0]}: {lines[-1].strip()}" if lines else first

@@ -1,4 +1,7 @@
-"""The memory of a machine's GPUs, by NVIDIA's driver, and of its host. Imports no torch."""
+"""Memory of a machine's GPUs, by NVIDIA's driver, and of its host; parts that programs take.
+
+Imports no torch.
+"""
 
 import ctypes
 import os
@@ -28,9 +31,9 @@ class Capacity:
     """Memory and GPUs of a host."""
 
     device_bytes: float | None
-    """Memory of the smallest GPU; None if it is unknown, or if there is no GPU."""
+    """The smallest GPU's memory; None if it is unknown, or if there is no GPU."""
     host_bytes: float | None
-    """Memory of the host, as far as this program may use it; None if it is unknown."""
+    """The host's memory, as far as this program may use it; None if it is unknown."""
     gpus: int | None
     """NVIDIA GPUs; None if it cannot be known without torch."""
 
@@ -92,3 +95,26 @@ def _started(library: ctypes.CDLL) -> Iterator[bool]:
     finally:
         if started:
             library.nvmlShutdown()
+
+
+MEBIBYTE = 1 << 20
+CONTEXT = 512 * MEBIBYTE
+"""Memory that CUDA itself keeps on a device for each process."""
+LIBRARIES = 512 * MEBIBYTE
+"""A process with torch and transformers, before it has a model."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPart:
+    """One thing that takes memory."""
+
+    name: str
+    bytes: float
+
+
+MemoryParts = tuple[MemoryPart, ...]
+
+
+def total(parts: MemoryParts) -> float:
+    """Return the sum of parts, in bytes."""
+    return sum(part.bytes for part in parts)

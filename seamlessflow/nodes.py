@@ -14,7 +14,7 @@ _ANY = ("0.0.0.0", "::")  # nosec B104
 
 
 def node_name(asked: str | None, environment: Mapping[str, str], host: str) -> str:
-    """Return the name of this node: as asked, that of Slurm, or the host's."""
+    """Return this node's name: as asked, that of Slurm, or the host's."""
     return asked or environment.get(_HOST_NAME) or host
 
 

@@ -97,7 +97,7 @@ class _LastingOutput:
 
 
 def lasting(stream: TextIO) -> TextIO:
-    """Return the output of a long job, which does not end with its reader as in `| head`."""
+    """Return a long job's output, which does not end with its reader as in `| head`."""
     return cast(TextIO, _LastingOutput(stream))
 
 

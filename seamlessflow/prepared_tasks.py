@@ -103,7 +103,7 @@ def prepare(tasks: NamedTasks, out: Path, sections: Mapping[str, Any]) -> dict[s
 
 
 class _Printed:
-    """Progress of a preparation, on standard error."""
+    """A preparation's progress, on standard error."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -127,7 +127,7 @@ def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
 
 
 def _matching(value: Any, pattern: tuple[str, ...]) -> Iterator[tuple[SettingPath, Any]]:
-    """Yield what stands at the places of a pattern."""
+    """Yield what stands at a pattern's places."""
     if not pattern:
         yield (), value
         return

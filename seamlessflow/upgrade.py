@@ -70,7 +70,7 @@ def older(processes: Iterable[RunningProcess], release: str) -> list[RunningProc
 
 
 def verdict(processes: Sequence[RunningProcess], release: str) -> str:
-    """Return the sentence about unpinning the records of a release."""
+    """Return the sentence about unpinning a release's records."""
     if not processes:
         return f"no process has reported on fleet within {SILENT_MS // 1000} s"
     if late := older(processes, release):
@@ -94,7 +94,7 @@ class FleetSettings(ProcessSettings):
 
 @dataclass(frozen=True, slots=True)
 class FleetCheck:
-    """Result of the check."""
+    """The check's result."""
 
     processes: list[RunningProcess]
     notices: list[str]

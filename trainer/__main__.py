@@ -1,4 +1,4 @@
-"""The trainer of a policy: `python -m seamlessflow.trainer`, configured by `SEAMLESSFLOW_*`."""
+"""A policy's trainer: `python -m seamlessflow.trainer`, configured by `SEAMLESSFLOW_*`."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Activations of a micro-batch, in bytes, and the micro-batch that a CPU gets by default. Pure.
+"""A micro-batch's activations, in bytes, and the micro-batch that a CPU gets by default. Pure.
 
 Called by the plan of memory and by the defaults that follow from devices.
 """
@@ -32,7 +32,7 @@ def activation_bytes(
     """Return what the backward pass needs of one token in one layer.
 
     An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
-    the widths of the stream, the feed-forward part, queries and keys. Two RMSNorms keep their input
+    the stream's widths, the feed-forward part, queries and keys. Two RMSNorms keep their input
     in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H with
     autocast's copies) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention keeps c
     (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also keeps scores

@@ -11,8 +11,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
@@ -28,8 +27,9 @@ from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
 from seamlessflow.trainer.data.rules import BatchLimits
 from seamlessflow.trainer.link import GangBackend
 from seamlessflow.trainer.loop import Loop
-from seamlessflow.trainer.metrics.sample_texts import DecodeText
 from seamlessflow.trainer.metrics.sinks import open_sinks
+from seamlessflow.trainer.metrics.trackers import DecodeText
+from seamlessflow.trainer.mixing.topics import opened_pools
 from seamlessflow.trainer.recording import source_kafka, surveyed
 from seamlessflow.trainer.recovery import checkpoint
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
@@ -42,7 +42,6 @@ from seamlessflow.trainer.recovery.resume import (
     recorded_sections,
     resume_from,
 )
-from seamlessflow.trainer.replay.topics import opened_pools
 from seamlessflow.trainer.roles.gang import GangWatch
 from seamlessflow.trainer.roles.parts import Heartbeat, ProcessParts, TrainerStatus, Wake, Work
 from seamlessflow.trainer.settings import TrainerSettings
@@ -72,7 +71,7 @@ def observed(settings: TrainerSettings, stopping: Stopping) -> Iterator[Loop]:
 
 
 def build(settings: TrainerSettings, instruments: Instruments, stopping: Stopping = never) -> Loop:
-    """Return a trainer that has read the records and announced the weights of its gang.
+    """Return a trainer that has read the records and announced its gang's weights.
 
     Settings that cannot work are refused before anything is announced. Raises `GangAbsent`.
     """

@@ -11,7 +11,7 @@ from seamlessflow.infra.user_functions import OrUserFunction
 
 FilterAction = Literal["count", "drop"]
 Chaining = Literal["merged", "per_request"]
-"""Chains of a session: a branch of its tree each, or a completion each, behind its own prompt."""
+"""A session's chains: a branch of its tree each, or a completion each, behind its own prompt."""
 EstimatorName = Literal[
     "grpo",
     "grpo_unscaled",
@@ -205,7 +205,7 @@ class SelectionSection(Section):
 
 
 class OpponentsSection(Section):
-    """Earlier weights of the policy, with which a loss of pairs compares the present ones."""
+    """The policy's earlier weights, with which a loss of pairs compares the present ones."""
 
     every: int = Field(
         20, ge=1, description="The oldest of them become the policy each time after so many steps"

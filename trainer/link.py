@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, listener_on
 from seamlessflow.trainer.backends.backend import NO_STEP, Machine, StepInput, UpdateFailed
@@ -38,7 +38,7 @@ from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.roles.gang import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
-"""Limit of one call, such as the training of a step."""
+"""Limit of one call, such as a step's training."""
 _HELLO_S = 10.0
 _LOOK_S = 0.2
 _EMPTY: Arrays = {}
@@ -47,7 +47,7 @@ _ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TI
 
 
 class ChannelClosed(ConnectionError):
-    """The end of a stream."""
+    """A stream's end."""
 
 
 class GangAbsent(SeamlessFlowError):
@@ -187,7 +187,7 @@ class GangBackend:
 
     @property
     def worker(self) -> str:
-        """Return the worker of the first rank."""
+        """Return the first rank's worker."""
         return self._known.worker
 
     def annotate(

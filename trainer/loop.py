@@ -1,4 +1,4 @@
-"""The loop of the trainer: it reads sessions, announces batches and lets the gang train them.
+"""The trainer's loop: it reads sessions, announces batches and lets the gang train them.
 
 It has no device: the gang's first rank computes (`trainer/link.py`). One thread decides. Readers,
 the heartbeat and long work (a step, a checkpoint) have threads of their own. So records are also
@@ -16,8 +16,8 @@ from seamlessflow.infra.process import ready
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import TRAJECTORIES
 from seamlessflow.trainer.link import GangBackend
+from seamlessflow.trainer.mixing.topics import PoolTopics
 from seamlessflow.trainer.recovery.control_state import ControlState
-from seamlessflow.trainer.replay.topics import PoolTopics
 from seamlessflow.trainer.roles.gang import GangBroken
 from seamlessflow.trainer.roles.parts import ProcessParts, Wake
 from seamlessflow.trainer.steps.dataloader import Dataloader

@@ -130,7 +130,7 @@ class MasksSection(Section):
 
 
 class LossSection(Section):
-    """The loss of a step: the loss of a trained token, and the sum over tokens."""
+    """A step's loss: the loss of a trained token, and the sum over tokens."""
 
     name: LossName | None = Field(
         None,

@@ -12,7 +12,7 @@ from seamlessflow.infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 SIZES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""Bytes of an element."""
+"""An element's bytes."""
 LOGITS_AT_ONCE = 1 << 24
 """Most logits that a rank has at a time: 64 MiB in float32, and as much for each result of them."""
 PAIRS = 2048
@@ -28,7 +28,7 @@ class Parallel(Protocol):
 
     @property
     def ranks(self) -> int:
-        """Return the devices of the gang."""
+        """Return the gang's devices."""
 
     @property
     def attention(self) -> str:

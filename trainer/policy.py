@@ -1,4 +1,4 @@
-"""Settings of the policy: its initial model, its sampling, and its trained weights and tokens.
+"""The policy's settings: its initial model, its sampling, and its trained weights and tokens.
 
 Importable without torch.
 """

@@ -7,7 +7,7 @@ A recording is a topic of trajectories under a prefix of its own, written by `re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.topics.existing import partition_counts
@@ -33,13 +33,13 @@ class RecordingUnusable(SeamlessFlowError):
 
 @dataclass(slots=True)
 class Survey:
-    """The sessions of a recording, as far as they were read. Pure."""
+    """A recording's sessions, as far as they were read. Pure."""
 
     policy: str
     tokenizer_hash: str
     train_foreign: bool
     last: dict[int, int] = field(default_factory=dict)
-    """Offset of the last session of each partition."""
+    """Offset of each partition's last session."""
     others: Counter[str] = field(default_factory=Counter)
     """Sessions of other policies."""
     foreign: int = 0
@@ -47,7 +47,7 @@ class Survey:
     hashes: Counter[str] = field(default_factory=Counter)
     """Sessions with another tokenizer, by its hash."""
     sessions: int = 0
-    """Sessions of the policy."""
+    """The policy's sessions."""
     trainable: int = 0
     unscored: int = 0
     """Sessions to train whose tokens have no log-probs of their sampler."""

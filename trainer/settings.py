@@ -305,7 +305,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @property
     def updates(self) -> int:
-        """Return the optimizer updates of a step, if no part of its batch is empty."""
+        """Return a step's optimizer updates, if no part of its batch is empty."""
         return self.mini_batches * self.epochs
 
     @property
@@ -381,6 +381,6 @@ class TrainerSettings(ProcessSettings):
 
     @property
     def max_staleness(self) -> int:
-        """Return the largest staleness of a trained token, in optimizer steps."""
+        """Return a trained token's largest staleness, in optimizer steps."""
         limit = self.trainer.max_staleness
         return self.run.lag if limit is None else limit

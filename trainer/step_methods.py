@@ -1,4 +1,4 @@
-"""Methods of a step, as recorded: choices by name on which the results of a step depend. Pure.
+"""A step's methods, as recorded: choices by name on which the results of a step depend. Pure.
 
 `BatchReady` and `StepCommitted` name them. So it is known whether a step that is executed again is
 the same.
@@ -93,7 +93,7 @@ NAMING = ("name", "surrogate", "correction")
 def step_methods(
     settings: TrainerSettings, without: Collection[str] = ()
 ) -> tuple[StepMethod, ...]:
-    """Return the methods of every step under these settings, filters in the order of the setting.
+    """Return the methods of every step under these settings, filters in the setting's order.
 
     Those of the kinds `without` are left out. The hash has no default values, so a new setting does
     not change it. Raises `FunctionUnusable`.

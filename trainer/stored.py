@@ -95,7 +95,7 @@ class ReplaySection(Section):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the settings of the chosen mixer of the release, as keyword arguments."""
+        """Return the settings of the release's chosen mixer, as keyword arguments."""
         if self.name is None or is_user_function(self.name):
             return {}
         return {setting: getattr(self, setting) for setting in _ARGUMENTS[self.name]}

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.gpu.part import Asked, DeviceMemory, Figures, meets
 from benchmarks.gpu.steps import some_chains, step, write_model
 from seamlessflow.infra.device_model.model_shape import read_shape
-from seamlessflow.memory.parts import CONTEXT, total
+from seamlessflow.machine import CONTEXT, total
 from seamlessflow.memory.training import RankShape, rank_memory
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.settings import TrainerSection

@@ -21,9 +21,8 @@ from benchmarks.gpu.part import Asked, DeviceMemory, Figures, meets, so_far, tim
 from benchmarks.gpu.steps import VOCABULARY, some_chains, step
 from benchmarks.gpu.turn import Turn
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
-from seamlessflow.machine import available_bytes
+from seamlessflow.machine import CONTEXT, available_bytes, total
 from seamlessflow.memory.engine import EngineShape, engine_memory
-from seamlessflow.memory.parts import CONTEXT, total
 from seamlessflow.memory.training import RankShape, rank_memory
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings

@@ -13,9 +13,9 @@ from benchmarks.trail.game import TrailTask
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.trainer.data.sessions import ValidSession
-from seamlessflow.trainer.replay.mixing import Mixing, mixing_of
-from seamlessflow.trainer.replay.pools import StoredSession
-from seamlessflow.trainer.replay.stored import StoredRules, stored_group, stored_session
+from seamlessflow.trainer.mixing.mixed_steps import Mixing, mixing_of
+from seamlessflow.trainer.mixing.pools import StoredSession
+from seamlessflow.trainer.mixing.stored import StoredRules, stored_group, stored_session
 from seamlessflow.trainer.settings import TrainerSettings
 
 EVERY = 10

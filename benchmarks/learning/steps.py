@@ -9,9 +9,9 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.batch import Batch
 from seamlessflow.trainer.data.rules import BatchLimits
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
-from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.dataloader import Dataloader

@@ -30,11 +30,10 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.codec import decode, encode
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import tool_call_id
 from seamlessflow.schemas.records import Record, Sampling
 from seamlessflow.schemas.tokens import TOKEN_BYTES
-from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.schemas.topics import SESSIONS, SessionCommand
 
 EPOCH = 1
 AGE_MS = 86_400_000

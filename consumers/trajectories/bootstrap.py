@@ -15,7 +15,7 @@ from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.errors import SettingsRejected, WrittenReleaseLacks
 from seamlessflow.infra.kafka.messages import encoder
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.rendering.long_texts import LONG_TEXT
+from seamlessflow.infra.rendering.tokenizer import LONG_TEXT
 from seamlessflow.infra.telemetry.instruments import instruments
 from seamlessflow.infra.user_functions import source_sha256
 from seamlessflow.schemas.records import TurnControl

@@ -7,6 +7,10 @@ round ends with deadlines, waiting turns and the next commit.
 
 A round waits for the inbox only: sending queues records, and transactions run on the committer's
 thread. The exception is a rebalance, which waits for the transaction in progress.
+
+Two managers of one name would end each other's transactions for ever. The order of their
+announcements on `fleet` decides (`Succession`): the newest goes on, earlier ones end. So a manager
+that stands still can be replaced. It ends when it goes on.
 """
 
 import logging
@@ -18,7 +22,6 @@ from seamlessflow.consumers.trajectories.acting.failures import Acting, Failures
 from seamlessflow.consumers.trajectories.acting.ownership import Ownership
 from seamlessflow.consumers.trajectories.acting.placement import Placement
 from seamlessflow.consumers.trajectories.acting.spilling import Spilling
-from seamlessflow.consumers.trajectories.acting.succession import Succession
 from seamlessflow.consumers.trajectories.bus.commit_schedule import CommitSchedule
 from seamlessflow.consumers.trajectories.bus.connections import Connections, close
 from seamlessflow.consumers.trajectories.bus.inbox import Outages
@@ -32,12 +35,60 @@ from seamlessflow.consumers.trajectories.sessions.open_sessions import SpillStor
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.consumers.trajectories.settings import ManagerSection
 from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.errors import MemberReplaced
+from seamlessflow.infra.errors import MemberReplaced, SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.process import collect_seldom, ready
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas.records import ManagerStarted, PolicyWeights, Record, RunFinished
+from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS
+
+
+class ManagerReplaced(SeamlessFlowError):
+    """A newer manager of the same name has started."""
+
+    lasting = True
+
+    def __init__(self, member: str, manager: str, newer: str) -> None:
+        self.member = member
+        self.manager = manager
+        self.newer = newer
+        super().__init__(
+            f"{manager} ends: {newer} has started under the same name, {member!r} "
+            "(SEAMLESSFLOW_MANAGER__SLOT); managers that run side by side have different names"
+        )
+
+
+class Succession:
+    """One manager's place among those of its name."""
+
+    def __init__(self, member: str, manager: str) -> None:
+        self._member = member
+        self._manager = manager
+        self._announced = False
+
+    def announcement(self, now_ms: int) -> ManagerStarted:
+        """Return the record that ends earlier managers of this name."""
+        return ManagerStarted(
+            member=self._member,
+            manager=self._manager,
+            at_ms=now_ms,
+            release=this_release().version,
+        )
+
+    def apply(self, started: ManagerStarted) -> None:
+        """Apply the next announcement. Raises `ManagerReplaced` if it is later than its own."""
+        if started.member != self._member:
+            return
+        if started.manager == self._manager:
+            self._announced = True
+        elif self._announced:
+            raise self.replaced(started.manager)
+
+    def replaced(self, newer: str) -> ManagerReplaced:
+        """Return the error that ends this manager for a newer one."""
+        return ManagerReplaced(self._member, self._manager, newer)
+
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_EVERY_S = 1.0
@@ -49,7 +100,7 @@ class Manager:
     """One member of the Kafka consumer group of trajectory managers."""
 
     actor_class = Actor
-    """Class of the actor; tests put a faulty one here."""
+    """The actor's class; tests put a faulty one here."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Settings of the trajectory manager."""
+"""The trajectory manager's settings."""
 
 from pydantic import Field
 

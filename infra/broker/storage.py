@@ -1,4 +1,4 @@
-"""Directory of an embedded broker: its files, and whether a broker uses it.
+"""An embedded broker's directory: its files, and whether a broker uses it.
 
     server.properties   written anew at each start: one node, broker and controller, on loopback
                         only; settings whose default is good are not listed
@@ -57,7 +57,7 @@ class BrokerStorage:
     def write_properties(
         self, port: int, controller_port: int, others: Mapping[str, str | int]
     ) -> None:
-        """Write the settings of the next start; `others` are added or replace them."""
+        """Write the next start's settings; `others` are added or replace them."""
         values = {**properties(port, controller_port), **others}
         self.properties_file.write_text(_as_text(values), encoding="utf-8")
 

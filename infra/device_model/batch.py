@@ -50,7 +50,7 @@ _Of = TypeVar("_Of", bound=ModelledTurn, contravariant=True)
 
 
 class Prefixes(Protocol[_Of]):
-    """A cache of the KV of turns that have ended."""
+    """A cache with the KV of ended turns."""
 
     @property
     def tokens(self) -> float:
@@ -73,7 +73,7 @@ class Prefixes(Protocol[_Of]):
 
 
 class ModelledBatch(Generic[T]):
-    """The turns of an engine. Every method but `add` counts from the time of the last `advance`."""
+    """An engine's turns. Every method but `add` counts from the time of the last `advance`."""
 
     def __init__(self, rates: Rates, prefixes: Prefixes[T]) -> None:
         self.clock = BatchClock(rates)
@@ -170,7 +170,7 @@ class ModelledBatch(Generic[T]):
         return left + begun
 
     def recompute(self) -> None:
-        """Compute the KV of all running turns again, and forget that of others."""
+        """Compute all running turns' KV again, and forget that of others."""
         self._prefixes.clear()
         # Prompts that were still waiting are computed once, with the rest.
         first_s = self.clock.first_s

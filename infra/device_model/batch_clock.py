@@ -1,4 +1,4 @@
-"""Clock of a continuous batch: decode passes as a function of time, and back. Pure.
+"""A continuous batch's clock: decode passes as a function of time, and back. Pure.
 
 All rows advance by one token a pass. A row ends when the clock has counted as many passes as it
 needs tokens. A pass takes `b + k C` seconds for the total context C. C grows by the number of rows
@@ -14,7 +14,7 @@ from seamlessflow.infra.device_model.rates import Rates
 
 @dataclass(slots=True, eq=False)
 class BatchClock:
-    """The rows of an engine, at `now_s`. Rows may change only after `advance`."""
+    """An engine's rows, at `now_s`. Rows may change only after `advance`."""
 
     rates: Rates
     now_s: float = 0.0

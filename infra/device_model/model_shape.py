@@ -18,12 +18,12 @@ from typing import Any
 from seamlessflow.infra.errors import SeamlessFlowError
 
 _LINEAR = 2
-"""Dimensions of the weight of a linear layer."""
+"""Dimensions of a linear layer's weight."""
 _BLOCK = re.compile(r"^(.*?\.\d+)\.")
 """Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
 _OUTPUT = "lm_head.weight"
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Names under which configurations have the number of experts of a layer."""
+"""Names that configurations give to a layer's number of experts."""
 _LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
 """Model types whose tensors are Llama's, but for biases and norms of heads."""
 _STRETCHING = ("linear", "dynamic", "yarn")
@@ -46,7 +46,7 @@ class LayerShape:
     """One layer of a dense decoder: attention, and a feed-forward part with a gate."""
 
     count: int
-    """Layers of the model."""
+    """The model's layers."""
     hidden: int
     intermediate: int
     heads: int
@@ -59,7 +59,7 @@ class LayerShape:
 
     @property
     def query_width(self) -> int:
-        """Width of all queries of a token."""
+        """Width that a token's queries take."""
         return self.heads * self.head_width
 
     @property
@@ -81,7 +81,7 @@ class ModelShape:
     """Those of the largest tensor."""
     vocabulary: int
     output: int
-    """Parameters of the output layer, its tied embeddings included."""
+    """The output layer's parameters, its tied embeddings included."""
     layer: LayerShape | None
     """None for a model that is not dense, or whose keys are not the usual ones: see `unknown`."""
     unknown: str = ""
@@ -93,7 +93,7 @@ class ModelShape:
 
 
 def read_shape(directory: Path) -> ModelShape:
-    """Return the shape of the model in a directory, or of a `config.json` alone.
+    """Return a model's shape from its directory, or from a `config.json` alone.
 
     Raises `ShapeUnknown`.
     """
@@ -263,7 +263,7 @@ def _widths(tensors: Mapping[str, list[int]]) -> Mapping[str, int]:
 
 
 def _layer(config: Mapping[str, Any], normed: bool) -> tuple[LayerShape | None, str]:
-    """Return the layer of a dense model, or None and why it is unknown."""
+    """Return a dense model's layer, or None and why it is unknown."""
     if experts := next(
         (name for name in (*EXPERTS, "num_experts_per_tok") if _number(config, name)), None
     ):
@@ -291,7 +291,7 @@ def _number(config: Mapping[str, Any], name: str) -> int | None:
 
 
 def _weight_files(directory: Path) -> list[Path]:
-    """Return the safetensors files of a model, or none if it has none.
+    """Return a model's safetensors files, or none if it has none.
 
     Raises `OSError` and `ValueError`.
     """
@@ -303,7 +303,7 @@ def _weight_files(directory: Path) -> list[Path]:
 
 
 def _tensors(files: Iterable[Path]) -> Mapping[str, list[int]]:
-    """Return the shape of each tensor, by name. Raises `OSError` and `ValueError`."""
+    """Return each tensor's shape, by name. Raises `OSError` and `ValueError`."""
     shapes: dict[str, list[int]] = {}
     for file in files:
         shapes |= {

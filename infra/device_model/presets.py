@@ -86,7 +86,7 @@ class ModelSize:
     name: str
     parameters: float
     active: float
-    """Parameters that take part in one token: all of them, but for a mixture of experts."""
+    """Parameters that take part in one token: all, but for a mixture of experts."""
     layers: int
     kv_bytes: float
     """Keys and values of one token, in bytes."""
@@ -130,7 +130,7 @@ MODELS: Mapping[str, ModelSize] = {
 
 
 def model_named(name: str) -> ModelSize:
-    """Return the model of that name, or of that directory with a `config.json`.
+    """Return the model with that name, or from that directory with a `config.json`.
 
     Raises `UnknownPreset` and `ShapeUnknown`.
     """
@@ -143,7 +143,7 @@ def model_named(name: str) -> ModelSize:
 
 
 def _sized(name: str, shape: ModelShape, config: Mapping[str, object]) -> ModelSize:
-    """Return the size of a model whose keys and values are those of usual attention."""
+    """Return the size of a model with usual attention's keys and values."""
     layers, heads, hidden = (
         _number(name, config, key)
         for key in ("num_hidden_layers", "num_attention_heads", "hidden_size")

@@ -1,6 +1,6 @@
 """Times of a worker's work: decoding, prompts, training, weights, changes of role. Pure.
 
-The step of a gang is that of its slowest worker, for which all others wait. The simulator
+A gang's step is that of its slowest worker, for which all others wait. The simulator
 (`lab/simulation/trainer.py`) asks for the whole gang, and each clock back end
 (`trainer/backends/clock_backend.py`) for its own worker.
 
@@ -28,13 +28,13 @@ class Rates:
     active_share: float = 1.0
     """Share of the weights that one row reads; a mixture of experts reads more for more rows."""
     row_s: float = 0.0
-    """Operations of one row of a pass."""
+    """Operations for one row in a pass."""
     context_s: float = 0.0
-    """Reading of the KV of one token, in each pass."""
+    """Time to read one token's KV, in each pass."""
     prompt_s: float = 0.0
-    """Operations of one token of a prompt."""
+    """Operations for one token in a prompt."""
     prompt_context_s: float = 0.0
-    """Attention of one token of a prompt to one before it."""
+    """Attention from a prompt's token to one before it."""
     train_s: float = 0.0
     """Training of one token."""
     train_context_s: float = 0.0
@@ -42,13 +42,13 @@ class Rates:
     load_s: float = 0.0
     """Loading of new weights into a running engine."""
     leave_s: float = 0.0
-    """Release of the training role: what training keeps leaves the devices."""
+    """The training role's release: what training keeps leaves the devices."""
     take_s: float = 0.0
-    """Acquisition of the training role: it comes back."""
+    """The training role's acquisition: it comes back."""
     sleep_s: float = 0.0
-    """Release of the rollout role: the weights leave the devices, and the KV is dropped."""
+    """The rollout role's release: the weights leave the devices, and the KV is dropped."""
     wake_s: float = 0.0
-    """Acquisition of the rollout role: the weights come back."""
+    """The rollout role's acquisition: the weights come back."""
     rows: int = 256
     """Most rows of a batch."""
     kv_tokens: float = float("inf")
@@ -97,7 +97,7 @@ class Rates:
         return self.wake_s if role == "rollout" else self.take_s
 
     def full_rows(self, context: float) -> float:
-        """Return the rows of a full batch whose sequences have a mean length of `context`."""
+        """Return a full batch's rows, if sequences have the mean length `context`."""
         return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
 
 
@@ -111,10 +111,10 @@ class GangMember:
 
 @dataclass(frozen=True, slots=True)
 class GangStep:
-    """The times of a step."""
+    """A step's times."""
 
     parts_s: Mapping[str, float]
-    """Each worker's part with the fixed part of a step, by name."""
+    """Each worker's part with a step's fixed part, by name."""
 
     @property
     def slowest_s(self) -> float:
@@ -128,7 +128,7 @@ def gang_step(
     """Return the step of workers, by name, on sequences of these lengths.
 
     They are some or all workers of a gang of `devices`. Each device gets an equal part. `step_s` is
-    the fixed part of a step.
+    a step's fixed part.
     """
     # Workers are mostly alike, and a step has many sequences.
     parts_s = {
@@ -153,7 +153,7 @@ class Efficiency:
     bandwidth: float = 0.7
     """Share of the memory bandwidth that decoding reaches."""
     prompt_flops: float = 0.5
-    """Share of the peak that prompts, and rows of a large batch, reach."""
+    """Share of the peak that prompts, and a large batch's rows, reach."""
     train_flops: float = 0.35
     """Share of the peak that training reaches, recomputation of activations included."""
     memory: float = 0.9
@@ -173,7 +173,7 @@ class Efficiency:
 
 
 class ModelTooLarge(SeamlessFlowError):
-    """The weights of a model do not fit into the memory of a worker's devices."""
+    """A model's weights do not fit into the memory that a worker's devices have."""
 
     def __init__(self, model: ModelSize, hardware: Hardware, devices: int) -> None:
         self.model = model
@@ -193,7 +193,7 @@ def rates_of(
     rows: int = 256,
     gang: int = 0,
 ) -> Rates:
-    """Return the modelled rates of a worker of so many devices.
+    """Return the modelled rates for a worker with so many devices.
 
     It trains in a gang of `gang` devices, or alone. Raises `ModelTooLarge`.
     """

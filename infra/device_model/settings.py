@@ -1,10 +1,13 @@
-"""Settings of modelled devices, the section `device_model`: what their work takes.
+"""Settings of modelled work: the section `device_model`, what it takes, and the lengths of turns.
 
-Read by `seamlessflow simulate`, and in a rehearsal by the clock engine and the clock backend.
+Read by `seamlessflow simulate`, and in a rehearsal by the clock engine and the clock backend. A
+drawn length has two parts. A task's group of sessions shares the first, and the turn itself has the
+second.
 """
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from math import exp, sqrt
 from typing import Any
 
 from pydantic import ConfigDict, Field, field_validator
@@ -20,6 +23,42 @@ from seamlessflow.infra.device_model.presets import (
 from seamlessflow.infra.device_model.rates import Rates, rates_of
 from seamlessflow.infra.faults import suggestion
 from seamlessflow.infra.settings import Section
+
+
+class LengthsSection(Section):
+    """A log-normal distribution of a turn's tokens."""
+
+    model_config = ConfigDict(allow_inf_nan=False)
+
+    turn_tokens: float = Field(500, gt=0, description="Mean tokens sampled in a turn")
+    spread: float = Field(
+        0.8,
+        ge=0,
+        le=6,
+        description="Standard deviation of the logarithm of a turn's sampled tokens",
+    )
+    most_tokens: int = Field(32_768, ge=1, description="Most tokens sampled in a turn")
+    prompt_effect: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Share of that variance which is the task's, the same for its whole group",
+    )
+
+
+def drawn_tokens(section: LengthsSection, group: float, turn: float, factor: float = 1.0) -> int:
+    """Return a turn's tokens from two standard normal draws, its group's and its own.
+
+    `factor` is that of the mean.
+    """
+    mixed = sqrt(section.prompt_effect) * group + sqrt(1 - section.prompt_effect) * turn
+    tokens = log_normal(factor * section.turn_tokens, section.spread, mixed)
+    return max(1, round(min(section.most_tokens, tokens)))
+
+
+def log_normal(mean: float, spread: float, normal: float) -> float:
+    """Return a log-normal draw of this mean from a standard normal one."""
+    return mean * exp(spread * normal - spread * spread / 2)
 
 
 class DeviceModelSection(Section):
@@ -96,7 +135,7 @@ def worker_rates(
 
 
 def known_hardware(name: str) -> str:
-    """Return the name of a device. Raises `ValueError` if none is known by it."""
+    """Return a device's name. Raises `ValueError` if none is known by it."""
     return _preset(lambda: hardware_named(name).name)
 
 

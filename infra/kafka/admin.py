@@ -1,4 +1,4 @@
-"""Requests of an admin client to the coordinator of a group, without librdkafka's time-out.
+"""Requests of an admin client to a group's coordinator, without librdkafka's time-out.
 
 A request that times out while its coordinator is away stays on librdkafka's list. When the
 coordinator is back, librdkafka (2.16) answers it a second time out of freed memory. That ends the

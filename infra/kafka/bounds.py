@@ -42,7 +42,7 @@ class BoundsLookup:
     def bounds(
         self, partitions: Sequence[LogPartition], timeout_s: float
     ) -> dict[LogPartition, tuple[int, int]]:
-        """Return the first offset of each partition, and that behind its last record.
+        """Return each partition's first offset, and that behind its last record.
 
         Without partitions for which no leader answers in time.
         """
@@ -51,11 +51,11 @@ class BoundsLookup:
         return {place: (starts[place], end) for place, end in ends.items()}
 
     def ends(self, partitions: Sequence[LogPartition], timeout_s: float) -> dict[LogPartition, int]:
-        """Return the offset behind the last record of each partition, as `bounds` does."""
+        """Return the offset behind each partition's last record, as `bounds` does."""
         return self._offsets(partitions, OFFSET_END, timeout_s)
 
     def partitions(self, topic: str, timeout_s: float) -> list[LogPartition]:
-        """Return the partitions of a topic; none if it is not there. They never change, so a topic
+        """Return a topic's partitions; none if it is not there. They never change, so a topic
         is asked for once. Raises `KafkaUnavailable`.
         """
         if topic not in self._counts:

@@ -150,7 +150,7 @@ class BrokerWatch:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of the client; its poll then calls `note`."""
+        """The client's options; its poll then calls `note`."""
         return {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": self.note}
 
     @property
@@ -159,7 +159,7 @@ class BrokerWatch:
         return self._without > 1
 
     def note(self, statistics: str) -> None:
-        """Note the statistics of the client, a JSON object."""
+        """Note the client's statistics, a JSON object."""
         brokers = json.loads(statistics)["brokers"].values()
         used = any(broker["source"] in _REAL and not _left_alone(broker) for broker in brokers)
         self._without = 0 if used else self._without + 1

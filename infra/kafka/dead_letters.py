@@ -20,7 +20,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import DeliveryFailed, SeamlessFlowError
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.kafka.client import LogPartition, Received, dead_letter_headers
@@ -32,7 +32,7 @@ from seamlessflow.schemas.topics import dead_letters_of
 
 _MOST_HELD = 1_000
 _LOOK_S = 15.0
-"""Longest wait for the dead letters of a partition; brokers elect another leader within it."""
+"""Longest wait for a partition's dead letters; brokers elect another leader within it."""
 _NOTHING = -1
 _MOST_DIGITS = 19
 _log = log.logger(__name__)

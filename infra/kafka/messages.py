@@ -1,4 +1,4 @@
-"""Messages of the Kafka client as records, whatever their bytes are, and records as messages.
+"""The Kafka client's messages as records, whatever their bytes are, and records as messages.
 
 Records are encoded as an earlier release has them, if a process is pinned to it.
 """
@@ -14,11 +14,10 @@ from seamlessflow.infra.errors import BlobUnavailable, NewerRelease, WrittenRele
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.schemas.avro.earlier import NotInRelease
 from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema, encode
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.releases import this_release
-from seamlessflow.schemas.written import EncodeRecord, encoder_of
+from seamlessflow.schemas.written import EncodeRecord, NotInRelease, encoder_of
 
 WantedKeys = Callable[[bytes], bool]
 """Returns True for a key whose record is wanted; a record without a key always is."""

@@ -1,4 +1,4 @@
-"""Outages of Kafka: which errors pass, which are refusals, and the wait for the end of an outage.
+"""Outages of Kafka: which errors pass, which are refusals, and the wait for an outage's end.
 
 Every request that must be answered is repeated with one `Outage`, by `cluster.py`, `producer.py`
 and `reader.py`.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
 from seamlessflow.infra.settings import KafkaSettings
 

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
 
 from seamlessflow.infra.blobs import fitting_records
-from seamlessflow.infra.deadline import Stopping, never, within
+from seamlessflow.infra.clock import Stopping, never, within
 from seamlessflow.infra.errors import (
     BlobUnavailable,
     DeliveryFailed,
@@ -160,7 +160,7 @@ class Producer:
         return next(iter(list(self._unsettled)[:1]), number + 1) > number
 
     def check(self) -> None:
-        """Raise the failure of an earlier record, if there was one."""
+        """Raise an earlier record's failure, if there was one."""
         if self._failure is not None:
             raise self._failure
 

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from seamlessflow.infra.blobs import whole_records
-from seamlessflow.infra.deadline import CallsInTurn, Stopping, never, within
+from seamlessflow.infra.clock import CallsInTurn, Stopping, never, within
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, TopicMissing
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.kafka.bounds import LagLookup
@@ -81,7 +81,7 @@ class Reader:
         self._garbage = list[Letter]()
         self._ends_reached: dict[LogPartition, int] = {}
         self._next: dict[LogPartition, int] = {}
-        """Offset of the next record of each assigned partition, or where reading begins."""
+        """Offset of each assigned partition's next record, or where reading begins."""
         self._lag = LagLookup(settings)
         self.unreadable: Counter[str] = Counter()
         """Number of records that could not be decoded, by topic. Any thread."""
@@ -227,7 +227,7 @@ class Reader:
     def ends(
         self, partitions: Iterable[LogPartition], limit_s: float | None = None
     ) -> dict[LogPartition, int]:
-        """Return the offset behind the last record of each partition.
+        """Return the offset behind each partition's last record.
 
         Each request waits for a running fetch: ask for all at once. Raises what `Outage.endure`
         raises, and `TopicMissing`.

@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING, LogPartition, Received
 from seamlessflow.infra.kafka.reader import Reader

@@ -28,7 +28,7 @@ StorageUrl = Annotated[str, AfterValidator(_without_password)]
 
 
 def address_of(host: str, port: int) -> str:
-    """Return the address of a port, e.g. "10.0.0.7:4321" or "[::1]:4321"."""
+    """Return a port's address, e.g. "10.0.0.7:4321" or "[::1]:4321"."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

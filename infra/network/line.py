@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of
 
@@ -43,7 +43,7 @@ class Line:
         self.place = address_of(host, port)
         """Address of the other side, host:port."""
         self.here = str(connection.getsockname()[0])
-        """Address of this side, without a port."""
+        """This side's address, without a port."""
         self._read = bytearray()
 
     def send(self, value: Any) -> None:

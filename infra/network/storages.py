@@ -13,7 +13,7 @@ _LOCAL = ("file", "local")
 
 
 def storage_at(url: str, **options: Any) -> tuple[Any, str]:
-    """Return the file system of a URL, with fsspec's options, and the path of its root there.
+    """Return a URL's file system, with fsspec's options, and the path of its root there.
 
     Raises `ValueError` for a storage that is not known and `ImportError` for one whose package is
     missing.

@@ -5,7 +5,7 @@ the history is. The probes find the templates that need more. Used by `infra/ren
 
 The library bridges only to messages of users and tools. This module also bridges to answers that
 the policy did not sample, and to no message at all. It takes the difference of two renderings, and
-puts it behind the end of the turn. The library's bridge to a sample message writes that end.
+puts it behind the turn's end. The library's bridge to a sample message writes that end.
 """
 
 from contextlib import suppress
@@ -31,7 +31,7 @@ class Bridge:
         self.from_tail = probes.bridge_needs_only_tail(
             self._try, prompts, template.from_last_stop, samples
         )
-        """True if a bridge needs only the last turn of a prompt."""
+        """True if a bridge needs only a prompt's last turn."""
         thinking = not template.thinking_stays
         self._answered = self._renderable(probes.answered(probes.TEXT, thinking=thinking))
         self._called = self._renderable(probes.answered(probes.CALL, thinking=thinking))
@@ -71,7 +71,7 @@ class Bridge:
         return None
 
     def _added(self, new_messages: Messages, tools: Tools | None) -> bytes | None:
-        """Return the ids that the template writes behind the end of an answer, or None."""
+        """Return the ids that the template writes behind an answer's end, or None."""
         first = new_messages[0].get("role") if new_messages else None
         histories = self._called if first == "tool" else self._answered
         if len(histories) < 2:  # nothing to compare with

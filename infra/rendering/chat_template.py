@@ -85,7 +85,7 @@ class ChatTemplate:
         return prompt
 
     def spelt_call(self) -> list[int]:
-        """Return the ids of a tool call as the model samples it, without the stop token.
+        """Return a tool call's ids as the model samples it, without the stop token.
 
         Empty if the template has no tool calls.
         """

@@ -17,7 +17,7 @@ from seamlessflow.schemas.tokens import unpack
 
 @dataclass(frozen=True, slots=True)
 class ParsedMessage:
-    """Assistant message of a completion, for the agent.
+    """A completion's assistant message, for the agent.
 
     `content` and `reasoning` have no white space at their ends, except those of a `PlainStream`.
     `reasoning` is None if the completion has no thinking, and empty if its thinking is empty. A

@@ -36,7 +36,7 @@ _BEFORE: tuple[tuple[Sequence[Message], Message], ...] = (
 """Histories, each with the message behind them whose words are exchanged."""
 
 _Prompt = Callable[[Sequence[Message]], list[int]]
-"""Return the ids of a prompt. It may raise `RendererError` or `ValueError`."""
+"""Return a prompt's ids. It may raise `RendererError` or `ValueError`."""
 
 
 class GenerationPrompts:
@@ -47,7 +47,7 @@ class GenerationPrompts:
         self._known = sorted(map(list, endings), key=len, reverse=True)
 
     def end_of(self, prompt: list[int]) -> list[int]:
-        """Return the generation prompt at the end of a prompt; all of it if none is known.
+        """Return the generation prompt at a prompt's end; all of it if none is known.
 
         A prompt may be cut at its beginning.
         """
@@ -78,7 +78,7 @@ def behind_answer(
     *,
     thinking_stays: bool,
 ) -> Rendered | None:
-    """Return what the template writes behind the stop token of an answer, up to the next answer.
+    """Return what the template writes behind an answer's stop token, up to the next answer.
 
     None if that depends on the history or is nothing. Also None if the new messages change what
     stands before them. `ends` returns the places behind each stop token. With `thinking_stays` a

@@ -19,7 +19,7 @@ NEEDS_MORE_THAN_SETTINGS = frozenset({"auto", "custom", "default"})
 `default` needs transformers."""
 
 OK = str(renderers.ToolCallParseStatus.OK)
-"""Status of a well-formed call."""
+"""A well-formed call's status."""
 
 TemplateMessage = dict[str, object]
 """Message in the form that `chat_template.template_messages` gives it."""

@@ -43,7 +43,7 @@ class OutsideText:
             self._by_beginning.setdefault(spelling[:2], []).append(spelling)
 
     def guard(self, text: str) -> str:
-        """Return the text with a mark behind the first letter of each spelling."""
+        """Return the text with a mark behind each spelling's first letter."""
         for beginning, spellings in self._by_beginning.items():
             if beginning not in text:
                 continue

@@ -52,7 +52,7 @@ class Renderer:
 
     @classmethod
     def load(cls, tokenizer_dir: Path, settings: RendererSettings) -> "Renderer":
-        """Return a renderer for the tokenizer of a directory.
+        """Return a renderer for a directory's tokenizer.
 
         Raises `RendererError` with the special tokens that the tokenizer lacks, or with the wrong
         setting.
@@ -153,7 +153,7 @@ class Renderer:
         """Return the part of a prompt that `bridge` and `parse` read: from its last stop token on.
 
         The whole prompt if it has no stop token, or if this renderer's bridge needs the history.
-        The cost grows with the length of the tail; `tail(tail(prompt)) == tail(prompt)`.
+        The cost grows with the tail's length; `tail(tail(prompt)) == tail(prompt)`.
         """
         return self._bridge.tail(prompt)
 
@@ -174,7 +174,7 @@ class Renderer:
     def parse(
         self, completion: bytes, tools: Tools | None = None, prompt: bytes = b""
     ) -> ParsedMessage:
-        """Return the message of a whole completion. Raises nothing, whatever was sampled.
+        """Return a whole completion's message. Raises nothing, whatever was sampled.
 
         Without `tools` the markup of tool calls is plain content, which the agent may parse itself.
         `prompt` (its `tail` is enough) shows whether it opened thinking; without it the usual end

@@ -1,4 +1,4 @@
-"""Renderer settings of a policy, which travel in `PolicyWeights`, and their hash.
+"""A policy's renderer settings, which travel in `PolicyWeights`, and their hash.
 
 Imports neither `renderers` nor a tokenizer, so that processes that only announce or compare a
 policy start fast.
@@ -18,7 +18,7 @@ from seamlessflow.infra.rendering.model_template.files import prompting_bytes
 from seamlessflow.schemas.records import PolicyWeights
 
 FROM_MODEL = "auto"
-"""Name in a configuration that leaves it to the trainer to find the renderer of the model."""
+"""Name in a configuration that leaves it to the trainer to find the model's renderer."""
 CHAT_TEMPLATE = "chat-template"
 """Name of the renderer of the model's own chat template."""
 
@@ -46,7 +46,7 @@ RECORDED_WITHOUT: ControlTokens = "tokens"
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class RendererSettings:
-    """Settings of the renderer of a policy."""
+    """Settings of a policy's renderer."""
 
     name: str
     """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ...
@@ -63,7 +63,7 @@ class RendererSettings:
     """
 
     options: Mapping[str, Option] = field(default_factory=dict)
-    """Arguments of the chat template, such as `enable_thinking`; unknown ones are refused."""
+    """The chat template's arguments, such as `enable_thinking`; unknown ones are refused."""
 
     control_tokens: ControlTokens = "text"
     """Rule for control tokens that are spelt in users' words or in results of tools.

@@ -1,13 +1,17 @@
 """Hugging Face tokenizer on the Rust library alone, three times as fast as the transformers class.
 
 Turns text into token ids, ids into text, and ids into text while more are sampled.
-`infra/rendering/library.py` gives it to the `renderers` library.
+`infra/rendering/library.py` gives it to the `renderers` library. A long
+text (three megabytes take seconds) is put off: `TokensWanted` asks for another thread that
+tokenises it, and the caller renders again.
 """
 
 import codecs
 import json
 import re
-from collections.abc import Iterable, Sequence, Set
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence, Set
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -15,15 +19,57 @@ from typing import Protocol
 import tokenizers
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.rendering.long_texts import LongTexts
 from seamlessflow.infra.rendering.outside_text import MARK, removing_marks
+
+LONG_TEXT = 256_000
+"""Letters of the longest text that is tokenised where it is rendered: about a tenth of a second."""
+
+TEXTS_KEPT = 16
+"""Long texts whose ids are kept until they are rendered again."""
+
+
+class TokensWanted(Exception):
+    """A long text that is to be tokenised before the messages can be rendered."""
+
+    def __init__(self, text: str, tokenise: Callable[[], None]) -> None:
+        self.text = text
+        self.tokenise = tokenise
+        """Makes the ids known to the renderer; for any thread."""
+        super().__init__(f"a text of {len(text)} letters is not tokenised yet")
+
+
+class LongTexts:
+    """Ids of long texts, or the errors of their tokenising, by text."""
+
+    def __init__(self, tokenise: Callable[[str], list[int]]) -> None:
+        """`tokenise` lets other threads of Python go on while it computes."""
+        self._tokenise = tokenise
+        self._known: OrderedDict[str, array[int] | Exception] = OrderedDict()
+
+    def ids(self, text: str) -> list[int]:
+        """Return a text's ids. Raises `TokensWanted`, and the error of its tokenising."""
+        remembered = self._known.get(text)
+        if remembered is None:
+            raise TokensWanted(text, lambda: self._learn(text))
+        if isinstance(remembered, Exception):
+            raise remembered
+        return remembered.tolist()
+
+    def _learn(self, text: str) -> None:
+        try:
+            self._known[text] = array("i", self._tokenise(text))
+        except Exception as error:  # raised again where the text is rendered, which has a plan
+            self._known[text] = error
+        while len(self._known) > TEXTS_KEPT:
+            self._known.popitem(last=False)
+
 
 ENCODED_TEXTS_KEPT = 128
 """Number of texts whose ids are cached. Templates encode the same few again and again, among them a
 session's whole tool block."""
 
 LONGEST_TEXT_KEPT = 32_768
-"""Longest text, in characters, that is cached: bounds the memory of the cache."""
+"""Longest text, in characters, that is cached: bounds the cache's memory."""
 
 
 class TokenizerError(SeamlessFlowError):
@@ -139,7 +185,7 @@ class Tokenizer:
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     def token_id(self, token: str) -> int | None:
-        """Return the id of a token, or None if it is not in the vocabulary."""
+        """Return a token's id, or None if it is not in the vocabulary."""
         return self._inner.token_to_id(token)
 
     def text_stream(self, skip: Set[int] = frozenset()) -> TextStream:
@@ -177,7 +223,7 @@ class Tokenizer:
 
 
 class _ByteStream:
-    """Text stream of a byte-level tokenizer: one dictionary lookup for each token."""
+    """A byte-level tokenizer's text stream: one dictionary lookup for each token."""
 
     def __init__(self, tokenizer: Tokenizer, skip: Set[int]) -> None:
         self._bytes = tokenizer.token_bytes
@@ -259,7 +305,7 @@ _BYTE_OF_CHARACTER = _byte_of_character()
 
 
 def _spelling(token: str | None) -> bytes:
-    """Return the bytes of a byte-level token.
+    """Return a byte-level token's bytes.
 
     A token with a character outside the alphabet stands for its own text, as in the Rust decoder.
     """

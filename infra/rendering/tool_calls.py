@@ -58,7 +58,7 @@ def leaves_out_arguments(block: Mapping[Any, object]) -> bool:
 
 
 def _object(raw: str) -> Mapping[str, object]:
-    """Return the JSON object of a block; an empty one if it is none."""
+    """Return a block's JSON object; an empty one if it is none."""
     try:
         block = json.loads(raw)
     except (ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The settings of an exporter: those of this project, else OpenTelemetry's own variables.
+"""An exporter's settings: those of this project, else OpenTelemetry's own variables.
 
 The SDK itself reads the variables that are not named here, such as `OTEL_EXPORTER_OTLP_HEADERS`,
 `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_BSP_SCHEDULE_DELAY`. An empty variable counts as one that is
@@ -95,7 +95,7 @@ def wants_deltas(environment: Mapping[str, str] = os.environ) -> bool:
 def resource(service: str, instance: str, environment: Mapping[str, str] = os.environ) -> Resource:
     """Return the attributes by which a collector tells processes apart.
 
-    `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over the names of this project.
+    `OTEL_SERVICE_NAME` and `OTEL_RESOURCE_ATTRIBUTES` win over this project's names.
     """
     attributes = Resource.create().attributes
     named = environment.get("OTEL_SERVICE_NAME") or "service.name=" in environment.get(

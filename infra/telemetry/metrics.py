@@ -51,7 +51,7 @@ class Family:
 
 
 class ReadState(Protocol):
-    """State of a Kafka reader, for any thread."""
+    """A Kafka reader's state, for any thread."""
 
     def lags(self) -> Mapping[tuple[str, int], int]:
         """Return the number of records that are not read yet, by topic and partition."""
@@ -74,7 +74,7 @@ class Metrics:
         self._registry.register(_ReaderMetrics(self._readers))
 
     def watch(self, reader: ReadState) -> None:
-        """Show the lag of a reader, and how much it could not decode."""
+        """Show a reader's lag, and how much it could not decode."""
         self._readers.append(reader)
 
     def counter(self, name: str, **labels: str) -> Counter:
@@ -146,7 +146,7 @@ class _ReaderMetrics(Collector):
 
 
 def unit(family: str) -> str:
-    """Return the unit of a metric, by the name of its family."""
+    """Return a metric's unit, by the name of its family."""
     spec = METRICS.get(family) or METRICS.get(f"{family}_total")
     if spec is not None:
         return spec.unit

@@ -128,7 +128,7 @@ class Telemetry:
     def root(
         self, name: SpanName, *, session_id: str | None = None, **attributes: AttributeValue
     ) -> Span:
-        """Begin the first span of a trace."""
+        """Begin a trace's first span."""
         if session_id is not None:
             attributes["session_id"] = session_id
         return self._begin(name, SpanKind.INTERNAL, (), attributes)
@@ -188,7 +188,7 @@ class Telemetry:
     ) -> Span:
         """Begin to act on this number of records of a topic at once.
 
-        It is the first span of a trace, with links to the spans that `causes` name.
+        It is a trace's first span, with links to the spans that `causes` name.
         """
         if self._provider is None:
             return _NOTHING

@@ -73,7 +73,7 @@ class BaseModel:
 
 @dataclass(frozen=True, slots=True)
 class AdapterConfig:
-    """The configuration of an adapter."""
+    """An adapter's configuration."""
 
     rank: int
     alpha: float
@@ -100,7 +100,7 @@ class AdapterConfig:
 
 
 def tensor_name(layer: str, half: Literal["A", "B"]) -> str:
-    """Return the name in the file of a half of a layer's adapter, as peft has it."""
+    """Return the name that half a layer's adapter has in the file, as in peft."""
     return f"{_PREFIX}{layer}.lora_{half}.weight"
 
 

@@ -1,4 +1,4 @@
-"""Changed elements of a safetensors file, against an earlier one with the same header.
+"""A safetensors file's changed elements, against an earlier one with the same header.
 
 The tensors' bytes are written part by part. Each part has the positions of its changed elements as
 gaps, a byte each (255: none among the next 255). Then come their new values. If 2 % of all two-byte
@@ -41,7 +41,7 @@ class ChangesInvalid(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A run of elements of one size in a file; `begin` and `end` in bytes."""
+    """Elements of one size in a row, in a file; `begin` and `end` in bytes."""
 
     begin: int
     end: int
@@ -96,7 +96,7 @@ def apply_changes(base: Path, changes: Sequence[Path], target: Path) -> None:
 
 
 def _changed(old: Elements, now: Elements, parts: Sequence[_Part]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the gaps and the values of each part, some of them computed at once."""
+    """Yield each part's gaps and values, some of them computed at once."""
     waiting = iter(parts)
     with ThreadPoolExecutor(_AT_ONCE, "changes") as threads:
         while some := list(islice(waiting, _AT_ONCE)):  # a few: all together may take much memory
@@ -115,7 +115,7 @@ def _changes(old: Elements, now: Elements) -> tuple[bytes, bytes]:
 
 
 def _put(elements: Elements, gaps: bytes, values: bytes, file: Path) -> None:
-    """Set the changed elements of a part."""
+    """Set a part's changed elements."""
     steps = np.frombuffer(gaps, np.uint8)
     places = np.cumsum(steps, dtype=np.int64)[steps != _FAR] - 1
     new = np.frombuffer(values, elements.dtype)
@@ -144,7 +144,7 @@ def _read_changes(path: Path, size: int, parts: Sequence[_Part]) -> Iterator[tup
 
 
 def _parts(path: Path, header: bytes) -> list[_Part]:
-    """Return the parts of a safetensors file, in order; together they are all of its tensors."""
+    """Return a safetensors file's parts, in order; together they are all of its tensors."""
     begin = _LENGTH.size + len(header)
     runs: list[_Part] = []
     for start, end, item in sorted(_ranges(path, header)):
@@ -164,7 +164,7 @@ def _parts(path: Path, header: bytes) -> list[_Part]:
 
 
 def _ranges(path: Path, header: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yield begin and end of each tensor's bytes, and the size of an element."""
+    """Yield begin and end of each tensor's bytes, and an element's size."""
     try:
         facts = json.loads(header)
         for name, tensor in facts.items():

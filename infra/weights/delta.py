@@ -48,7 +48,7 @@ def write_delta(base: Path, new: Path, draft: Path) -> int:
 
 
 def read_delta(directory: Path, version: int, manifest_sha256: str) -> Manifest:
-    """Return the manifest of a delta that leads to a version, all files of it compared.
+    """Return the manifest of a delta that leads to a version, all its files compared.
 
     Raises `WeightsInvalid`.
     """
@@ -84,7 +84,7 @@ def make_version(root: Path, base: Path, deltas: Sequence[Path]) -> Path:
 
 
 def _changed(base: Path, new: Path, name: str, draft: Path) -> bool:
-    """Write the changed elements of a file; return False if they are not to be had."""
+    """Write a file's changed elements; return False if they are not to be had."""
     if not name.endswith(".safetensors") or not (base / name).is_file():
         return False
     try:

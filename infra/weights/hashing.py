@@ -78,7 +78,7 @@ def hash_files(
 ) -> list[HashedFile]:
     """Return the hashes of files, several read at once.
 
-    `beside`: what also takes the bytes of a file, so that they are read once. Raises `OSError` and
+    `beside`: what also takes a file's bytes, so that they are read once. Raises `OSError` and
     what that raises.
     """
     with ThreadPoolExecutor(_AT_ONCE, "hash") as threads:
@@ -86,7 +86,7 @@ def hash_files(
 
 
 def file_hash(path: Path, name: HashName, beside: ByteTaker | None = None) -> str:
-    """Return the hex hash of a file. Raises as `hash_files`."""
+    """Return a file's hex hash. Raises as `hash_files`."""
     made = _MADE[name]()
     part = memoryview(bytearray(_PART_BYTES))
     with path.open("rb", buffering=0) as file:
@@ -104,7 +104,7 @@ def stamp(path: Path) -> Stamp:
 
 
 class HostMarks:
-    """The marks of one directory of weights."""
+    """The marks in one directory of weights."""
 
     def __init__(self, directory: Path) -> None:
         resolved = directory.resolve()
@@ -196,7 +196,7 @@ def _boot() -> str:
 
 
 def _remove_others(place: Path) -> None:
-    """Remove the marks of versions that are gone, of one directory."""
+    """Remove the marks in one directory for versions that are gone."""
     for mark in place.glob("*.json"):
         try:
             gone = not Path(json.loads(mark.read_bytes())["directory"]).exists()

@@ -43,7 +43,7 @@ class HostCache:
         self.root = cache.resolve() / policy_folder(policy)
 
     def version(self, version: int, manifest_sha256: str, make: Callable[[], Path]) -> Path:
-        """Return the directory of a version, made if it is not there. Raises what `make` does."""
+        """Return a version's directory, made if it is not there. Raises what `make` does."""
         with self._turn():
             directory = self.find(version, manifest_sha256) or make()
             # By age: versions of an earlier run may have higher numbers.
@@ -64,7 +64,7 @@ class HostCache:
         return directory
 
     def tokenizer(self, tokenizer_hash: str, fill: Callable[[Path], None]) -> Path:
-        """Return the directory of a tokenizer; `fill` fills an empty one, if it is not there."""
+        """Return a tokenizer's directory; `fill` fills an empty one, if it is not there."""
         target = self.root / f"tokenizer-{quote(tokenizer_hash, safe='')}"
         with self._turn(), self.draft() as draft:
             if not target.is_dir():

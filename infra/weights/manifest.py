@@ -66,7 +66,7 @@ class ManifestUnknown(WeightsInvalid):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """Contents of a weights directory."""
+    """A weights directory's contents."""
 
     policy: str
     version: int
@@ -88,10 +88,10 @@ class Manifest:
     """Hash of that model's tensors, as `tensors_hash` has it."""
 
     base_manifest_sha256: str | None = None
-    """Hex SHA-256 of that version's manifest, of a delta."""
+    """For a delta, hex SHA-256 of that version's manifest."""
 
     files: Mapping[str, str] = field(default_factory=dict)
-    """Hex hash of every file of the directory but the manifest, by name."""
+    """Hex hash of every file in the directory but the manifest, by name."""
 
     hash: HashName = "sha256"
     """Function of these hashes; releases before this field know SHA-256 alone."""
@@ -128,7 +128,7 @@ class NewVersion:
 
     weights: PublishedWeights
     tensors: Sequence[TensorHasher]
-    """Hashers of its safetensors files, which have taken all of their bytes."""
+    """Hashers for its safetensors files, which have taken all bytes."""
 
     @property
     def tensors_hash(self) -> str:
@@ -282,7 +282,7 @@ def other_file(directory: Path, published: Path) -> str:
 
 
 def sha256(path: Path) -> str:
-    """Return the hex SHA-256 of a file. Raises `OSError`."""
+    """Return a file's hex SHA-256. Raises `OSError`."""
     return file_hash(path, "sha256")
 
 

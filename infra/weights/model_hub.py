@@ -1,4 +1,4 @@
-"""Models by the names of a hub: `owner/name`, with `@revision` for a branch, a tag or a commit.
+"""Models by a hub's names: `owner/name`, with `@revision` for a branch, a tag or a commit.
 
 Only `huggingface_hub` speaks with the hub; its cache, its token and its variables (HF_*) count. A
 snapshot is a directory of that cache. It has safetensors and texts, never code: `FILES`. Files are
@@ -17,14 +17,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from seamlessflow.infra.deadline import within
+from seamlessflow.infra.clock import within
 from seamlessflow.infra.disk import free_bytes, is_full
 from seamlessflow.infra.errors import SeamlessFlowError
 
 FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.tiktoken", "*.safetensors")
 """Files that are fetched, of a repository's root alone."""
 _NOT = ("*/*", "consolidated*")
-"""Folders, and weights in the form of another program."""
+"""Folders, and weights in another program's form."""
 _INDEX = "model.safetensors.index.json"
 _WEIGHTS = (".safetensors", _INDEX)
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
@@ -32,7 +32,7 @@ _SNAPSHOT = re.compile(r"/models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/(
 _SHOWN = 5
 """Most files that are named of a repository that is no such model."""
 _ANSWER_S = 15.0
-"""Seconds in which a hub must have listed the files of a model."""
+"""Seconds in which a hub must have listed a model's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +80,10 @@ class Listing:
     model: HubModel
     commit: str
     sizes: Mapping[str, int]
-    """Bytes of each file, in the order in which they are fetched."""
+    """Each file's bytes, in the order in which they are fetched."""
 
     def files(self, with_weights: bool) -> list[str]:
-        """Return the names of all files, or of those that are no weights."""
+        """Return all files' names, or only of those that are no weights."""
         return [file for file in self.sizes if with_weights or not file.endswith(_WEIGHTS)]
 
     def lacking(self, with_weights: bool = True) -> Mapping[str, int]:
@@ -107,7 +107,7 @@ class Listing:
             raise ModelNotFetched(self.model, f"{text} for the cache {cache}: {remedy}")
 
     def fetch(self, with_weights: bool = True) -> Path:
-        """Return the directory of the snapshot, with all its files. Raises `ModelNotFetched`."""
+        """Return the snapshot's directory, with all its files. Raises `ModelNotFetched`."""
         from huggingface_hub import hf_hub_download
 
         self.require_room(with_weights)
@@ -137,7 +137,7 @@ def cached(model: HubModel, with_weights: bool = True) -> Path | None:
 
 
 def look_up(model: HubModel) -> Listing:
-    """Ask the hub for the files of a model. Raises `ModelNotFetched`."""
+    """Ask the hub for a model's files. Raises `ModelNotFetched`."""
     from huggingface_hub import HfApi, is_offline_mode
     from huggingface_hub.errors import OfflineModeIsEnabled
     from huggingface_hub.hf_api import ModelInfo
@@ -167,14 +167,14 @@ def look_up(model: HubModel) -> Listing:
 
 
 def cache_directory() -> Path:
-    """Return the directory of the cache, which may not exist."""
+    """Return the cache's directory, which may not exist."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE).expanduser().absolute()
 
 
 def hub_address() -> str:
-    """Return the URL of the hub, without what may be a password."""
+    """Return the hub's URL, without what may be a password."""
     from huggingface_hub import constants
 
     parts = urlsplit(constants.ENDPOINT)

@@ -1,4 +1,4 @@
-"""Settings of the way of weights from the trainer to workers, the same for both."""
+"""Settings for the way that weights take from the trainer to workers, the same for both."""
 
 from pathlib import Path
 from typing import Literal, Self

@@ -1,4 +1,4 @@
-"""Tensors of a weights directory, hashed from the bytes of its safetensors files without torch."""
+"""A weights directory's tensors, hashed from the bytes of its safetensors files without torch."""
 
 import json
 import struct
@@ -23,7 +23,7 @@ def tensors_hash(directory: Path) -> str:
 
 
 def hash_of(tensors: Mapping[str, str]) -> str:
-    """Return the hex xxh3-128 of all tensors, of their hashes by name."""
+    """Return the hex xxh3-128 over all tensors' hashes by name."""
     digest = xxhash.xxh3_128()
     for name, tensor_hash in sorted(tensors.items()):
         digest.update(f"{name} {tensor_hash}\n".encode())

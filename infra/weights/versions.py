@@ -1,4 +1,4 @@
-"""Versions of a policy: as they are published, on disk, how long they stay, the files in them.
+"""A policy's versions: as they are published, on disk, how long they stay, the files in them.
 
 The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
 load. One that may not write here relies on `FEWEST_KEPT`. Past versions that another policy shows
@@ -63,7 +63,7 @@ class PublishedWeights:
 
     @classmethod
     def from_record(cls, record: WeightsPublished | PolicyWeights) -> "PublishedWeights":
-        """Return the version that a record of `control` or of `fleet` names."""
+        """Return the version that a record on `control` or `fleet` names."""
         return cls(record.version, record.step, record.directory, record.manifest_sha256)
 
     @property
@@ -73,7 +73,7 @@ class PublishedWeights:
 
 
 def version_directory(root: Path, version: int) -> Path:
-    """Return the directory of a version."""
+    """Return a version's directory."""
     return root / f"{_PREFIX}{version:08d}"
 
 
@@ -139,7 +139,7 @@ def is_past(step: int, before: int | None, every: int) -> bool:
 
 
 def inside(root: Path, name: str) -> Path:
-    """Return the path of a file of `root` itself, by its name.
+    """Return the path of a file in `root` itself, by its name.
 
     Raises `PathOutside` for the name of anything else: an absolute path, one with directories, or a
     link to another place.
@@ -166,7 +166,7 @@ def _mark(directory: Path) -> Path | None:
 
 
 def _leased(root: Path) -> set[str]:
-    """Return the names of the versions under a lease; delete the marks of readers that died."""
+    """Return the versions under a lease, by name; delete the marks that dead readers left."""
     oldest = time.time() - LEASE_MAX_AGE_S
     leased = set()
     for mark in (root / _LEASES).glob(f"{_PREFIX}*"):

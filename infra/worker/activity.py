@@ -1,4 +1,4 @@
-"""Accounts of a worker's time: what its processes do with it, and the phases of a move.
+"""Accounts of a worker's time: what its processes do with it, and a move's phases.
 
 `ActivityAccount` has the figures of `WorkerUsage`, `PhaseTimes` those that `RoleAcquired` and
 `RoleReleased` report.
@@ -13,7 +13,7 @@ from typing import Literal
 from seamlessflow.schemas.records import WorkerUsage
 
 Activity = Literal["decoding", "training", "waiting", "loading", "idle", "none"]
-"""Activities of a worker:
+"""A worker's activities:
 
 - `training`: computing its own part of a step
 - `waiting`: in a step, for the gang's others or for the trainer

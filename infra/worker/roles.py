@@ -1,10 +1,16 @@
-"""Rule for the assignments that a worker's process obeys, for rollout and training alike. Pure."""
+"""Records of `fleet` that a worker's processes read, and their rule for assignments. Pure.
+
+The rule is the same for rollout and training. Each of a thousand workers sends two heartbeats a
+second: the others' are not even decoded. The heartbeats of training processes say where published
+weights are sent from.
+"""
 
 import uuid
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Final
 
-from seamlessflow.schemas.records import RoleAssigned
+from seamlessflow.schemas.records import Record, RoleAssigned, WorkerHeartbeat
 
 ENDED: Final = "ended"
 """State in the last heartbeat of a process that ends in order, and the reason of its loss."""
@@ -51,3 +57,52 @@ class WorkerRoles:
 def new_incarnation() -> str:
     """Return the name of one life of a process, which no other life has."""
     return uuid.uuid4().hex[:12]
+
+
+PROCESS = "train"
+
+_OF_WORKERS = (b"WorkerHeartbeat/", b"WorkerAssignment/")
+_OF_OTHERS = (b"GatewayHeartbeat/", b"ManagerStarted/")
+
+
+def of_worker(worker: str) -> Callable[[bytes], bool]:
+    """Return a function that says if the processes of the worker read a record with this key."""
+    beats = f"WorkerHeartbeat/{worker}/".encode()
+    assignment = f"WorkerAssignment/{worker}".encode()
+
+    def wanted(key: bytes) -> bool:
+        if key.startswith(_OF_WORKERS):
+            return key.startswith(beats) or key == assignment
+        return not key.startswith(_OF_OTHERS)
+
+    return wanted
+
+
+def is_training_beat(key: bytes) -> bool:
+    """Return whether a record of `fleet` with this key is a training process's heartbeat."""
+    return key.startswith(b"WorkerHeartbeat/") and key.endswith(f"/{PROCESS}".encode())
+
+
+@dataclass(eq=False)
+class Senders:
+    """Addresses by worker. `apply` and `addresses` may be called from different threads."""
+
+    _known: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Policy and address by worker."""
+
+    def apply(self, record: Record) -> None:
+        """Fold a record in: heartbeats of training processes count."""
+        if not isinstance(record, WorkerHeartbeat) or record.process != PROCESS:
+            return
+        if record.weights_address and record.state not in (ENDED, "failed"):
+            self._known[record.worker] = record.policy, record.weights_address
+        else:
+            self._known.pop(record.worker, None)
+
+    def addresses(self, policy: str) -> list[str]:
+        """Return the addresses, host:port, of those that train the policy, by worker.
+
+        A process that was killed is among them until another takes its place.
+        """
+        senders = sorted(self._known.copy().items())
+        return [address for _, (trained, address) in senders if trained == policy]

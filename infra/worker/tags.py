@@ -79,7 +79,7 @@ def check_tag(tag: str) -> str:
 
 
 def check_worker(tags: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the tags of a worker. Raises `ValueError` for a wrong one, or if it has no role."""
+    """Return a worker's tags. Raises `ValueError` for a wrong one, or if it has no role."""
     for tag in tags:
         check_tag(tag)
     if not any(role in tags for role in ROLES):

@@ -1,4 +1,4 @@
-"""Rates of a recorded run, as the section `device_model` has them. Pure.
+"""A recorded run's rates, as the section `device_model` has them. Pure.
 
 Times of optimizer steps and role changes are a fold of `control`. Those of decoding follow from the
 turns (`decoding.py`). Workers are taken as alike. A rate that was not seen stays as modelled, such
@@ -154,7 +154,7 @@ def step_times(records: Iterable[Record], since_ms: int = 0) -> MeasuredTimes:
 def training_line(
     steps: Sequence[TrainedStep], tokens: Mapping[str, int]
 ) -> tuple[float, float] | None:
-    """Return the fixed seconds of a step and the device seconds of a token, by least squares.
+    """Return the fixed seconds of a step and a token's device seconds, by least squares.
 
     `tokens` of the groups, prompts included. None without a step whose groups are known.
     """

@@ -1,30 +1,75 @@
 """The recorded run for a calibration: its `control` log, turns and sessions, without tokens.
 
-`read_run` reads it from the topics of a run; all else is pure.
+A hop is the time from a request to its `TurnStarted`: gateway, Kafka and manager take it, no
+device. A command that was sent again counts from its first sending. `read_run` reads a run's
+topics; all else is pure.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 
 import orjson
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.lab.calibration.hops import Hops, hop_ms, issued_ms
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.records import Record, Trajectory
+from seamlessflow.schemas.records import Record, RequestTurn, Trajectory, TurnStarted
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import CONTROL, FLEET, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return
 
+
+@dataclass(frozen=True, slots=True)
+class Hops:
+    """The hops of several turns."""
+
+    lasted_ms: Sequence[int]
+
+    @property
+    def mean_ms(self) -> float:
+        """Mean; 0 without a turn."""
+        return fmean(self.lasted_ms) if self.lasted_ms else 0.0
+
+    @property
+    def p95_ms(self) -> int:
+        """Hop that one in twenty exceeds; 0 without a turn."""
+        ordered = sorted(self.lasted_ms)
+        return ordered[int(0.95 * len(ordered))] if ordered else 0
+
+
+def issued_ms(commands: Iterable[Record]) -> Mapping[str, int]:
+    """Return when each `RequestTurn` was first sent, by its command's id."""
+    issued: dict[str, int] = {}
+    for command in commands:
+        if isinstance(command, RequestTurn):
+            issued.setdefault(command.command_id, command.issued_at_ms)
+    return issued
+
+
+def hop_ms(started: TurnStarted, issued: Mapping[str, int]) -> int | None:
+    """Return a turn's hop, or None if its request is not kept any more."""
+    if started.command_id not in issued:
+        return None
+    # The clocks of gateway and manager may differ.
+    return max(0, started.at_ms - issued[started.command_id])
+
+
+def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
+    """Return the hops of the turns that both topics have."""
+    issued = issued_ms(commands)
+    lasted = (hop_ms(event, issued) for event in events if isinstance(event, TurnStarted))
+    return Hops([ms for ms in lasted if ms is not None])
+
+
 _CUT_SHORT = ("aborted", "timeout", "pruned")
-"""Ends of sessions that have fewer turns than their agent wanted, as at the end of a run."""
+"""Ends of sessions that have fewer turns than their agent wanted, as at a run's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +99,7 @@ class RecordedSession:
     first: int
     """Tokens of its first prompt."""
     sampled: tuple[int, ...]
-    """Tokens of each turn."""
+    """Each turn's tokens."""
     reward: float
 
     @property
@@ -65,7 +110,7 @@ class RecordedSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recorded:
-    """Records of a run."""
+    """A run's records."""
 
     control: Sequence[Record]
     turns: Sequence[RecordedTurn]
@@ -102,7 +147,7 @@ def recorded_turns(
 ) -> Sequence[RecordedTurn]:
     """Return the turns in the order of their ends; those that moved or failed are left out.
 
-    `events`: of `sessions`, each partition in the order of its log. A completion counts if the
+    `events`: of `sessions`, each partition in its log's order. A completion counts if the
     manager's fold accepts it. Raises `NewerRelease`.
     """
     issued = issued_ms(requests)
@@ -113,7 +158,7 @@ def recorded_turns(
 def recorded_session(
     trajectory: Trajectory, weights: RewardWeights = ONE_REWARD
 ) -> RecordedSession | None:
-    """Return the session of a trajectory; None if not of the training, empty or cut short.
+    """Return a trajectory's session; None if not of the training, empty or cut short.
 
     `weights`: of the named rewards that add up to its return.
     """

@@ -21,7 +21,7 @@ WARM_UP_STEPS = 2
 _LEAST_STEPS = 3
 _DIGITS = 4
 _ROWS = 256
-"""Rows of a full batch if no heartbeat reports them, as `simulation.rows`."""
+"""A full batch's rows if no heartbeat reports them, as `simulation.rows`."""
 _LENGTHS = ("turn_tokens", "spread", "most_tokens", "prompt_effect")
 
 

@@ -1,4 +1,4 @@
-"""Work of the agents of a recorded run, as the section `simulation.workload` has it. Pure.
+"""Work of a recorded run's agents, as the section `simulation.workload` has it. Pure.
 
 Lengths come from the sessions, times from the turns and from `control`. The lengths of turns are a
 log-normal distribution cut off at the longest turn. A group shares a part of their variance: the

@@ -1,6 +1,6 @@
 """Comparison of two implementations of an environment, step by step. Pure.
 
-Both get the same seeds and the same actions. An action is drawn, by the seed of its episode, from
+Both get the same seeds and the same actions. An action is drawn, by its episode's seed, from
 those that the environment says are possible. The first difference ends the comparison: behind it
 the two are in other states, so that all else differs too. Called by `seamlessflow conform`.
 """
@@ -22,7 +22,7 @@ class ComparedState(NamedTuple):
     actions: Sequence[Any]
     """Actions that are possible now; their order does not count."""
     reward: float = 0.0
-    """Reward of the action; 0 behind the begin."""
+    """The action's reward; 0 behind the begin."""
     done: bool = False
     """True if the episode is over."""
 

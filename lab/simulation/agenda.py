@@ -1,4 +1,4 @@
-"""The agenda of a simulation: coming events, and the time. Times in seconds."""
+"""A simulation's agenda: coming events, and the time. Times in seconds."""
 
 import heapq
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class Agenda:
 
     @property
     def next_s(self) -> float:
-        """Time of the next event; infinite if there is none."""
+        """The next event's time; infinite if there is none."""
         return self._coming[0][0] if self._coming else inf
 
     def after(self, delay_s: float, happen: Callable[..., None], *arguments: Any) -> None:

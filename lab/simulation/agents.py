@@ -1,4 +1,4 @@
-"""The agents of a simulation: they play a session for each task, turn by turn.
+"""A simulation's agents: they play a session for each task, turn by turn.
 
 A task may have to wait: for a place among the agents, or with `WholeBatches` for its batch.
 

@@ -1,4 +1,4 @@
-"""The workers of a simulated cluster, with their tags, devices and rates."""
+"""A simulated cluster's workers, with their tags, devices and rates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -28,7 +28,7 @@ class ModelledCluster:
 
     workers: Mapping[str, ModelledWorker]
     step_s: float = 0.0
-    """Fixed part of an optimizer step."""
+    """An optimizer step's fixed part."""
     publish_s: float = 0.0
     """Time from the end of a step's training to its published weights."""
     update: UpdateSection = field(default_factory=UpdateSection)

@@ -1,4 +1,4 @@
-"""The engine of a simulated worker: the modelled batch at the time of the agenda, with hand-over.
+"""A simulated worker's engine: the modelled batch at the agenda's time, with hand-over.
 
 `infra/device_model/batch.py` says which turns run and what they compute.
 """
@@ -177,7 +177,7 @@ class SimulatedEngine:
         return turns
 
     def cancel(self, session: SimulatedSession) -> None:
-        """Give up the turn of a session, if one is here."""
+        """Give up a session's turn, if one is here."""
         self.settle()
         self._count_all()
         batch = self._batch
@@ -213,7 +213,7 @@ class SimulatedEngine:
         self._held.clear()
 
     def _fill(self) -> None:
-        """Begin waiting turns while there is room, then enter the next end of a row."""
+        """Begin waiting turns while there is room, then enter a row's next end."""
         for turn in self._batch.fill():
             if turn.session.version is None:
                 turn.session.version = self.version

@@ -1,4 +1,4 @@
-"""Figures of a simulated run, from its `control` log alone but for staleness and trained tokens."""
+"""A simulated run's figures, from its `control` log alone but for staleness and trained tokens."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The workers of a simulation: they take the assigned roles, load weights and train.
+"""A simulation's workers: they take the assigned roles, load weights and train.
 
 A change of role has two halves, as in a real worker. The process that has the role leaves the
 devices. Then the other one takes them.

@@ -1,4 +1,4 @@
-"""The choice of an engine for each turn, by the rule of the trajectory manager.
+"""The choice of an engine for each turn, by the trajectory manager's rule.
 
 A turn goes to an engine with new enough weights, preferably the one that has its prefix. It goes
 elsewhere if that one is much busier than the least loaded one (`RolloutFleet.choose` in
@@ -30,7 +30,7 @@ class Router:
         self.newest = 0
         """Newest version published."""
         self._floor = 0
-        """At most the least load of an engine, so that most choices need not look at all."""
+        """At most an engine's least load, so that most choices need not look at all."""
 
     def add(self, engine: SimulatedEngine) -> None:
         """Send turns to an engine from now on."""
@@ -45,13 +45,13 @@ class Router:
         self._engines.pop(engine.worker, None)
 
     def note_end(self, turn: SimulatedTurn) -> None:
-        """Note that a turn ended, which lowers the load of its engine."""
+        """Note that a turn ended, which lowers its engine's load."""
         engine = self._engines.get(turn.session.engine)
         if engine is not None:
             self._floor = min(self._floor, engine.load)
 
     def cancel(self, session: SimulatedSession) -> None:
-        """Give up the turn of a session, wherever it is."""
+        """Give up a session's turn, wherever it is."""
         self._waiting = deque(turn for turn in self._waiting if turn.session is not session)
         engine = self._engines.get(session.engine)
         if engine is not None:

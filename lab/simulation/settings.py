@@ -1,4 +1,4 @@
-"""Settings of a simulation: the section `simulation` of a run configuration."""
+"""A simulation's settings: the section `simulation` of a run configuration."""
 
 from typing import Literal
 

@@ -36,7 +36,7 @@ TASKS = 64
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """The log of a simulated run, and what it does not hold."""
+    """A simulated run's log, and what it does not hold."""
 
     control: list[Record]
     staleness: list[int]
@@ -87,7 +87,7 @@ def simulate_going_on(
     """Return the same steps of a run that goes on behind them: groups begin until the last one.
 
     In the last lag + 1 steps of a run none begin, and its engines run empty. A long run has few
-    such steps, so they would distort the figures of a short simulation. Calls `on_step` with the
+    such steps, so they would distort a short simulation's figures. Calls `on_step` with the
     number of steps after each.
     """
     run = settings.run

@@ -1,4 +1,4 @@
-"""The trainer of a simulation: sessions become groups, groups batches, and batches steps.
+"""A simulation's trainer: sessions become groups, groups batches, and batches steps.
 
 Driven by `lab/simulation/simulator.py`; writes the same records as the real one.
 """
@@ -151,7 +151,7 @@ class SimulatedTrainer:
         self._fleet.train(step, took_s, lambda: self._commit(started.step, took_s))
 
     def _oldest(self, group: str) -> int:
-        """Return the version of the first token of a group."""
+        """Return the version of a group's first token."""
         return min(session.version or 0 for session in self._groups[group].values())
 
     def _sessions(self) -> list[SimulatedSession]:
@@ -217,7 +217,7 @@ class SimulatedTrainer:
 
 
 def published(policy: str, version: int, at_ms: int) -> r.WeightsPublished:
-    """Return the record of a new version, without files."""
+    """Return a new version's record, without files."""
     return r.WeightsPublished(
         at_ms=at_ms,
         policy=policy,

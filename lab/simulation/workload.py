@@ -1,4 +1,4 @@
-"""The sessions of a simulated run: their turns, tokens, waits for tools, and rewards.
+"""A simulated run's sessions: their turns, tokens, waits for tools, and rewards.
 
 Every draw follows from the seed and the names of group, sample and attempt, never from the order of
 events. So strategies that are compared get the same sessions.
@@ -10,7 +10,7 @@ from random import Random
 
 from pydantic import Field
 
-from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens, log_normal
+from seamlessflow.infra.device_model.settings import LengthsSection, drawn_tokens, log_normal
 
 
 class WorkloadSection(LengthsSection):
@@ -75,7 +75,7 @@ class Workload:
     """Returns True for a group that the trainer drops."""
 
     def draw(self, group: str, sample: int, attempt: int) -> SessionDraw:
-        """Return the session of an attempt."""
+        """Return an attempt's session."""
         section = self.section
         task = Random(f"{self.seed}/{group}")  # nosec B311 # repeatable draws
         draws = Random(f"{self.seed}/{group}/{sample}/{attempt}")  # nosec B311
@@ -98,6 +98,6 @@ def _number(group: str) -> int:
 
 
 def _length(section: WorkloadSection, number: int) -> float:
-    """Return the factor of the sampled tokens in the group of this number."""
+    """Return the factor of the sampled tokens in this number's group."""
     drifted: float = section.drift ** min(1.0, number / section.drift_groups)
     return drifted * section.swing if number // section.swing_groups % 2 else drifted

@@ -1,4 +1,4 @@
-"""Bars of a timeline: the intervals of a worker, joined until few enough to be drawn. Pure.
+"""A timeline's bars: a worker's intervals, joined until few enough to be drawn. Pure.
 
 A bar keeps the sums of what it joins. So a picture of bars has the same shares as the intervals.
 Each part of a worker's time has one colour and one label, in pictures and on the page.
@@ -29,7 +29,7 @@ BarPart = str
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A time of one worker, with the shares of its parts, which sum to 1."""
+    """A worker's time, with the shares of its parts, which sum to 1."""
 
     start_ms: int
     end_ms: int
@@ -37,7 +37,7 @@ class Bar:
 
 
 def waiting_for(reason: str) -> BarPart:
-    """Return the name of the part of waiting that has this reason."""
+    """Return the name of the waiting that has this reason."""
     return f"{WAITING}: {reason}"
 
 
@@ -77,7 +77,7 @@ IDLE, SHARES = "all but decoding and training", "a colour is as high as its shar
 
 
 def parts(interval: Interval) -> dict[BarPart, float]:
-    """Return the parts of an interval's time, with the reasons of its waiting."""
+    """Return the parts of an interval's time, with its waiting's reasons."""
     times = dict(interval.by_category())
     waited = times.pop(WAITING, 0.0)
     if interval.waits:
@@ -98,7 +98,7 @@ def spent_by_part(
 
 
 def bars(intervals: Iterable[Interval], window: TimeWindow, most: int) -> dict[str, list[Bar]]:
-    """Return the bars of each worker in the window, about `most` of them in all."""
+    """Return each worker's bars in the window, about `most` in all."""
     by_worker: defaultdict[str, list[Interval]] = defaultdict(list)
     for interval in intervals:
         if interval.within(window):

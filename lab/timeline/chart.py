@@ -25,7 +25,7 @@ from seamlessflow.scheduler.state.accounts.device_time import TimeWindow, togeth
 from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
 
 BAR = 0.72
-"""Height of a bar; rows are 1 apart."""
+"""A bar's height; rows are 1 apart."""
 MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
 """Most bars of a panel and of an image, and the image's width in pixels. Beyond that, short
 neighbours are joined."""
@@ -129,7 +129,7 @@ def _rows_image(
 def _row(
     bars: Sequence[Bar], window: TimeWindow, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the sum of colour by time, and the time, of each column in columns' widths."""
+    """Return each column's colour, summed by time, and its time, in columns' widths."""
     colour = np.zeros((columns, 3))
     spent = np.zeros(columns)
     scale = columns / (window[1] - window[0])
@@ -147,7 +147,7 @@ def _row(
 
 
 def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
-    """Yield the parts of a bar, each with the lower and the upper end of its place in it."""
+    """Yield a bar's parts, each with the lower and the upper end of its place in it."""
     low = 0.0
     for part in COLOURS:
         if part in bar.shares:

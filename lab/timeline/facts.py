@@ -1,4 +1,4 @@
-"""Facts of a run beside the time of its workers: steps, versions, groups, assignments, marks.
+"""A run's facts beside its workers' time: steps, versions, groups, assignments, marks.
 
 A pure fold of `control` for the page. Times in milliseconds since the epoch.
 """
@@ -136,7 +136,7 @@ class RunFacts:
 
 
 def facts(records: Iterable[Record]) -> RunFacts:
-    """Return the facts of records of `control`, given in log order."""
+    """Return the facts that `control` records have, which come in log order."""
     run_facts = RunFacts()
     for record in in_force(records):
         run_facts.apply(record)

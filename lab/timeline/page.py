@@ -1,4 +1,4 @@
-"""The page of a timeline: one HTML file with its data in it, which asks no other address.
+"""A timeline's page: one HTML file with its data in it, which asks no other address.
 
 The data are the JSON of `page_data`, deflated, in base64: a long run is some megabytes. The
 template's script draws them on a canvas. A function of the records alone.
@@ -25,14 +25,14 @@ from seamlessflow.lab.timeline.bars import (
 from seamlessflow.lab.timeline.facts import Given, Mark, RunFacts
 from seamlessflow.scheduler.state.accounts.device_time import TRAINING, together
 from seamlessflow.scheduler.state.timeline import Timeline
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 
 MOST_BARS = 400_000
 """Most bars of a page; beyond that, short neighbours are joined."""
 MOST_POINTS = 20_000
-"""Points of the curve of groups under way."""
+"""Points on the curve that counts groups under way."""
 LEAST_PAUSE_MS = 1_000
-"""Least length of a pause of the run that is marked."""
+"""Shortest pause of the run that is marked."""
 _PLACE = "@DATA@"
 
 
@@ -49,7 +49,7 @@ def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) 
 def page_data(
     timeline: Timeline, facts: RunFacts, title: str, most: int = MOST_BARS
 ) -> dict[str, Any]:
-    """Return the data of the page: times in ms since its `start_ms`, shares in per cent."""
+    """Return the page's data: times in ms since its `start_ms`, shares in per cent."""
     start_ms = timeline.start_ms
     end_ms = max(timeline.end_ms, timeline.start_ms + 1)
     by_worker = bars(timeline.intervals, (start_ms, end_ms), most)
@@ -126,7 +126,7 @@ def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
 
 
 def _bars(row: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
-    """Return three numbers a bar: gap before it, length, and the number of its mix of parts."""
+    """Return three numbers a bar: gap before it, length, and which mix it has."""
     flat = []
     at_ms = start_ms
     for bar in row:

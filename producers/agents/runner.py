@@ -11,8 +11,7 @@ import os
 from collections.abc import Callable
 from functools import partial
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping, now_ms
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready

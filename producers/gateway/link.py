@@ -19,8 +19,7 @@ from typing import Any
 
 import xxhash
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.errors import (
     DeliveryFailed,
     KafkaUnavailable,
@@ -42,7 +41,6 @@ from seamlessflow.producers.gateway.replies import (
     ReplyRecord,
 )
 from seamlessflow.producers.gateway.settings import GatewaySection
-from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import (
     CommandAnswered,
@@ -52,7 +50,15 @@ from seamlessflow.schemas.records import (
     ReplyFinished,
 )
 from seamlessflow.schemas.releases import this_release
-from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS, Headers, fleet_key
+from seamlessflow.schemas.topics import (
+    FLEET,
+    REPLIES,
+    REQUESTS,
+    GatewayQuestion,
+    Headers,
+    SessionCommand,
+    fleet_key,
+)
 
 RequestRecord = SessionCommand | GatewayQuestion
 _HEARTBEAT_S = 1.0

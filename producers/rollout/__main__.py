@@ -1,4 +1,4 @@
-"""The rollout process of a worker: `python -m seamlessflow.producers.rollout`."""
+"""A worker's rollout process: `python -m seamlessflow.producers.rollout`."""
 
 from seamlessflow.infra.process import run_sync
 from seamlessflow.infra.settings import load

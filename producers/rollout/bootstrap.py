@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.errors import DeliveryFailed
 from seamlessflow.infra.kafka.producer import OnDelivery, Producer
@@ -14,14 +13,12 @@ from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.infra.telemetry.instruments import instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import Telemetry
-from seamlessflow.infra.worker.fleet import Senders
-from seamlessflow.infra.worker.roles import new_incarnation
+from seamlessflow.infra.worker.roles import Senders, new_incarnation
 from seamlessflow.infra.worker.tags import SHARED
 from seamlessflow.infra.worker.updates import UpdateLine, UpdateRule
 from seamlessflow.producers.rollout.control.registry import UsedRules
-from seamlessflow.producers.rollout.counts import Counts
 from seamlessflow.producers.rollout.probe.asking import EngineProbe
-from seamlessflow.producers.rollout.process import RolloutProcess, Undelivered, WorkerInbox
+from seamlessflow.producers.rollout.process import Counts, RolloutProcess, Undelivered, WorkerInbox
 from seamlessflow.producers.rollout.readers import FleetReader, Interest, SlotReader
 from seamlessflow.producers.rollout.roles.announcements import Facts
 from seamlessflow.producers.rollout.roles.device import EngineFactory, RolloutDevice

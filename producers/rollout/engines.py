@@ -1,4 +1,4 @@
-"""Factories of the engines, one for each value of `rollout.engine`."""
+"""Factories for engines, one for each value of `rollout.engine`."""
 
 import shutil
 from pathlib import Path
@@ -24,7 +24,7 @@ ENGINE_DEADLINE_S = 120.0
 
 
 class WeightsUnsupported(SeamlessFlowError):
-    """Published weights of a kind, or of a version, that this engine cannot load."""
+    """Published weights that this engine cannot load: their kind, or their version."""
 
     lasting = True
 
@@ -116,7 +116,7 @@ class ScriptedEngines:
         """Accept all weights: only their version is used."""
 
     def build(self, weights: PublishedWeights, parser: MessageParser) -> Engine:
-        """Return an engine whose text is encoded in the tokens of the policy."""
+        """Return an engine whose text is encoded in the policy's tokens."""
         scripted = self._settings.scripted
         pattern = parser.encode(scripted.text)
         script = Script(pattern, scripted.tokens, scripted.tokens_per_second)
@@ -124,7 +124,7 @@ class ScriptedEngines:
 
 
 class ClockEngines:
-    """The factory of engines that take the time of modelled devices; they read no weights."""
+    """Factory for engines that take as long as modelled devices; they read no weights."""
 
     whole_vocabulary = True
     loads_asleep = True
@@ -171,7 +171,7 @@ def engine_factory(settings: RolloutSettings) -> EngineFactory:
 
 
 class WeightsCheck:
-    """Check of whole models and of adapters, whose base is read once."""
+    """Check on whole models and adapters, whose base is read once."""
 
     def __init__(self) -> None:
         self._bases: set[BaseModel] = set()

@@ -50,7 +50,7 @@ def serve_all(settings: RolloutSettings, stop: threading.Event) -> None:
 
 
 def hosted(settings: RolloutSettings) -> Sequence[RolloutSettings]:
-    """Return the settings of each worker of a process. Raises `SettingsRejected`."""
+    """Return each worker's settings in a process. Raises `SettingsRejected`."""
     mine = settings.rollout
     if mine.hosted and mine.engine != "clock":
         reason = "an engine with a device has its process to itself; only clock shares one"

@@ -1,4 +1,4 @@
-"""The readers of a worker, for its slot and for the fleet: each a Kafka consumer in its own thread.
+"""A worker's readers, for its slot and for the fleet: each a Kafka consumer in its own thread.
 
 The slot's reader continues after the role was given up. Turns that a manager sent before it knew
 are handed back, and do not run into their deadline.
@@ -11,7 +11,7 @@ process reads that heartbeat back, it has read all of `fleet` that matters.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.client import BEGINNING, END, Received
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT
@@ -19,7 +19,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.infra.worker.fleet import Senders, is_training_beat, of_worker
+from seamlessflow.infra.worker.roles import Senders, is_training_beat, of_worker
 from seamlessflow.infra.worker.updates import concerns_line
 from seamlessflow.producers.rollout.roles.roles import concerns
 from seamlessflow.schemas.records import Record

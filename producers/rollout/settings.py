@@ -6,8 +6,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator
 
-from seamlessflow.infra.device_model.lengths import LengthsSection
-from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection, LengthsSection
 from seamlessflow.infra.network.addresses import is_loopback
 from seamlessflow.infra.settings import ProcessSettings, Section, SharedRunSection
 from seamlessflow.infra.user_functions import is_user_function

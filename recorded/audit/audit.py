@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from seamlessflow.consumers.trajectories.settings import ManagerSection
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka import log
 from seamlessflow.infra.kafka.unreadable import Skipped

@@ -1,4 +1,4 @@
-"""All checks of an audit, fed with records of all topics in any order, and their report.
+"""An audit's checks, fed with records from all topics in any order, and their report.
 
 Pure but for files.
 """
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.infra.kafka.client import LogPartition, Received
-from seamlessflow.recorded.audit.checks.commands import CommandsCheck
-from seamlessflow.recorded.audit.checks.evidence import Kept, Owners
-from seamlessflow.recorded.audit.checks.groups import GroupsCheck
-from seamlessflow.recorded.audit.checks.ledger import Violation
-from seamlessflow.recorded.audit.checks.sessions import SessionsCheck
-from seamlessflow.recorded.audit.checks.tokens import TokensCheck
-from seamlessflow.recorded.audit.checks.turns import TurnsCheck
+from seamlessflow.recorded.audit.invariants.commands import CommandsCheck
+from seamlessflow.recorded.audit.invariants.evidence import Kept, Owners
+from seamlessflow.recorded.audit.invariants.groups import GroupsCheck
+from seamlessflow.recorded.audit.invariants.ledger import Violation
+from seamlessflow.recorded.audit.invariants.sessions import SessionsCheck
+from seamlessflow.recorded.audit.invariants.tokens import TokensCheck
+from seamlessflow.recorded.audit.invariants.turns import TurnsCheck
 from seamlessflow.recorded.audit.rounds import ManagersProgress
 from seamlessflow.recorded.audit.sampled_tokens import SampledSession
 from seamlessflow.schemas import records as r

@@ -20,7 +20,7 @@ _CAPTION = "open: not over yet\nnot checkable: retention removed what it needs"
 
 
 class _AuditMetrics:
-    """Counts of the last report as metrics."""
+    """The last report's counts as metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -41,7 +41,7 @@ class _AuditMetrics:
 
 
 class Printing:
-    """Printer of the reports of one audit. A context manager."""
+    """Printer for one audit's reports. A context manager."""
 
     def __init__(self, console: Console, as_json: bool) -> None:
         self._console = console

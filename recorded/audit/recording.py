@@ -1,4 +1,4 @@
-"""A training on recorded sessions: its `control`, and the trajectories of another prefix.
+"""A training on recorded sessions: its `control`, and another prefix's trajectories.
 
 It has no gateway, manager or worker, so no events; `control` names the recording.
 """
@@ -8,7 +8,7 @@ from typing import Self
 
 import orjson
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -40,7 +40,7 @@ class RecordingRounds:
     def __init__(
         self, settings: KafkaSettings, source: str, skipped: Skipped, stopping: Stopping
     ) -> None:
-        """Find the topics; `source` is the prefix of the recording."""
+        """Find the topics; `source` is the recording's prefix."""
         rounds = Rounds(settings, "", skipped, stopping, (CONTROL,))
         recorded = settings.model_copy(update={"topic_prefix": source})
         # A commit promises trajectories, so `control` is measured first.
@@ -98,7 +98,7 @@ def recorded_source(settings: KafkaSettings, stopping: Stopping) -> str | None:
 
 
 def _named_source(settings: KafkaSettings, stopping: Stopping) -> str | None:
-    """Return the source of the newest lineage, or None if `control` has none."""
+    """Return the newest lineage's source, or None if `control` has none."""
     source: str | None = None
     for item in read_topic(settings, CONTROL, Skipped(), stopping=stopping):
         if isinstance(item.record, LineageStarted):

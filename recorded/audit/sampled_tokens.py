@@ -135,7 +135,7 @@ class _SampledTurn(CountedTurn):
 
 @dataclass(slots=True)
 class SampledSession:
-    """Turns of a session."""
+    """A session's turns."""
 
     turns: dict[str, _SampledTurn] = field(default_factory=dict)
     closed: bool = False
@@ -161,7 +161,7 @@ class SampledFold:
     epochs: dict[int, int] = field(default_factory=dict)
 
     def count(self, session_id: str) -> int:
-        """Return the number of tokens that are kept of a session."""
+        """Return how many tokens are kept for a session."""
         session = self.sessions.get(session_id)
         return 0 if session is None else sum(turn.length for turn in session.turns.values())
 
@@ -214,7 +214,7 @@ def sampler_of(record: SampledOutput | r.TurnDispatched | r.TurnFailed) -> Sampl
 
 
 def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
-    """Return the tokens of the completed turns of these sessions."""
+    """Return the tokens that these sessions' completed turns have."""
     turns = {
         (session_id, turn_id): turn
         for session_id, session in sessions.items()
@@ -238,7 +238,7 @@ def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
 
 
 def recorded_session(trajectory: r.Trajectory) -> SampledSession:
-    """Return the completions of a session; one in several nodes goes on in their order."""
+    """Return a session's completions; one in several nodes goes on in their order."""
     session = SampledSession()
     for node in trajectory.nodes:
         if node.origin in _SAMPLED:
@@ -252,7 +252,7 @@ def recorded_session(trajectory: r.Trajectory) -> SampledSession:
 
 
 def _versions(turn: _SampledTurn) -> Int32s:
-    """Return the version of each token of the turn; a span ends where the next begins."""
+    """Return each token's version in the turn; a span ends where the next begins."""
     versions_T = np.full(turn.length, INEXACT, np.int32)
     for span in turn.spans:
         exact = span.version_min == span.version_max

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
@@ -21,13 +21,13 @@ from seamlessflow.schemas.topics import TRAJECTORIES
 
 OWN = "own"
 ELSEWHERE = -2
-"""Version of a trained token of another log."""
+"""Version of a trained token from another log."""
 ANY_AGE = 10**9
 """Steps for which a session may be trained again if its pool names no limit."""
 
 
 def pool_prefixes(started: r.LineageStarted) -> dict[str, str]:
-    """Return the prefix of each pool of another log."""
+    """Return each pool's prefix, if it is from another log."""
     pools = _replay(started).get("pools", {})
     return {name: pool["prefix"] for name, pool in pools.items() if pool.get("prefix") is not None}
 
@@ -48,7 +48,7 @@ def stored_names(step: r.StepCommitted) -> frozenset[str]:
 
 
 def elsewhere(step: r.StepCommitted) -> frozenset[str]:
-    """Return those of them that are of another log."""
+    """Return those that are from another log."""
     of_groups = (
         name for group in step.groups if group.pool not in ("", OWN) for name in group.sessions
     )
@@ -79,7 +79,7 @@ def stored_sessions(
 
 
 def all_prefixes(control: Iterable[r.Record]) -> dict[str, str]:
-    """Return the prefixes of all pools that the lineages of `control` name."""
+    """Return the prefixes of all pools that lineages on `control` name."""
     prefixes: dict[str, str] = {}
     for record in control:
         if isinstance(record, r.LineageStarted):
@@ -88,7 +88,7 @@ def all_prefixes(control: Iterable[r.Record]) -> dict[str, str]:
 
 
 def sampled_session(record: r.Trajectory) -> SampledSession:
-    """Return the completions of a session; without log-probs of its sampler they are NaN."""
+    """Return a session's completions; without log-probs of its sampler they are NaN."""
     session = recorded_session(record)
     foreign = any(node.origin == FOREIGN for node in record.nodes)
     if foreign and record.metadata.get("logprobs") == "none":

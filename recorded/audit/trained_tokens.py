@@ -1,6 +1,6 @@
 """Trained tokens of steps: their files, held against the commits, and the arrays of them.
 
-A commit names its sessions, the tokens of each in the loss, and the hash of the file. So a missing
+A commit names its sessions, the tokens of each in the loss, and the file's hash. So a missing
 line, one too many, and a changed advantage show, even if each token there was sampled. Called by
 both checks of tokens. `_N`: the trained tokens of one optimizer step, an entry for each.
 """
@@ -19,19 +19,19 @@ import numpy as np
 
 from seamlessflow.schemas.arrays import Int64s, UInt32s
 from seamlessflow.schemas.records import StepCommitted
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5
 """Most sessions of a file whose faults are all listed."""
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, TypeError)
-"""Errors of reading what is no gzip, no JSON, or no line of trained tokens."""
+"""Errors when a file is no gzip, no JSON, or has no line of trained tokens."""
 BROKEN = -3
 """Id and version of the tokens of a line whose lists differ in length."""
 
 
 class TrainedFile(NamedTuple):
-    """Content of a file of trained tokens."""
+    """Content of a file with trained tokens."""
 
     header: Header
     runs: Sequence[TrainedRun]
@@ -94,7 +94,7 @@ class TrainedTokens:
     runs_N: Int64s
     """Number of the line that a token is from."""
     offsets_N: Int64s
-    """Offset of a token in the completion of its turn."""
+    """Offset of a token in its turn's completion."""
     ids_N: Int64s
     logprob_bits_N: UInt32s
     """Bits of the float32 values, so that equal means equal to the bit."""
@@ -105,7 +105,7 @@ class TrainedTokens:
 
 
 def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
-    """Return the tokens of the lines of a step, in their order."""
+    """Return the tokens of a step's lines, in their order."""
     runs = [_even(line) for line in lines]
     lengths = np.array([len(run.ids) for run in runs], np.int64)
     starts = np.array([run.offset for run in runs], np.int64) - (np.cumsum(lengths) - lengths)
@@ -123,7 +123,7 @@ def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
 
 
 def _file(directory: Path, step: StepCommitted) -> TrainedFile | None:
-    """Return the file of a step; further policies have folders of their own."""
+    """Return a step's file; further policies have folders of their own."""
     name = file_name(step.step, step.version)
     for path in (directory / name, directory / step.policy / name):
         if path.exists():

@@ -5,7 +5,7 @@ equal, and the log-prob to the bit. To stay independent it uses neither the traj
 fold nor the trajectories. It shares with the trainer only the format of its files. After a crash
 steps are executed again. Only those count that led to the newest weights. A step marks the groups
 that it trains again by plan, with the number of steps that trained them before. Each of their
-tokens may be in it once more. `_N`: the tokens of one file. Called at the end of a run.
+tokens may be in it once more. `_N`: the tokens of one file. Called at a run's end.
 """
 
 from collections import Counter, defaultdict
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
@@ -38,7 +38,7 @@ from seamlessflow.recorded.audit.trained_tokens import (
 )
 from seamlessflow.schemas.arrays import Int64s
 from seamlessflow.schemas.records import LineageStarted, StepCommitted
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 
 MOST_DEVIATIONS = 5
@@ -67,7 +67,7 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Result of the check; `tokens_checked` counts every token of every line."""
+    """The check's result; `tokens_checked` counts every token of every line."""
 
     tokens_checked: int
     mismatches: int
@@ -118,7 +118,7 @@ def verify(
 
 
 def surviving_steps(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
-    """Return the steps behind the newest weights of each policy, oldest first.
+    """Return the steps behind each policy's newest weights, oldest first.
 
     `commits` is in log order.
     """
@@ -199,7 +199,7 @@ class _Comparison:
 
     sampled: SampledTokens
     numbers: dict[tuple[str, str], int]
-    """Numbers of the turns on the log and, behind them, of those that only files contain."""
+    """Numbers for the turns on the log and, behind them, for those that only files contain."""
     mismatches: int = 0
     keys: list[Int64s] = field(default_factory=list)
     """Turn number and offset of each token as one integer, an array for each file."""
@@ -244,7 +244,7 @@ class _Comparison:
             self.deviations.append(_deviation(trained, token, what))
 
     def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
-        """Return a number for the turn of each run.
+        """Return a number for each run's turn.
 
         A session in `again` gets numbers of this step alone.
         """

@@ -39,7 +39,7 @@ class DeadLetter:
     key: bytes | None
     value: bytes
     headers: Headers
-    """Headers of the source record."""
+    """The source record's headers."""
 
     @property
     def place(self) -> tuple[str, int, int]:
@@ -54,14 +54,14 @@ class RetryMark:
     topic: str
     partition: int
     letter: int
-    """Offset of the letter, in the same partition."""
+    """The letter's offset, in the same partition."""
     timestamp_ms: int
     sent_to: int
     """Offset that the retried record got on its own topic; -1 if the mark does not say."""
 
     @property
     def place(self) -> tuple[str, int, int]:
-        """Return the place of its letter."""
+        """Return its letter's place."""
         return self.topic, self.partition, self.letter
 
 
@@ -116,7 +116,7 @@ def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
 
 
 def decoded_letter(letter: DeadLetter) -> Record:
-    """Return the record of a letter. Raises `UndecodableRecord` if none of its topic is readable.
+    """Return a letter's record. Raises `UndecodableRecord` if none of its topic is readable.
 
     As readers do it: a key that is not UTF-8 is garbage also.
     """

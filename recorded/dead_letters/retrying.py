@@ -77,7 +77,7 @@ REFUSED: Mapping[str, str] = {
 _UNDECODABLE = "it still cannot be decoded (dlq show has the reason); --force sends it all the same"
 _FLUSH_S = 30.0
 _REPORT_S = 5.0
-"""Time for the thread of reports to hand over the report of an acknowledged record."""
+"""Time for the thread of reports to hand over an acknowledged record's report."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from seamlessflow.schemas.topics import REPLIES, REQUESTS
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""
 _IMPORTED = f"{FOREIGN}_session_id"
-"""Metadata of an imported trajectory: the session that its file was exported from."""
+"""An imported trajectory's metadata: the session that its file was exported from."""
 _OF_GROUP = re.compile(r"(.+)\.\d+\.\d+")
 
 
@@ -75,7 +75,7 @@ class ErasedSessions:
         return str(record.session_id)  # type: ignore[attr-defined]
 
     def without_text(self, record: Record) -> Record | None:
-        """Return a `control` record without the text of a failure; None if it has none of them."""
+        """Return a `control` record without a failure's text; None if it has none of them."""
         match record:
             case SampleFailed(group_id=group, sample=sample, attempt=attempt, detail=text):
                 theirs = self.include(session_of(group, sample, attempt))

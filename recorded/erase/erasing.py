@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.blobs import blob_store
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import LogPartition
@@ -63,7 +63,7 @@ class LogErasure:
 
     @property
     def pairs(self) -> list[Pair]:
-        """Return the topics of the contract, and their copies."""
+        """Return the contract's topics, and their copies."""
         return [
             Pair(self.kafka.topic_prefix + name, self.to + name, name != topic.name or plain)
             for topic in TOPICS.values()
@@ -74,7 +74,7 @@ class LogErasure:
 
 @dataclass(slots=True)
 class LogErased:
-    """Outcome of a call: counts by topic, without prefix."""
+    """A call's outcome: counts by topic, without prefix."""
 
     topics: dict[str, TopicErasure] = field(default_factory=dict)
     written_meanwhile: list[str] = field(default_factory=list)

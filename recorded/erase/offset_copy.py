@@ -28,7 +28,7 @@ _BATCH_BYTES = 64_000_000
 _LINGER_MS = 5
 
 Keep = Callable[[Received], Raw | None]
-"""Returns the record of the copy, or None for one that is left out."""
+"""Returns the copy's record, or None for one that is left out."""
 Bounds = Mapping[LogPartition, tuple[int, int]]
 """First offset of each partition and the one behind its last record."""
 

@@ -19,7 +19,7 @@ _NOT_ERASED = (
 
 
 def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
-    """Yield the lines of the report."""
+    """Yield the report's lines."""
     verb = "would erase" if dry_run else "erased"
     yield from _of_topics(log, verb)
     for path, count in files.lines.items():

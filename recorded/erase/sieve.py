@@ -1,4 +1,4 @@
-"""Sieve of an erasure: for each record as it stands on a topic, that of the copy. Pure."""
+"""An erasure's sieve: for each record as it stands on a topic, that of the copy. Pure."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -25,7 +25,7 @@ class TopicErasure:
     emptied: int = 0
     """Failures of erased sessions on `control`, copied without their text."""
     naming: int = 0
-    """Copied records that keep the id of an erased session, such as a group's result."""
+    """Copied records that keep an erased session's id, such as a group's result."""
     undecodable: int = 0
     """Copied records that cannot be read, so that it is not known whose they are."""
     dropped: int = 0
@@ -52,7 +52,7 @@ class Sieve:
     """Decodes a record; of a reference that of its blob."""
 
     def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
-        """Return the record of the copy, or None for one that is erased; count it.
+        """Return the copy's record, or None for one that is erased; count it.
 
         `topic` has no prefix. Raises `NewerRelease` unless what cannot be decoded is left out, and
         `BlobUnavailable` of a storage that does not answer.

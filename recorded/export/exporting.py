@@ -1,4 +1,4 @@
-"""An export of recorded sessions into files, a partition of `sessions` after the other."""
+"""Recorded sessions exported into files, one partition of `sessions` after the other."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,10 +9,10 @@ from pathlib import Path
 import orjson
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.blobs import largest_trajectory
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.disk import name_whole, room_for
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.existing import partition_counts
@@ -35,7 +35,7 @@ from seamlessflow.trainer.data.credit.returns import RewardWeights
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """A selection of sessions, and the form and directory of the files to write."""
+    """Selected sessions, and the files to write: their form and directory."""
 
     directory: Path
     format: FileFormat
@@ -127,7 +127,7 @@ class _PartitionExport:
 
     @property
     def matched(self) -> set[str]:
-        """Names of the selection that a session of the partition has."""
+        """Names from the selection that the partition's sessions have."""
         return self._fold.matched
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
@@ -176,7 +176,7 @@ class _PartitionExport:
 
 
 class _PartitionFiles:
-    """Files of a partition, one for each table that has rows; named when all are whole."""
+    """A partition's files, one for each table that has rows; named when all are whole."""
 
     def __init__(self, job: ExportJob, form: Form, partition: int) -> None:
         self._open = job.format.open
@@ -189,7 +189,7 @@ class _PartitionFiles:
         self.rows: Counter[str] = Counter()
 
     def append(self, name: str, row: TableRow) -> None:
-        """Append a row to the table of this name."""
+        """Append a row to this name's table."""
         if name not in self._appends:
             table, path = self._tables[name]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +231,7 @@ def recorded_weights(
 
 
 def newest_weights(control: Iterable[Record]) -> dict[str, RewardWeights]:
-    """Return the weights of the newest lineage of each policy that records any."""
+    """Return, for each policy that records any, its newest lineage's weights."""
     newest: dict[str, RewardWeights] = {}
     for record in control:
         if isinstance(record, LineageStarted):

@@ -1,4 +1,4 @@
-"""Forms of an export: the tables that each has, and their rows. Pure.
+"""An export's forms: the tables that each has, and their rows. Pure.
 
 A row is a chain: everything that was sampled stands in one, and a part of it is trained.
 """
@@ -27,7 +27,7 @@ from seamlessflow.trainer.data.chains import NOWHERE, Chain, chains
 _INEXACT = -2
 """Version in place of one that is not known exactly, so that its tokens are in chains too."""
 IGNORED = -100
-"""Label of a token that no loss is taken of, as in PyTorch's cross entropy."""
+"""Label for a token without a loss, as in PyTorch's cross entropy."""
 _PLACE = {
     **IDENTITY,
     "chain": Kind.INTEGER,
@@ -74,7 +74,7 @@ _TRL = {
 
 @dataclass(frozen=True, slots=True)
 class SampledChain:
-    """A chain in which each token of `sampled_T` stands in no other chain of its session."""
+    """A chain whose `sampled_T` stand in no other chain of the session."""
 
     policy: str
     chain: Chain
@@ -82,7 +82,7 @@ class SampledChain:
     trained_T: Bools
     """Those of them that the trajectory's loss mask has."""
     versions_T: NDArray[np.int32]
-    """Policy version of each token, -1 if no policy sampled it or it is not known exactly."""
+    """Each token's policy version, -1 if no policy sampled it or it is not known exactly."""
 
 
 def sampled_chains(made: Trajectory) -> Iterator[SampledChain]:
@@ -106,7 +106,7 @@ Cells = Callable[[SampledChain, ExportedSession], Mapping[str, Cell]]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: one table of chains, and perhaps that of the sessions."""
+    """A form: a table for chains, and perhaps one for sessions."""
 
     chains: Table
     cells: Cells
@@ -116,11 +116,11 @@ class Form:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """Tables of the form."""
+        """The form's tables."""
         return (self.chains, SESSIONS_TABLE) if self.sessions else (self.chains,)
 
     def rows(self, exported: ExportedSession) -> Iterator[tuple[str, TableRow]]:
-        """Yield the session's rows, each with the name of its table.
+        """Yield the session's rows, each with its table's name.
 
         Raises `TrajectoryMalformed`.
         """

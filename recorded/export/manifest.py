@@ -49,7 +49,7 @@ class ExportTerms:
 
 @dataclass(slots=True)
 class ExportManifest:
-    """State of an export; written anew after each partition."""
+    """An export's state; written anew after each partition."""
 
     directory: Path
     terms: dict[str, Any]

@@ -68,7 +68,7 @@ PARQUET = FileFormat("parquet", ".parquet", ParquetRows)
 
 
 def parquet_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of a file. Raises `SettingsRejected` for a file of another format."""
+    """Yield a file's rows. Raises `SettingsRejected` for a file of another format."""
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_READ_ROWS):

@@ -1,4 +1,4 @@
-"""Tables of an export: the names and kinds of their columns, and their files' formats.
+"""An export's tables: the names and kinds of their columns, and their files' formats.
 
 Lines of JSON, the plainest format, are written here.
 """
@@ -19,7 +19,7 @@ TableRow = Mapping[str, Cell]
 
 
 class Kind(StrEnum):
-    """Kind of the values of a column; each value may also be None."""
+    """Kind of a column's values; each value may also be None."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -45,7 +45,7 @@ class Table:
 
 
 class RowFile(Protocol):
-    """File of rows of one table."""
+    """File with one table's rows."""
 
     def append(self, row: TableRow) -> None:
         """Take a row; some may wait in memory."""

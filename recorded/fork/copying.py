@@ -1,6 +1,6 @@
-"""The beginning of a recorded session, copied exactly, with which new sessions can begin. Pure.
+"""A recorded session's beginning, copied exactly, with which new sessions can begin. Pure.
 
-A place is the prompt of a turn, or the end of its answer. Every tool call before it must have its
+A place is a turn's prompt, or its answer's end. Every tool call before it must have its
 result, since no agent can go on without one.
 """
 
@@ -35,7 +35,7 @@ class RecordedOn:
 
     partition: int
     cluster: str = ""
-    """Id of the Kafka cluster; empty if it is not known."""
+    """The Kafka cluster's id; empty if it is not known."""
     topic_prefix: str = ""
 
 
@@ -190,7 +190,7 @@ def _prompt(
 
 
 def _ids_before(session: Session, turn: Turn, behind: str) -> bytes:
-    """Return all ids before the place. A forced beginning of the answer is not of the prompt."""
+    """Return all ids before the place. An answer's forced beginning is no part of the prompt."""
     tree = session.tree
     if behind == BEHIND_ANSWER:
         return tree.path(turn.node, tree.nodes[turn.node].length)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.disk import name_whole
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -132,7 +132,7 @@ class _RecordedTasks:
 
 
 class _ForkedPartition:
-    """Forks of the sessions of one partition."""
+    """Forks from one partition's sessions."""
 
     def __init__(
         self,

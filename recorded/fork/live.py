@@ -1,6 +1,6 @@
 """Beginnings of sessions that go on from ended ones of a run that is at work.
 
-The events of the ended session are read from its first offset on and folded as the manager folds
+The ended session's events are read from its first offset on and folded as the manager folds
 them. Copies are kept, since all samples of a group begin with the same one. Called by agents
 processes, `recorded/fork/__main__.py`, in threads.
 """
@@ -11,9 +11,9 @@ from contextlib import closing
 from dataclasses import replace
 from threading import Lock
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster

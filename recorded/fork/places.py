@@ -17,12 +17,12 @@ _TURN = re.compile(rf"{LAST}|[1-9]\d*|f?[0-9a-f]{{12,}}(n[0-9a-f]+|\.\d+)?")
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """Choice of turns by one of the first three criteria, and each fork's kind."""
+    """Turns chosen by one of the first three criteria, and each fork's kind."""
 
     turn: str | None = None
-    """Id of a turn, its number from 1 in the order of the log, or `last`."""
+    """A turn's id, its number from 1 in the log's order, or `last`."""
     after_tool_result: str | None = None
-    """`first`, `last` or `every` of the turns whose prompt ends with the result of a tool."""
+    """`first`, `last` or `every` of the turns whose prompt ends with a tool's result."""
     before_compaction: bool = False
     """True: the last turns before the agent went on with a shorter, edited history."""
     behind: str = BEHIND_PROMPT
@@ -50,7 +50,7 @@ class ForkRule:
             raise SettingsRejected("--mode", reason)
 
     def turns(self, session: Session) -> list[str]:
-        """Return the ids of the turns of this session that the rule chooses."""
+        """Return the ids of this session's turns that the rule chooses."""
         every = list(session.turns.values())
         if self.turn is not None:
             chosen = _by_hand(every, self.turn)

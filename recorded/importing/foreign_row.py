@@ -41,13 +41,13 @@ class ForeignRow:
     several_versions: tuple[int, int] | None
     """Lowest and highest version of a row without versions for single tokens."""
     named: Mapping[str, str]
-    """Columns of text, such as group, task, and the session of an export."""
+    """Columns of text, such as group, task, and an export's session."""
     begins: tuple[int, ...] = (0,)
     """First tokens of its branches, each a whole sequence with a prompt of its own."""
 
 
 class _Columns:
-    """Columns of a row, each checked when it is read. Raises `ValueError`."""
+    """A row's columns, each checked when it is read. Raises `ValueError`."""
 
     def __init__(self, row: RowRead) -> None:
         self.row = row
@@ -103,7 +103,7 @@ _TEXTS = (
 
 
 def foreign_row(path: str, number: int, row: RowRead) -> ForeignRow:
-    """Return the sequence of a row, counted from 1. Raises `ForeignRowRejected`."""
+    """Return a row's sequence, counted from 1. Raises `ForeignRowRejected`."""
     try:
         made = _read(_Columns(row))
         _check(made)

@@ -15,7 +15,7 @@ _POLICY = "policy"
 
 @dataclass(frozen=True, slots=True)
 class RowOrigin:
-    """The file of a row, and its number, from 1."""
+    """A row's file, and its number, from 1."""
 
     path: str
     name: str
@@ -43,7 +43,7 @@ class ForeignRules:
 
 
 def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) -> Trajectory:
-    """Return the trajectory of a row.
+    """Return a row's trajectory.
 
     Its log-probs are not ours: no node that was sampled is `behavior_exact`. Raises
     `ForeignRowRejected` for a row that is to be trained and lacks log-probs or versions.

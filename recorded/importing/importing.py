@@ -11,7 +11,7 @@ from pathlib import Path
 import orjson
 import xxhash
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.json_lines import json_fault, json_lines
 from seamlessflow.infra.kafka.producer import Producer
@@ -39,7 +39,7 @@ _BLOCK = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ImportJob:
-    """Files to bring in, each with the reader of its format, and the prefix to write under."""
+    """Files to bring in, each with its format's reader, and the prefix to write under."""
 
     files: Sequence[tuple[Path, ReadRows]]
     prefix: str
@@ -98,7 +98,7 @@ def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = neve
 
 
 def jsonl_rows(path: Path) -> Iterator[RowRead]:
-    """Yield the objects of a file; raises `ForeignRowRejected` for a line that is no object."""
+    """Yield a file's objects; raises `ForeignRowRejected` for a line that is no object."""
     with path.open("rb") as file:
         for line in json_lines(file):
             try:
@@ -112,7 +112,7 @@ def jsonl_rows(path: Path) -> Iterator[RowRead]:
 
 
 def _groups(job: ImportJob) -> dict[str, set[str]]:
-    """Return the sessions of each group."""
+    """Return each group's sessions."""
     groups: dict[str, set[str]] = {}
     for path, rows in job.files:
         for made in _trajectories(path, rows, job.rules):
@@ -136,7 +136,7 @@ def _trajectories(path: Path, rows: ReadRows, rules: ForeignRules) -> Iterator[T
 
 
 def _digest(path: Path) -> str:
-    """Return what stands for the content of a file."""
+    """Return what stands for a file's content."""
     hasher = xxhash.xxh3_64()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):

@@ -21,11 +21,11 @@ class Difference:
     trained_less: int = 0
     """Sampled tokens that are masked, and were trained."""
     masked: Counter[str] = field(default_factory=Counter)
-    """Change of the number of masked tokens, by reason."""
+    """Change in the number of masked tokens, by reason."""
     turns_moved: int = 0
     """Turns that continue another place of the tree."""
     prompt_tokens: int = 0
-    """Change of the number of stored tokens that were not sampled."""
+    """Change in the number of stored tokens that were not sampled."""
     rewards: int = 0
     """Rewards that are new, gone, or have another value."""
     statuses: Counter[str] = field(default_factory=Counter)

@@ -26,7 +26,7 @@ from seamlessflow.schemas.records import Record, TurnStarted
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 NOT_RECORDED = "not recorded"
-"""Stands for the rule of a turn of a release that recorded less than a trial needs."""
+"""Stands for a turn's rule if its release recorded less than a trial needs."""
 REFUSED = "refused"
 """Stands for the rule of a turn whose messages the other renderer cannot render."""
 RulePair = tuple[str, str]
@@ -37,7 +37,7 @@ TrialRenderer = Callable[[TurnStarted, MatchSettings], PromptRenderer]
 
 @dataclass(slots=True)
 class MatchCounts:
-    """Turns and the tokens of their prompts that the tree had before, by pair of rules."""
+    """Turns and their prompts' tokens that the tree had before, by pair of rules."""
 
     turns: Counter[RulePair] = field(default_factory=Counter)
     shared: Counter[RulePair] = field(default_factory=Counter)
@@ -116,7 +116,7 @@ class MatchTrial:
     def _walk(
         self, session: Session, event: TurnStarted, shape: bytes
     ) -> tuple[bytes, Sequence[str]]:
-        """Return the key of the whole history, and the turns that end its longest beginning."""
+        """Return the whole history's key, and the turns that end its longest beginning."""
         strictness = self.strictness(event.policy)
         key = shape
         turns: Sequence[str] = ()

@@ -31,7 +31,7 @@ class MergeRules:
     train_undelivered: bool | None = None
     """True: turns whose answer did not reach the client are trained."""
     siblings: SiblingsRule | None = None
-    """Choice of the samples of one prompt that are trained."""
+    """Choice among one prompt's samples: those that are trained."""
     purpose: Literal["train", "eval"] | None = None
     """`train`: sessions of evaluations are trained also; `eval`: no session is trained."""
     threads: ThreadsRule = "recorded"
@@ -40,7 +40,7 @@ class MergeRules:
     return_of: Mapping[str, float] = field(default_factory=dict)
     """Weight of rewards by name; the session's return is their weighted sum."""
     judged: Mapping[str, Reward] = field(default_factory=dict)
-    """Further reward of a session, by its id; it replaces a recorded one of its name."""
+    """A session's further reward, by its id; it replaces a recorded one of its name."""
 
     def each(self) -> Iterator[tuple[str, "MergeRules"]]:
         """Yield each rule that differs from the recorded ones by itself, with its name."""

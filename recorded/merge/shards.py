@@ -8,10 +8,10 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from typing import Any
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.process import collect_seldom
-from seamlessflow.recorded.merge.merge import Merged, MergeJob, merge
+from seamlessflow.recorded.merge.partitions import Merged, MergeJob, merge
 from seamlessflow.recorded.merge.targets import PARTS
 
 _SHOWN_EVERY_S = 0.2

@@ -14,7 +14,7 @@ from typing import Protocol
 
 import xxhash
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.disk import name_whole
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
@@ -23,16 +23,16 @@ from seamlessflow.infra.kafka.producer import TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.schemas.container import ContainerFile, container_metadata
+from seamlessflow.schemas.codec import ContainerFile, container_metadata
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 PARTS = 8
 """Parts of the partitions, each with a transactional id."""
 _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
-"""Trajectories of a transaction, and bytes of their tokens."""
+"""A transaction's trajectories, and bytes of their tokens."""
 _MOST_SHOWN = 300
-"""Most characters of rules and selection in a message: they may name thousands of sessions."""
+"""Most characters for rules and selection in a message: they may name thousands of sessions."""
 _GROUP = "replay"
 """Consumer group, behind the prefix, whose offsets say how far a replay came."""
 
@@ -67,7 +67,7 @@ class MergeProgress:
         return MergeProgress(max(self.covered, position), rebuild, rebuild_epoch)
 
     def encode(self, content: str) -> str:
-        """Return the metadata of a committed offset."""
+        """Return a committed offset's metadata."""
         return f"{self.covered},{self.rebuild},{self.rebuild_epoch},{self.mark(content)}"
 
     @classmethod

@@ -7,9 +7,9 @@ from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.kafka.reader import ReadingRules
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable
 from seamlessflow.infra.kafka.whole_topic import read_partitions

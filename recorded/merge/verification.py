@@ -1,4 +1,4 @@
-"""Comparison of replayed trajectories with the recorded ones, by digests of their bytes."""
+"""Replayed trajectories compared with the recorded ones, by digests of their bytes."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import xxhash
 
 from seamlessflow.consumers.trajectories.sessions.tokenless import fitting
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings

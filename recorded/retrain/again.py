@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -24,13 +24,13 @@ from seamlessflow.recorded.retrain.recorded_run import (
 )
 from seamlessflow.recorded.retrain.reexecution import Reexecution
 from seamlessflow.schemas.records import LineageStarted, Record, StepCommitted
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.schemas.topics import CONTROL, TRAJECTORIES
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
+from seamlessflow.trainer.mixing.topics import pools_of
 from seamlessflow.trainer.recording import source_kafka
-from seamlessflow.trainer.replay.mixing import Mixing
-from seamlessflow.trainer.replay.topics import pools_of
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import CHOOSING, step_methods
 
@@ -43,7 +43,7 @@ class RecordedTraining:
     settings: Mapping[str, TrainerSettings]
     ablation: bool
     model: Path
-    """Directory of the initial model."""
+    """The initial model's directory."""
 
     def trajectories(self, skipped: Skipped, stopping: Stopping) -> Iterator[Received]:
         """Return the records of `trajectories` that it trained."""

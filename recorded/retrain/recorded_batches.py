@@ -10,18 +10,18 @@ from copy import deepcopy
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep, RunNotRepeatable
 from seamlessflow.schemas.records import Trajectory
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.rules import BatchLimits
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.recovery.resume import Origin, Resume
-from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
 
 
 class RecordedBatches:
-    """The batches of a run's steps, one after the other, each by the settings of its lineage."""
+    """The batches of a run's steps, one after the other, each by its lineage's settings."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class RecordedBatches:
         """Sessions that are not read yet, with the lineage that trained each."""
 
     def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
-        """Return the batch of the next step, or None if it was skipped.
+        """Return the next step's batch, or None if it was skipped.
 
         `received` is read until the batch is complete. Raises `RunNotRepeatable` for a session
         that is not there.

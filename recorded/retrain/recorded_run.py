@@ -19,7 +19,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.recovery.control_state import Commit, ControlState
 from seamlessflow.trainer.recovery.resume import surviving
 from seamlessflow.trainer.settings import TrainerSettings
@@ -127,7 +127,7 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
 def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]]) -> None:
     """Raise `RunNotRepeatable` if a method of a step has another version in this release.
 
-    `present`: the methods under the settings of each lineage, without those of `CHOOSING`.
+    `present`: the methods under each lineage's settings, without those of `CHOOSING`.
     """
     for step in run.steps:
         methods = step.commit.methods if step.commit else ()

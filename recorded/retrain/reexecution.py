@@ -15,7 +15,7 @@ from seamlessflow.recorded.retrain.recorded_batches import RecordedBatches
 from seamlessflow.recorded.retrain.recorded_run import RecordedRun, RecordedStep
 from seamlessflow.trainer.backends.backend import LocalBackend, StepInput
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.replay.mixing import Mixing
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.annotation import annotated
 from seamlessflow.trainer.steps.inputs import Update, of_step, step_updates
@@ -39,7 +39,7 @@ class RepeatedStep:
 
 
 class Reexecution(Generic[B]):
-    """The steps of a run, executed on a back end that holds the initial weights.
+    """A run's steps, executed on a back end that holds the initial weights.
 
     A lineage that has other settings goes on with them, as the resumed trainer did.
     """
@@ -61,7 +61,7 @@ class Reexecution(Generic[B]):
         self._lineage = run.steps[0].lineage
         self._settings = settings[self._lineage]
         self.backend = open_backend(self._settings)
-        """The holder of the weights; a new one after each change of the trainer's settings."""
+        """Holder for the weights; a new one after each change to the trainer's settings."""
         self._batches = RecordedBatches(settings, run, mixing)
         self._trained = 0
 
@@ -73,7 +73,7 @@ class Reexecution(Generic[B]):
         """Yield the steps before `until` (by default all), one after the other.
 
         `received`: all records of `trajectories`. Raises `RunNotRepeatable` for a session that is
-        not among them, and the errors of the back end.
+        not among them, and the back end's errors.
         """
         self.backend.load(None, self._run.steps[0].trains)
         self.backend.acquire()
@@ -97,7 +97,7 @@ class Reexecution(Generic[B]):
         return None if batch is None else self._updates(recorded, batch)[0].input
 
     def tensors(self) -> Mapping[str, str]:
-        """Return the hash of each tensor of the weights in memory, by name."""
+        """Return each weight tensor's hash, from memory, by name."""
         return self._hash(tensor_hashes)
 
     def _repeated(self, recorded: RecordedStep, batch: Batch) -> RepeatedStep:

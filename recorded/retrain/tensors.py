@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.backends.backend import StepInput
 from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
@@ -94,7 +94,7 @@ def first_difference(expected: Mapping[str, str], tensors: Mapping[str, str]) ->
 
 
 def write_step(path: Path, tensors: StepTensors) -> None:
-    """Write the tensors of a step: as safetensors with their values, else their hashes as JSON."""
+    """Write a step's tensors: as safetensors with their values, else their hashes as JSON."""
     content = {"step": tensors.step, "micro_batch": tensors.micro_batch, "hashes": tensors.hashes}
     text = json.dumps(content, indent=1)
     if path.suffix == _VALUES:

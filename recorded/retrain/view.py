@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from seamlessflow.recorded.retrain.reexecution import RepeatedStep
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 
 ROUNDING = 1e-3
-"""Largest relative difference of a step's metric that the order of float32 sums explains."""
+"""Largest relative difference in a step's metric that the order of float32 sums explains."""
 COMPARED = ("loss", "grad_norm", "entropy", "policy_kl")
 """Metrics of a step that say how it was trained, and so are compared with the recorded ones."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.outage import ASK_S, Outage

@@ -1,4 +1,4 @@
-"""Content of a shared group: a task, sessions as text, and provenance, as canonical JSON. Pure.
+"""A shared group's content: a task, sessions as text, and provenance, as canonical JSON. Pure.
 
 Canonical JSON has sorted keys, no spaces, UTF-8 and no NaN, so equal contents are equal bytes. A
 content is named by its hash, which makes a repeated one known.
@@ -58,7 +58,7 @@ class SharedContent:
 
     @property
     def task_id(self) -> str:
-        """Return the id of the task as text."""
+        """Return the task's id as text."""
         return str(self.task["id"])
 
     def encode(self) -> bytes:
@@ -82,7 +82,7 @@ def canonical(value: object) -> bytes:
 
 
 def name_of(content: bytes) -> str:
-    """Return the name of a content, which follows from its bytes."""
+    """Return a content's name, which follows from its bytes."""
     return hashlib.sha256(content).hexdigest()[:_DIGITS]
 
 
@@ -144,7 +144,7 @@ def _check(right: bool, reason: str) -> None:
 
 
 def _said(message: SharedMessage) -> str:
-    """Return the text of an answer, and each of its calls as a line of name and arguments."""
+    """Return an answer's text, and each of its calls as a line of name and arguments."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")]

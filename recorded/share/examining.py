@@ -1,4 +1,4 @@
-"""Examination of a shared group: its trajectories, or why it is left out. Pure but for the judge.
+"""A shared group's examination: its trajectories, or why it is left out. Pure but for the judge.
 
 Nothing of a group is read before its signature is that of a key that the configuration names. What
 is read then is still a stranger's text. It is data for the renderer and the judge, and whatever
@@ -36,7 +36,7 @@ from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.trainer.data.chains import Chain
 
 PLACE = f"{FOREIGN}_place"
-"""Metadata of a taken session: topic, partition and offset of its group."""
+"""A taken session's metadata: topic, partition and offset of its group."""
 _PROVENANCE = ("cluster", "run", "policy", "model", "release", "group")
 _ENVELOPE_BYTES = 1_024
 _MOST_TOKENS = 1_000_000
@@ -97,11 +97,11 @@ class SignedContent:
 
     content: bytes
     signer: str
-    """Name of the signer; empty: the run itself."""
+    """The signer's name; empty: the run itself."""
 
     @property
     def name(self) -> str:
-        """Return the name of the content."""
+        """Return the content's name."""
         return name_of(self.content)
 
 

@@ -45,7 +45,7 @@ class SigningKey:
         return f"SigningKey({self.public})"
 
     def sign(self, content: bytes) -> bytes:
-        """Return the signature of the content."""
+        """Return the content's signature."""
         return self._key.sign(content)
 
     @classmethod
@@ -65,7 +65,7 @@ class SigningKey:
 
     @classmethod
     def read(cls, path: Path) -> "SigningKey":
-        """Return the key of a file. Raises `KeyUnusable`, also if others can read the file."""
+        """Return a file's key. Raises `KeyUnusable`, also if others can read the file."""
         try:
             with path.open("rb") as file:
                 if os.fstat(file.fileno()).st_mode & _OTHERS:

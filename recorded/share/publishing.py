@@ -9,11 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session, TurnState
 from seamlessflow.infra.blobs import largest_trajectory
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
 from seamlessflow.infra.kafka.unreadable import Skipped, Unreadable

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
 from seamlessflow.infra.kafka.producer import Producer
@@ -126,7 +126,7 @@ class _Taking:
                 self._note(record)
 
     def apply(self, item: Received) -> None:
-        """Take the group of a record, or bury it with its reason."""
+        """Take a record's group, or bury it with its reason."""
         record = item.record
         # With the name of a header that is not UTF-8, the client has no bytes.
         raw = record if isinstance(record, Raw) else Raw(b"")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.start.cluster import find_cluster

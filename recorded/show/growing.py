@@ -130,7 +130,7 @@ class NewestLines:
 
 
 def event_line(item: Received, accepted: bool, spell: Spell | None) -> Text:
-    """Return time, offset, name and the gist of an event; without `spell` tokens are ids."""
+    """Return an event's time, offset, name and gist; without `spell` tokens are ids."""
     written = datetime.fromtimestamp(item.timestamp_ms / 1000, UTC)
     name = type(item.record).__name__
     line = Text.assemble(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -66,7 +66,7 @@ class UnknownSession(SeamlessFlowError):
 def newest_weights(
     settings: KafkaSettings, skipped: Skipped, stopping: Stopping = never
 ) -> dict[str, PolicyWeights]:
-    """Return the newest weights of each policy, which name the directory of its tokenizer."""
+    """Return each policy's newest weights, which name its tokenizer's directory."""
     records = [item.record for item in read_topic(settings, FLEET, skipped, stopping=stopping)]
     return {record.policy: record for record in records if isinstance(record, PolicyWeights)}
 
@@ -105,7 +105,7 @@ class PolicyLookup:
 
 @dataclass(frozen=True)
 class LoggedSession:
-    """A session, the tokenizer of its policy, None if it is unknown, and its place on the log."""
+    """A session, its policy's tokenizer, None if it is unknown, and its place on the log."""
 
     session: Session
     tokenizer: Tokenizer | None
@@ -124,7 +124,7 @@ class SessionHistory(NamedTuple):
 def load_session(
     settings: KafkaSettings, session_id: str, skipped: Skipped, at: int | None = None
 ) -> LoggedSession:
-    """Fold the events of a session, by id or by name (the latest), up to offset `at` included.
+    """Fold a session's events, by id or by name (the latest), up to offset `at` included.
 
     Raises `UnknownSession` and `OutsideSession`.
     """
@@ -172,7 +172,7 @@ def initial_models(settings: KafkaSettings, skipped: Skipped) -> Mapping[str, st
 
 
 def load_history(settings: KafkaSettings, session: str, skipped: Skipped) -> SessionHistory:
-    """Read the records of a session, by id or by name (the latest). Raises `UnknownSession`."""
+    """Read a session's records, by id or by name (the latest). Raises `UnknownSession`."""
     events = list(read_topic(settings, SESSIONS, Skipped(), session_name(session)))
     opened = [item.record for item in events if isinstance(item.record, SessionOpened)]
     named = [

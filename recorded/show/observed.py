@@ -69,7 +69,7 @@ class ObservedSession:
         return self.asked in (session_id, session_name(session_id))
 
     def apply(self, item: Received) -> Folded | None:
-        """Fold in the next event of the partition; return None unless it is one of the session."""
+        """Fold in the partition's next event; return None unless it is one of the session."""
         self._partition = self._partition or Partition(
             item.partition, PartitionProgress(), manager=""
         )

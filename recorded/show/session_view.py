@@ -29,7 +29,7 @@ _WIDEST_STATUS = len("unrewarded")
 
 
 def session_view(session: Session, spell: Spell | None, every_token: bool = False) -> RichTree:
-    """Return the tree of a session; without `spell` tokens are shown as ids."""
+    """Return a session's tree; without `spell` tokens are shown as ids."""
     reasons = masked_reasons(session)
     left = undelivered(session)
     view = RichTree(_headline(session, reasons))

@@ -1,6 +1,6 @@
-"""Rows of a waterfall: intervals and instants, each with the records that it was read from. Pure.
+"""A waterfall's rows: intervals and instants, each with the records that it was read from. Pure.
 
-Times are Kafka's: when the writer of a record gave it to its producer, by the clock of its machine.
+Times are Kafka's: when the writer of a record gave it to its producer, by its machine's clock.
 By the trace ids of the records a tracing tool finds the spans.
 """
 

@@ -6,8 +6,8 @@ Those of a turn say how it was matched, dispatched, interrupted, continued and a
 from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
 from seamlessflow.schemas import records as r
@@ -23,7 +23,7 @@ _ENDED = (r.TurnCompleted, r.TurnFailed, r.TurnCancelled)
 
 
 def session_rows(records: Sequence[Received], control: Sequence[Received]) -> list[Row]:
-    """Return the rows of a session, in the order in which they began."""
+    """Return a session's rows, in the order in which they began."""
     blocks = _turn_rows(records, control)
     opened = first(records, r.SessionOpened)
     if opened is not None:
@@ -271,7 +271,7 @@ def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Receive
 def _accepted_output(records: Iterable[Received]) -> frozenset[int]:
     """Return the offsets in `sessions` of the output that the manager accepted.
 
-    `records`: of one session, with the claims of its partition. If retention removed the session's
+    `records`: of one session, with its partition's claims. If retention removed the session's
     beginning, nothing can be folded, and all of its output is returned. Raises `NewerRelease`.
     """
     # Producers have clocks of their own, so records in order of time may be in another order.

@@ -6,14 +6,14 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import Row, first, of_kind, row
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id as session_of
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.step_methods import listed
 
 _GROUP_ENDED = (r.GroupReady, r.GroupDropped)
 
 
 def about_group(control: Sequence[Received], group_id: str, session_id: str) -> list[Received]:
-    """Return the records of `control` about a group; failed samples only of this session."""
+    """Return the `control` records about a group; failed samples only if this session's."""
     return [
         item
         for item in control
@@ -49,7 +49,7 @@ def task_rows(records: Sequence[Received], of_group: Sequence[Received]) -> list
 
 
 def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> list[Row]:
-    """Return the rows of each step that trained the session, or of the one that is to."""
+    """Return rows for each step that trained the session, or for the one that is to."""
     commits = [
         (commit, item)
         for commit, item in of_kind(control, r.StepCommitted)
@@ -111,7 +111,7 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
 
 
 def _drawn_from(record: r.GroupAdmitted) -> str:
-    """Return the task set of a group, with the figures by which its task was chosen."""
+    """Return a group's task set, with the figures by which its task was chosen."""
     figures = ", ".join(
         f"{name} {figure:g}" for name, figure in sorted(record.sampler_figures.items())
     )

@@ -15,7 +15,7 @@ _NARROWEST_BAR = 12
 _WIDEST_BAR = 72
 _WIDEST_NAME = 36
 _TIMES_WIDTH = 24
-"""Width of the time columns and of the spaces between all columns."""
+"""Width that time columns and the spaces between all columns take."""
 _MOST_NAMES = 4
 _INSTANT = "│"
 _INTERVAL = "█"
@@ -26,7 +26,7 @@ JsonRow = dict[str, object]
 
 
 def waterfall_view(waterfall: Waterfall, width: int, offsets: bool) -> Group:
-    """Return the waterfall for a console of this width; with `offsets` the place of each record.
+    """Return the waterfall for a console of this width; with `offsets` each record's place.
 
     The parts have a scale each, because a turn is short beside the time until a step trains it.
     """
@@ -109,7 +109,7 @@ def _since(time_ms: int, zero_ms: int) -> str:
 
 
 def _bar(row: Row, start_ms: int, end_ms: int, width: int) -> str:
-    """Return the bar of a row on a line of `width` that goes from start to end."""
+    """Return a row's bar on a line as wide as `width`, from start to end."""
     scale = (width - 1) / max(1, end_ms - start_ms)
     begin = round((row.start_ms - start_ms) * scale)
     if row.instant:

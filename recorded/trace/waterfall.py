@@ -1,4 +1,4 @@
-"""Waterfall of a session: from its group's admission to the weights that its tokens made. Pure.
+"""A session's waterfall: from its group's admission to the weights that its tokens made. Pure.
 
 Computed from records of the log alone, so it does not depend on telemetry.
 """
@@ -17,13 +17,13 @@ from seamlessflow.recorded.trace.training_rows import (
     task_rows,
 )
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.steps import shown_step, step_name, trained_sessions
+from seamlessflow.schemas.tokens import shown_step, step_name, trained_sessions
 from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
 
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """The rows of a session, and what is to be said about them."""
+    """A session's rows, and what is to be said about them."""
 
     session_id: str
     whole: tuple[Row, ...]
@@ -44,7 +44,7 @@ class Waterfall:
 def waterfall(
     session_id: str, records: Sequence[Received], control: Sequence[Received]
 ) -> Waterfall:
-    """Return the waterfall of a session from its records (at least one) and all of `control`."""
+    """Return a session's waterfall from its records (at least one) and all of `control`."""
     group_id = _group_of(records)
     of_group = about_group(control, group_id, session_id) if group_id else []
     steps = step_rows(control, group_id, session_id)
@@ -77,7 +77,7 @@ def _outcome(
 
 
 def _why_not(commit: r.StepCommitted, records: Sequence[Received], session_id: str) -> str:
-    """Return why a step trained no token of a session of its batch; empty if it trained some."""
+    """Return why a step trained nothing from a session in its batch; empty if it did."""
     if any(not any(event.loss_mask) for event, _ in of_kind(records, r.Trajectory)):
         return "none of its tokens may be trained"
     group = group_with(commit, session_id)

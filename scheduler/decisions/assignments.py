@@ -1,4 +1,4 @@
-"""Assignments that lead to the wanted roles, their time-outs, and the start of a step. Pure.
+"""Assignments that lead to the wanted roles, their time-outs, and a step's start. Pure.
 
 Each change of role is one `RoleAssigned`, with a `WorkerAssignment` that keeps it on `fleet`. The
 members of a gang are assigned together, under one new gang epoch. Called by

@@ -11,7 +11,6 @@ from functools import reduce
 
 from seamlessflow.scheduler.decisions import (
     assignments,
-    attempts,
     group_credits,
     membership,
     pacing,
@@ -221,10 +220,10 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
 def _due_groups(
     ledger: Ledger, serves: ServingProcesses, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[int]:
-    every_ms = attempts.attempt_ms(settings)
+    every_ms = group_credits.attempt_ms(settings)
     for group in ledger.groups.values():
         if not group.ready and not group.expired:
-            since_ms = attempts.begun_ms(group, serves)
+            since_ms = group_credits.begun_ms(group, serves)
             yield serves.after(since_ms, group.deadline_ms - group.admitted_ms)
             attempt = serves.served_ms(since_ms, now_ms) // every_ms
             yield serves.after(since_ms, (attempt + 1) * every_ms)

@@ -50,7 +50,7 @@ def extremes(sessions: Sequence[SeedSession], best: int, worst: int) -> list[See
 def placed(
     metadata: Mapping[str, str], group: AdmittedGroup, sampler: SamplerSection
 ) -> Mapping[str, str]:
-    """Return the metadata of a session, with the tag that its workers must have."""
+    """Return a session's metadata, with the tag that its workers must have."""
     if group.purpose == EXPLORE:
         tag = CHEAP
     elif group.seeds or (group.purpose == EVAL and sampler.explores):

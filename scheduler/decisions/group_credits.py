@@ -1,4 +1,6 @@
-"""Credits of groups for training: how many groups may be admitted now. Pure.
+"""Credits of groups for training, and attempts at their samples. Pure.
+
+Credits say how many groups may be admitted now; attempts, which is due and how long it may take.
 
 With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
 is dropped or its step's weights are published. So groups that get ready in the order of their
@@ -12,10 +14,42 @@ a step (or a stall time). No group is admitted that the remaining steps do not n
 from collections.abc import Mapping
 from math import ceil
 
-from seamlessflow.scheduler.decisions.attempts import attempt_ms, served_ms
 from seamlessflow.scheduler.settings import SchedulerSettings, milliseconds
+from seamlessflow.scheduler.state.ledger import AdmittedGroup
 from seamlessflow.scheduler.state.policy_state import PolicyState
+from seamlessflow.scheduler.state.serving import ALWAYS, ServingProcesses
 from seamlessflow.scheduler.state.state import State
+
+
+def begun_ms(group: AdmittedGroup, serves: ServingProcesses) -> int:
+    """Return the time since which a group's attempts are counted."""
+    return max(group.admitted_ms, serves.since_ms)
+
+
+def served_ms(group: AdmittedGroup, serves: ServingProcesses, at_ms: int) -> int:
+    """Return how much of a group's time has passed."""
+    return serves.served_ms(begun_ms(group, serves), at_ms)
+
+
+def due_attempt(
+    group: AdmittedGroup,
+    sample: int,
+    settings: SchedulerSettings,
+    now_ms: int,
+    serves: ServingProcesses = ALWAYS,
+) -> int:
+    """Return the attempt a sample is at: one more than the last that failed or timed out."""
+    failure = group.failures.get(sample)
+    if failure is not None and failure.final:
+        return failure.attempt
+    after_failure = 0 if failure is None else failure.attempt + 1
+    by_time = served_ms(group, serves, now_ms) // attempt_ms(settings)
+    return min(max(after_failure, by_time), settings.pacing.max_attempts - 1)
+
+
+def attempt_ms(settings: SchedulerSettings) -> int:
+    """Return the time of one attempt at a sample, its grace included."""
+    return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:

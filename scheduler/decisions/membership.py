@@ -1,4 +1,4 @@
-"""Membership of the fleet: a process joins with a heartbeat and is lost without one. Pure.
+"""The fleet's membership: a process joins with a heartbeat and is lost without one. Pure.
 
 A process counts as absent only for the time in which the scheduler could have read its records. So
 an outage of Kafka does not look like lost workers. `scheduler/journal.py` keeps this time as a

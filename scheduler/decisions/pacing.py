@@ -6,13 +6,21 @@ A group is admitted for a credit (`group_credits.py`). Called by `scheduler/deci
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from seamlessflow.scheduler.decisions.attempts import attempt_ms, begun_ms, due_attempt, served_ms
 from seamlessflow.scheduler.decisions.exploration import (
     free_explorations,
     placed,
     to_sample_again,
 )
-from seamlessflow.scheduler.decisions.group_credits import free_credits, free_of, leading, withheld
+from seamlessflow.scheduler.decisions.group_credits import (
+    attempt_ms,
+    begun_ms,
+    due_attempt,
+    free_credits,
+    free_of,
+    leading,
+    served_ms,
+    withheld,
+)
 from seamlessflow.scheduler.decisions.showing import same_opponent
 from seamlessflow.scheduler.sampling.draws import Drawn, TaskSampling, next_draws
 from seamlessflow.scheduler.sampling.live_forks import next_forks
@@ -28,11 +36,11 @@ from seamlessflow.schemas import records as r
 
 
 class GroupUse(NamedTuple):
-    """The use of a group."""
+    """A group's use."""
 
     purpose: str = TRAIN
     split: str = ""
-    """Task set of an evaluation; empty for training, where the task or the settings name it."""
+    """An evaluation's task set; empty for training, where the task or the settings name it."""
 
 
 _TRAINING = GroupUse()
@@ -161,7 +169,7 @@ def tasks(
 
     `issued` is the newest attempt by group and sample. The same attempt is always the same record.
     So a restarted scheduler may issue it again: the manager refuses a session that exists. `serves`
-    counts the time of a group. It begins anew after all processes were lost, and stands while
+    counts a group's time. It begins anew after all processes were lost, and stands while
     engines sleep during training.
     """
     first_ms = now_ms - attempt_ms(settings)

@@ -23,11 +23,11 @@ HYSTERESIS = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Allotment:
-    """The workers of each policy, by name; workers for another run's policy are left out."""
+    """Each policy's workers, by name; workers for another run's policy are left out."""
 
     workers: Mapping[str, frozenset[str]]
     balance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Figures that decided on the shared workers of each policy."""
+    """Figures that decided on each policy's shared workers."""
 
     def explained(
         self, wanted: Sequence[Wanted], policy: str, workers: Workers
@@ -53,7 +53,7 @@ class Allotment:
 
 
 def allotted(state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int) -> Allotment:
-    """Return the workers of each policy."""
+    """Return each policy's workers."""
     shared = {name for name, worker in state.workers.items() if worker.shared}
     served = {name: _policy_of(name, fleet) for name in state.workers.keys() - shared}
     balance: Mapping[str, Mapping[str, float]] = {}
@@ -78,7 +78,7 @@ def balanced(
     queued: Mapping[str, float],
     movable: Collection[str],
 ) -> dict[str, str]:
-    """Return the policy of each shared worker.
+    """Return each shared worker's policy.
 
     `present`: each one's policy now, empty for a new worker. `fixed`: rollout workers that each
     policy has for itself. `queued`: turns that wait or run. `movable`: workers that may move.

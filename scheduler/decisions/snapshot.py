@@ -81,7 +81,7 @@ class Snapshot:
     under_way: bool = False
     """True while the present gang trains that batch."""
     gang: frozenset[str] = frozenset()
-    """Members of the present gang; empty as soon as one of them is lost or has left it."""
+    """The present gang's members; empty as soon as one of them is lost or has left it."""
     last_gang: frozenset[str] = frozenset()
     """Members of the gang that was assigned last, lost ones included."""
     gang_size: int | None = None
@@ -230,7 +230,7 @@ def _free_for(worker: Worker, role: str, now_ms: int) -> bool:
 
 
 def _gang(workers: Workers, gang: Gang) -> frozenset[str]:
-    """Return the members of the newest gang, or none if one is lost, timed out or reassigned."""
+    """Return the newest gang's members, or none if one is lost, timed out or reassigned."""
     for name, number in gang.members.items():
         worker = workers.get(name)
         if worker is None or worker.role != "train" or worker.assignment is None:

@@ -1,4 +1,4 @@
-"""Reports of stalls: in the run's work, in a gateway, in the reader of a topic. Pure.
+"""Reports of stalls: in the run's work, in a gateway, in a topic's reader. Pure.
 
 Each report names process, topic, offset, begin of the stall and the limit. No decision follows from
 it here: the launcher, or another supervisor, starts gateways and readers. The loss of a rollout
@@ -20,7 +20,7 @@ from seamlessflow.scheduler.state.policy_state import PolicyState
 from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.unread import UnreadTopic, UnreadTopics
 from seamlessflow.schemas.records import ProgressStalled
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.schemas.topics import PROMPTS, REQUESTS, TASKS, TRAJECTORIES
 
 REFILL = "refill"
@@ -46,7 +46,7 @@ def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[Progr
 def stalled(
     state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
 ) -> list[ProgressStalled]:
-    """Return the present stalls of a policy, also those that were reported before."""
+    """Return a policy's present stalls, also those that were reported before."""
     stalls = [
         *_training(state, policy, settings, now_ms),
         *_rollout(state, policy, settings, now_ms),

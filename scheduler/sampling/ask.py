@@ -54,7 +54,7 @@ class Candidate:
     counts: PassCounts
     """Its passes and failures, discounted to now."""
     pool_rate: float
-    """Share that passed of the sessions of its pool."""
+    """Share that passed of its pool's sessions."""
     tasks: TaskIndex = field(repr=False, compare=False)
     opponents: OfferedOpponents | None = None
     """Versions to play against; None if no policy shows any."""
@@ -66,12 +66,12 @@ class Candidate:
 
     @property
     def task_id(self) -> str:
-        """The id of the task, read now."""
+        """The task's id, read now."""
         return self.row.task_id
 
     @property
     def posterior(self) -> tuple[float, float]:
-        """Parameters of the Beta distribution of its rate of passes."""
+        """Parameters for the Beta distribution that its pass rate has."""
         return (
             PRIOR_WEIGHT * self.pool_rate + self.counts.passed,
             PRIOR_WEIGHT * (1 - self.pool_rate) + self.counts.failed,
@@ -109,17 +109,17 @@ class Ask:
     count: int
     """Tasks to choose: no more than so many groups may be admitted now."""
     draw: int
-    """Number of the first of these draws in its source."""
+    """The first draw's number in its source."""
     samples: int
-    """Samples of a group, `run.group_size`."""
+    """A group's samples, `run.group_size`."""
     random: random.Random
-    """Generator, seeded by the run's seed, the source and the number of the draw."""
+    """Generator, seeded by the run's seed, the source and the draw's number."""
     source: str
-    """Name of the source."""
+    """The source's name."""
     figures: Mapping[str, float] = field(default_factory=dict)
     """Figures of the newest choice from this source; empty for the first."""
     pool: Arm = NO_ARM
-    """Statistics of all tasks of this source."""
+    """Statistics for all tasks from this source."""
     tasks: TaskIndex
     arms: Arms
     step: int = 0
@@ -128,7 +128,7 @@ class Ask:
     """Keys of the tasks that have a group already. They are not drawn again."""
     most_candidates: int = 4096
     seed: int = 0
-    """Seed of the order of tasks."""
+    """Seed for the tasks' order."""
 
     @cached_property
     def candidates(self) -> Sequence[Candidate]:
@@ -153,7 +153,7 @@ class Ask:
         return {}
 
     def arm(self, place: int) -> Arm:
-        """Return the statistics of the task of a place."""
+        """Return the statistics of a place's task."""
         return self.arms.by_key(self.tasks.key(place))
 
     def from_draw(self) -> Iterator[int]:
@@ -191,7 +191,7 @@ def candidate_of(
 
 
 TaskSampler = Callable[[Ask], Sequence[TaskChoice]]
-"""Returns at most `count` choices of tasks that are not under way, none of them twice."""
+"""Returns at most `count` tasks that are not under way, none twice."""
 GroupTerms = Callable[[Candidate, TaskChoice, random.Random], TaskChoice]
 """Returns the choice with other samples and turns, or with an opponent. Samples and turns that it
 gets are never None: the task, the sampler or the run said them. A limit of 0 is none."""

@@ -1,4 +1,4 @@
-"""The next tasks to train on: the source of each draw, and the sampler's choice within it.
+"""The next tasks to train on: each draw's source, and the sampler's choice within it.
 
 The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
 for all draws of a source. Where it chooses none, or fails, tasks come in shuffled order, without
@@ -65,7 +65,7 @@ class Drawn:
     fork_at: ParentPlace | None = None
     """Place of an ended session at which its sessions begin."""
     explored: str = ""
-    """Group of an exploration of which it samples some sessions again; empty: none."""
+    """Exploration's group from which it samples some sessions again; empty: none."""
     seeds: tuple[SeedSession, ...] = ()
     """Those sessions, by sample."""
     opponent: int = NO_VERSION
@@ -74,7 +74,7 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class TaskSampling:
-    """Sampler, terms and forks of a run, with the index of each source by its name."""
+    """A run's sampler, terms and forks, with each source's index by its name."""
 
     sampler: UsedMethod | None = None
     terms: UsedMethod | None = None
@@ -82,7 +82,7 @@ class TaskSampling:
     candidates: int = 4096
     seed: int = 0
     samples: int = 1
-    """Samples of a group, `run.group_size`."""
+    """A group's samples, `run.group_size`."""
     turn_limit: int = 0
     forks: UsedMethod | None = None
     fork_share: Fraction = Fraction(0)
@@ -223,7 +223,7 @@ def _fallen_back(ask: Ask, slots: Sequence[_Slot]) -> Iterator[Drawn]:
 
 
 def _free_draws(ask: Ask, slot: _Slot, drawn: set[int]) -> Iterator[int]:
-    """Yield the draws of the source from this one on whose tasks are free, of two passes."""
+    """Yield the source's draws from this one on whose tasks are free, in two passes."""
     for draw in range(slot.source_draw, slot.source_draw + 2 * len(slot.source.rows)):
         place = slot.source.place(draw)
         if place not in drawn and ask.is_free(place):
@@ -281,7 +281,7 @@ def _with_terms(
     number: int,
     opponents: OfferedOpponents | None,
 ) -> Drawn:
-    """Return a task with the terms of its group, and the arms that its result counts for."""
+    """Return a task with its group's terms, and the arms that its result counts for."""
     row = drawn.row
     name = source_name(row.split, row.fork is not None)
     index = sampling.indexes.get(name)

@@ -35,7 +35,7 @@ class ParentTurn:
     """Tokens that the policy sampled in the whole session."""
     parent_return: float
     pool: str
-    """Name of the pool of the session's task, such as `pool:level:2`."""
+    """Name of the task's pool, such as `pool:level:2`."""
     candidate: Candidate
     """The task, with its statistics."""
 
@@ -64,7 +64,7 @@ class ForkAsk:
     most: int
     """Most samples of a place."""
     random: random.Random
-    """Generator, seeded by the run's seed and the number of the group."""
+    """Generator, seeded by the run's seed and the group's number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +107,7 @@ def fork_choices(ask: ForkAsk, *, predict: Predict | None = None) -> list[ForkCh
 
 
 def divided(same: Sequence[float], samples: int, most: int) -> list[int]:
-    """Return the samples of each place, 0 to `most`, for the largest sum of chances.
+    """Return each place's samples, 0 to `most`, for the largest sum of chances.
 
     `same`: chance of each place that one continuation ends as its session did. Each sample more
     gains less than the one before, so taking the largest gain again and again is exact.

@@ -1,4 +1,4 @@
-"""Index of the tasks of a source: the key of each task's statistics, and the pool that it is of.
+"""Index of a source's tasks: the key of each task's statistics, and the pool that it is of.
 
 16 bytes a task stay in memory, so that figures of thousands of tasks are found without reading
 their lines.
@@ -25,7 +25,7 @@ class TaskIndex:
 
     rows: Sequence[TaskRow]
     source: str
-    """Name of the source, which is also the pool of tasks without the metadata field."""
+    """The source's name, which is also the pool of tasks without the metadata field."""
     keys: NDArray[np.uint64]
     order: NDArray[np.uint32]
     """Places by ascending key."""
@@ -48,12 +48,12 @@ class TaskIndex:
         return int(self.order[at])
 
     def pool(self, place: int) -> str:
-        """Return the name of the arm of a task's pool."""
+        """Return the name that a task's pool has as an arm."""
         return self.names[int(self.pools[place])]
 
 
 def indexed(rows: Sequence[TaskRow], source: str, by: str | None) -> TaskIndex:
-    """Return the index of a source. Reads all tasks once.
+    """Return a source's index. Reads all tasks once.
 
     `by`: metadata field whose values are pools; None: `level` if all tasks have it. Raises
     `TasksRejected` if the file has changed.

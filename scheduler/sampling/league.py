@@ -27,7 +27,7 @@ WEIGHTS: Mapping[str, Callable[[float], float]] = {
     "linear": lambda rate: 1 - rate,
     "capped": lambda rate: min(0.5, 1 - rate),
 }
-"""Weights of a past version by their names, of the own win rate against it."""
+"""A past version's weights by their names, from the own win rate against it."""
 
 
 class DrawnOpponent(NamedTuple):
@@ -45,7 +45,7 @@ def league(
     weight: str = "squared",
     groups: int | None = None,
 ) -> TaskChoice:
-    """Return the opponent of a group: a past version by its win rate, or the newest one.
+    """Return a group's opponent: a past version by its win rate, or the newest one.
 
     FightLadder, arXiv 2406.02081. A drawn opponent stays for so many `groups` (ours); None: for
     those of a step. While no version can be shown, the choice stays as it is.
@@ -89,7 +89,7 @@ def without_monotonic_end(past: Sequence[Opponent]) -> Sequence[Opponent]:
 
 
 def shares(rates: Sequence[float], weight: str) -> Sequence[float]:
-    """Return the chance of each of these own win rates; equal ones if all weights are zero."""
+    """Return a chance for each own win rate; equal ones if all weights are zero."""
     weights = [WEIGHTS[weight](rate) for rate in rates]
     total = sum(weights)
     if total < _ZERO:

@@ -1,7 +1,7 @@
 """Samplers and terms by name: those of the release, and functions of a user.
 
 An error of a user's function costs one choice: tasks are drawn in shuffled order then. A hundred in
-a row end the run. Called by `draws.py` and the checks of a configuration.
+a row end the run. Called by `draws.py` and a configuration's checks.
 """
 
 import logging
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from seamlessflow.infra.deadline import CallsInTurn
+from seamlessflow.infra.clock import CallsInTurn
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.user_functions import (
     OwnSettings,
@@ -46,7 +46,7 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
 }
 TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success, "league": league}
 VERSION = 1
-"""Version of the samplers of this release: another one may choose others from the same figures."""
+"""Version of this release's samplers: another one may choose others from the same figures."""
 MOST_FAILURES = 100
 """Failed choices in a row that end the run."""
 HEAVY = frozenset({"torch", "transformers", "vllm", "tensorflow", "jax"})
@@ -76,7 +76,7 @@ class UsedMethod:
     name: str
     call: Callable[..., Any]
     sha256: str = ""
-    """Hash of the file of a user's function; empty for a method of the release without any."""
+    """Hash of a user's file; empty for a method that comes with the release."""
     failures: int = 0
     """Failed calls in a row."""
     limit_s: float = LONGEST_S

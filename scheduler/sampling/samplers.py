@@ -123,7 +123,7 @@ def srpo(ask: Ask, *, return_after: int | None = None) -> list[TaskChoice]:
     tasks have left, all come back for a pass. `return_after` (ours): passes that a task stays away
     for; None: all further ones.
 
-    The place in a pass follows from the figures of the newest choice, and what was drawn in it from
+    The place in a pass follows from the newest choice's figures, and what was drawn in it from
     those of each task's. So a scheduler that takes over goes on at the same place.
     """
     finished = int(ask.figures.get("pass", 0))
@@ -201,7 +201,7 @@ def trace(
 
     TRACE, arXiv 2606.11119, first stage. The samples of all groups are one budget; a task has 0, or
     2 to `most` (None: twice `run.group_size`). `predict`: a function of the user's own, which
-    returns the rate of a candidate; None: the mean of its posterior.
+    returns a candidate's rate; None: its posterior's mean.
 
     The worth of n samples grows with p (1 - p) for each n. So, of at most k tasks, the k with the
     largest p (1 - p) are the best, and a knapsack over these alone is exact.
@@ -222,7 +222,7 @@ def trace(
 def explore(
     ask: Ask, *, samples: int = 96, best: int = 12, worst: int = 12, under_way: int = 8
 ) -> list[TaskChoice]:
-    """Return the next tasks in shuffled order, each with the samples of an exploration.
+    """Return the next tasks in shuffled order, each with an exploration's samples.
 
     Sol-RL, arXiv 2604.06916. `scheduler/decisions/exploration.py` reads the other settings.
     """
@@ -232,7 +232,7 @@ def explore(
 
 
 def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
-    """Return the samples of each task, 0 or 2 to `most`, for the largest sum of worths.
+    """Return each task's samples, 0 or 2 to `most`, for the largest sum of worths.
 
     `budget`: most samples of all. Time is proportional to tasks x budget x `most`.
     """

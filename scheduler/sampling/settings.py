@@ -1,4 +1,4 @@
-"""Settings of the choice of tasks. Importable without Kafka."""
+"""Settings for choosing tasks. Importable without Kafka."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -32,7 +32,7 @@ class _Method(Section):
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """Settings of the chosen method, its keyword arguments."""
+        """The chosen method's settings, its keyword arguments."""
         return {setting: getattr(self, setting) for setting in _READ.get(self.name or "", ())}
 
     @model_validator(mode="after")

@@ -29,7 +29,7 @@ _OPPONENTS = OfferedOpponents([Opponent(0, 0.75), Opponent(4, 0.5)], newest=5, p
 
 
 def small_ask() -> Ask:
-    """Return a question for two of six tasks on two levels, some of them drawn before."""
+    """Return a question for two out of six tasks on two levels, some drawn before."""
     rows = tuple(
         TaskRow(f"task-{number}", b'{"id":"task"}', {"level": str(number % 2)})
         for number in range(_TASKS)

@@ -49,7 +49,7 @@ class PassCounting:
     memory: float = 0.99
     """Factor of all counts at each trained step."""
     own_memory: float = 0.8
-    """Factor of a task's counts at each further result of its own."""
+    """Factor for a task's counts at each further result."""
     passes: float = 1.0
     """Least return of a session that passed."""
 
@@ -85,7 +85,7 @@ class Arm:
 
 
 class GroupResult(NamedTuple):
-    """Result of a group: its sessions that passed."""
+    """A group's result: its sessions that passed."""
 
     passed: int
     counted: int
@@ -109,12 +109,12 @@ class Arms:
     _names: dict[int, str] = field(default_factory=dict)
     """Names of arms by their keys."""
     _epochs: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    """Epochs of the records of each arm on its topic."""
+    """Epochs that each arm's records have on its topic."""
     _covered: dict[str, int] = field(default_factory=dict)
     """Newest offset of `control` that arms read from their own topic cover."""
 
     def arm(self, name: str) -> Arm:
-        """Return the statistics of an arm; those of one that was never drawn are empty."""
+        """Return an arm's statistics; those of one that was never drawn are empty."""
         return self.by_name.get(name, NO_ARM)
 
     def by_key(self, key: int) -> Arm:
@@ -129,7 +129,7 @@ class Arms:
         return arm.passed / games if games else _UNKNOWN_WIN_RATE
 
     def put(self, name: str, arm: Arm, offset: int = 0) -> None:
-        """Take new statistics of an arm, unless its own topic has those of this offset."""
+        """Take an arm's new statistics, unless its own topic has those for this offset."""
         if offset > self._covered.get(name, -1):
             self._keep(name, arm)
             self.changed.add(name)
@@ -155,12 +155,12 @@ class Arms:
             self._keep(name, _of_snapshot(snapshot))
 
     def snapshots(self, epoch: int, offset: int) -> Iterator[r.ArmSnapshot]:
-        """Yield the arms that changed, as of this offset of `control`."""
+        """Yield the arms that changed, as of this `control` offset."""
         for name in sorted(self.changed):
             yield _to_snapshot(name, self.by_name[name], epoch, offset)
 
     def replaced(self, epoch: int) -> Iterator[tuple[int, str]]:
-        """Yield epoch and name of the older records of the arms that changed."""
+        """Yield epoch and name for the changed arms' older records."""
         for name in sorted(self.changed):
             for older in sorted({*self._epochs.get(name, ())} - {epoch}):
                 yield older, name
@@ -197,12 +197,12 @@ class Arms:
 
 
 def arm_hash(name: str) -> int:
-    """Return the key of an arm, a hash of its name."""
+    """Return an arm's key, a hash of its name."""
     return xxhash.xxh3_64_intdigest(name.encode())
 
 
 def result_of(record: r.GroupReady, passes: float) -> GroupResult | None:
-    """Return the result of a group; None for a record of before 0.1.0 without its passes."""
+    """Return a group's result; None for a record of before 0.1.0 without its passes."""
     returns = record.returns
     if not returns:
         counted = len(record.sessions)

@@ -36,7 +36,7 @@ class Costs:
     """The rolling means, and the state to continue them."""
 
     step: Rolling = field(default_factory=Rolling)
-    """Wall time of an optimizer step, until its weights are published."""
+    """An optimizer step's wall time, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
     """Device time of a step until its weights are written, summed over the gang. It includes the
     waiting for the slowest member, since it predicts the length of steps."""
@@ -56,7 +56,7 @@ class Costs:
     releasing: Mapping[str, int] = field(default_factory=dict)
     """Duration of each worker's last release, kept until its next acquisition."""
     gang_size: int = 1
-    """Number of devices of the gang."""
+    """Number of devices in the gang."""
     decoded_ms: int = 0
     """Rollout time in full batches since the last completed step, summed over devices."""
     loading_ms: int = 0

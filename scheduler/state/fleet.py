@@ -38,9 +38,9 @@ class Fleet:
 
     heartbeats: Mapping[tuple[str, str], LatestHeartbeat] = field(default_factory=dict)
     weights: Mapping[str, r.PolicyWeights] = field(default_factory=dict)
-    """Newest weights of each policy."""
+    """Each policy's newest weights."""
     gateways: Mapping[str, int] = field(default_factory=dict)
-    """Time of the last heartbeat of each gateway that did not end in order."""
+    """Time of each gateway's last heartbeat, unless it ended in order."""
 
     turns: Mapping[str, int] = field(default_factory=dict)
     """Turns that wait or run, by policy, from the newest heartbeats."""
@@ -54,7 +54,7 @@ class Fleet:
         return frozenset(self.weights)
 
     def hardware(self, worker: str) -> Mapping[str, float]:
-        """Return the newest figures of the worker's device from any of its processes."""
+        """Return the device's newest figures from any process of the worker."""
         newest: WorkerHeartbeat | None = None
         for role in ("rollout", "train"):
             latest = self.heartbeats.get((worker, role))
@@ -86,7 +86,7 @@ def turns_of(heartbeat: WorkerHeartbeat) -> int:
 def _counted(
     fleet: Fleet, before: WorkerHeartbeat | None, heartbeat: WorkerHeartbeat, now_ms: int
 ) -> Fleet:
-    """Return the fleet with the turns of a heartbeat instead of the turns before it."""
+    """Return the fleet with a heartbeat's turns instead of those before it."""
     turns = dict(fleet.turns)
     if before is not None:
         turns[before.policy] = turns.get(before.policy, 0) - turns_of(before)

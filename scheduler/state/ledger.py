@@ -20,16 +20,16 @@ EXPLORE = "explore"
 SMALLEST_DIFFERENCE = 1e-8
 """Largest difference of returns that count as equal, as for advantages."""
 OPPONENT_ARM = "past@"
-"""Begins the arm of an opponent, before the number of its version."""
+"""Begins an opponent's arm, before its version's number."""
 OPPONENT_GROUP = "opponent_group"
-"""Figure of a group: its place among those for which its opponent was drawn once, from 0."""
+"""A group's figure: its place among those for which its opponent was drawn once, from 0."""
 MOST_TRIES = 3
 """Failures of a task's groups in a row after which it is not tried again. A later pass over the
 tasks draws it again."""
 _FAILED = "failed"
 """Reason of groups without a session that counted."""
 NOTHING_OF_IT = "no_token"
-"""Reason of a group without a token of the policy. It is no loss, so it costs no replacement."""
+"""Reason for a group without a token from the policy. It is no loss: it costs no replacement."""
 _GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
 """Records that change an admitted group."""
 
@@ -51,7 +51,7 @@ class AdmittedGroup:
     task_id: str
     purpose: str
     split: str = ""
-    """Name of the task set that its task is of; empty: not recorded."""
+    """Name of its task's set; empty: not recorded."""
     version: int
     admitted_ms: int
     deadline_ms: int
@@ -60,7 +60,7 @@ class AdmittedGroup:
     min_size: int = 0
     """Samples with which it may be trained at its deadline; 0: not recorded."""
     turn_limit: int = 0
-    """Turns of each of its sessions; 0: no limit."""
+    """Turns that each session may have; 0: no limit."""
     forked: bool = False
     """True if its sessions begin in the middle of another one."""
     fork_at: r.ParentPlace | None = None
@@ -74,7 +74,7 @@ class AdmittedGroup:
     failures: Mapping[int, FailedAttempt] = field(default_factory=dict)
     """Newest failed attempts, by sample."""
     explored: tuple[r.SeedSession, ...] = ()
-    """Sessions of a ready exploration."""
+    """A ready exploration's sessions."""
     seeds: tuple[r.SeedSession, ...] = ()
     """Sessions whose sampling seeds its samples take, by sample."""
 
@@ -90,13 +90,13 @@ class Ledger:
     drawn_of: Mapping[str, int] = field(default_factory=dict)
     """Number of tasks drawn from each source."""
     stage: int = 0
-    """Number of the stage of weights in which the newest task was drawn."""
+    """Stage of weights in which the newest task was drawn."""
     stage_began: int = 0
-    """Number of the first draw of that stage."""
+    """Number that the stage's first draw has."""
     again: tuple[str, ...] = ()
     """Tasks of groups that failed, to be tried again."""
     tries: Mapping[str, int] = field(default_factory=dict)
-    """Number of drops in a row of each such task."""
+    """Drops in a row for each such task."""
     trained: int = 0
     dropped: int = 0
     dropped_in_step: int = 0
@@ -217,18 +217,18 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
 
 
 def opponent_arm(version: int) -> str:
-    """Return the name of the arm of a past version that groups play against."""
+    """Return the arm's name for a past version that groups play against."""
     return f"{OPPONENT_ARM}{version}"
 
 
 def opponent_of(arms: Iterable[str]) -> int:
-    """Return the past version among the arms of a group, or `NO_VERSION`."""
+    """Return the past version among a group's arms, or `NO_VERSION`."""
     numbers = (arm.removeprefix(OPPONENT_ARM) for arm in arms if arm.startswith(OPPONENT_ARM))
     return next((int(number) for number in numbers if number.isdecimal()), NO_VERSION)
 
 
 def source_arm(source: str) -> str:
-    """Return the name of the arm of all tasks of a source."""
+    """Return the arm's name for all tasks of a source."""
     return f"source:{source}"
 
 
@@ -245,7 +245,7 @@ def arms_of(record: r.GroupAdmitted) -> tuple[str, ...]:
 
 
 def source_name(split: str, forked: bool) -> str:
-    """Return the name of the source of a task: its split, which forks may share with others."""
+    """Return the name of a task's source: its split, which forks may share with others."""
     return f"{split}/forks" if forked else split
 
 

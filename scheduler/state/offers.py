@@ -36,7 +36,7 @@ class Offer:
 
     @property
     def free_turns(self) -> Collection[int]:
-        """Return the numbers of the turns that are offered, from 1 in the order of the log."""
+        """Return the numbers of the turns that are offered, from 1 in the log's order."""
         return [turn for turn in range(_FIRST_TURN, self.turns + 1) if turn not in self.taken]
 
 

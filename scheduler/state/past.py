@@ -1,4 +1,4 @@
-"""The past versions of a policy, and the one that a frozen policy shows. A pure fold of `control`.
+"""A policy's past versions, and the one that a frozen policy shows. A pure fold of `control`.
 
 A version is past if it is the first, or the first of its trainer behind a multiple of `every`
 steps. The frozen policy numbers what it shows by itself, so that its numbers only grow. A group may
@@ -29,7 +29,7 @@ class PastVersion:
 
     @classmethod
     def from_record(cls, record: r.WeightsPublished) -> "PastVersion":
-        """Return the version of a record."""
+        """Return a record's version."""
         return cls(
             version=record.version,
             step=record.step,

@@ -1,4 +1,4 @@
-"""The part of the state that is of one policy: its groups, steps, costs and rates.
+"""One policy's part in the state: its groups, steps, costs and rates.
 
 A pure fold of `control`. Each policy of a run has one, as if it were the only policy. Records of
 its trainer concern it alone; groups are admitted for all policies. Called by
@@ -43,14 +43,14 @@ class PolicyState:
     costs: Costs = field(default_factory=Costs)
     rates: LearnedRates = field(default_factory=LearnedRates)
     warned: Mapping[str, float] = field(default_factory=dict)
-    """Predicted idle share of the last warning, by code."""
+    """The last warning's predicted idle share, by code."""
     rollouts_began: bool = False
     finished_steps: int = 0
     """Steps of the newest `RunFinished`."""
 
 
 def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[str]:
-    """Return the policies of a run, the first one first, whose state a record may change.
+    """Return a run's policies, the first one first, whose state a record may change.
 
     `served`: policy of the record's worker, if it has a worker. A single policy without a name
     takes every record as its own, whatever policy it names.

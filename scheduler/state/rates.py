@@ -1,4 +1,4 @@
-"""Rates measured in a run: rollout speeds, gang speeds, and the tokens of a step.
+"""Rates measured in a run: rollout speeds, gang speeds, and a step's tokens.
 
 A pure fold of `control`. Newer measurements count more (an exponential mean), so the rates follow
 lengths and devices that change. Called by `scheduler/state/state.py`.
@@ -40,7 +40,7 @@ class LearnedRates:
     since_step: int = 0
     """Tokens sampled since the last completed step."""
     members: tuple[str, ...] = ()
-    """Gang of the step under way, or of the last one."""
+    """Gang that trains the step under way, or trained the last one."""
 
 
 def apply(rates: LearnedRates, record: Record, devices: Mapping[str, int]) -> LearnedRates:

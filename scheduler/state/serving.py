@@ -59,7 +59,7 @@ ALWAYS = ServingProcesses()
 def apply(
     serving: ServingProcesses, record: Record, policies: Sequence[str] = ("",)
 ) -> ServingProcesses:
-    """Return the serving processes after a record. `policies`: the policies of the run."""
+    """Return the serving processes after a record. `policies`: the run's policies."""
     match record:
         case r.RoleAcquired(role="rollout"):
             return _awake(_taken(serving, record), record, policies)

@@ -1,4 +1,4 @@
-"""The state of the system as one value: the pure fold of `control`.
+"""The system's state as one value: the pure fold of `control`.
 
 `apply` expects the records in log order and ignores decisions of an older epoch after a newer
 claim. The same records give the same state in every process. So the state can be stored
@@ -47,7 +47,7 @@ class State:
 
     epoch: int = 0
     scheduler: str = ""
-    """Name of the scheduler whose claim is the first of the epoch."""
+    """Name of the scheduler that claimed the epoch first."""
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class State:
     shown: Mapping[str, ShownVersions] = field(default_factory=dict)
     """Versions that such policies show of another one, by name."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
-    """States of the policies, in the order of `policies`."""
+    """The policies' states, ordered as `policies`."""
     uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Arms of each drawn task's group whose result is not on the log; the task's is the first."""
     offers: Offers = field(default_factory=Offers)
@@ -76,7 +76,7 @@ class State:
     def of_run(
         cls, policies: Sequence[str], frozen: Mapping[str, PastSection | None] = NO_FROZEN
     ) -> "State":
-        """Return the state at the beginning of a run of these policies."""
+        """Return the state at the beginning of a run with these policies."""
         if len(policies) < 2 and not frozen:
             return cls()
         return cls(
@@ -91,7 +91,7 @@ class State:
         )
 
     def begins_as(self, other: "State") -> bool:
-        """Return whether both states are of runs of the same policies."""
+        """Return whether both states belong to runs with the same policies."""
         terms = [
             {name: (shown.policy, shown.every) for name, shown in state.shown.items()}
             for state in (self, other)
@@ -110,7 +110,7 @@ class State:
 
     @property
     def first(self) -> PolicyState:
-        """State of the first policy: evaluations and the numbers of groups follow it."""
+        """The first policy's state: evaluations and the numbers of groups follow it."""
         return self.by_policy[0]
 
 
@@ -255,5 +255,5 @@ def _adapter() -> TypeAdapter[_Stored]:
 
 @cache
 def _form() -> str:
-    """Return a hash of the form of `State`, which changes when a release changes it."""
+    """Return a hash over `State`'s form, which changes when a release changes it."""
     return sha256(json.dumps(_adapter().json_schema(), sort_keys=True).encode()).hexdigest()

@@ -26,7 +26,7 @@ class Gang:
 
     epoch: int = 0
     members: Mapping[str, int] = field(default_factory=dict)
-    """Number of the assignment, by worker."""
+    """The assignment's number, by worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""The timeline of a run: the states of each worker over time, and figures, from `control` alone.
+"""A run's timeline: the states of each worker over time, and figures, from `control` alone.
 
 A pure fold, during the run or long after. Drawn by `lab/timeline`. A run that was stopped and
 resumed an hour later did not exist in between. Such a pause belongs to no worker, group or step.
@@ -42,7 +42,7 @@ _WORKER = (
 
 @dataclass(frozen=True, slots=True)
 class StepEnd:
-    """The end of an optimizer step, with the version that it made."""
+    """An optimizer step's end, with the version that it made."""
 
     step: int
     version: int
@@ -61,11 +61,11 @@ class Timeline:
     switches: int
     """Number of completed changes from one role to the other."""
     handed_back: int
-    """Number of turns that a change of role interrupted and another worker continued."""
+    """Turns that a change of role interrupted and another worker continued."""
     start_ms: int
     end_ms: int
     training_ms: TimeWindow
-    """From the first group for training to the end of the last step; the whole timeline without
+    """From the first group for training to the last step's end; the whole timeline without
     them. With recorded sessions it begins at the first step."""
     groups: tuple[tuple[int, str, int], ...]
     """Ready time, policy and latency of each group for training. The latency is the time from its
@@ -74,11 +74,11 @@ class Timeline:
     """Times in which no process of the run lived."""
 
     def lived_ms(self, window: TimeWindow | None = None) -> int:
-        """Return the length of the window without pauses; by default the window of the training."""
+        """Return the length of the window without pauses; by default the training's window."""
         return without(window or self.training_ms, self.pauses)
 
     def device_time(self, window: TimeWindow | None = None) -> dict[str, DeviceTime]:
-        """Return each worker's device time in the window; by default the window of the training."""
+        """Return each worker's device time in the window; by default the training's window."""
         return device_time(self.intervals, window or self.training_ms)
 
     def group_ms(self, window: TimeWindow | None = None) -> float | None:
@@ -104,13 +104,13 @@ class Timeline:
 
     @property
     def step_ms(self) -> float | None:
-        """Mean time of an optimizer step; None before the end of the first. With several policies,
+        """An optimizer step's mean time; None before the end of the first. With several policies,
         it is the time from any policy's step to the next.
         """
         return self.lived_ms() / self.steps_made if self.steps else None
 
     def ideal_step(self, lag: float) -> IdealStep | None:
-        """Return the ideal step for the run's work; None before the end of the first step."""
+        """Return the ideal step for the run's work; None before the first step's end."""
         spent = together(self.device_time().values())
         if not self.steps or not spent.total:
             return None
@@ -119,7 +119,7 @@ class Timeline:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies whose steps have ended, in the order of their first steps."""
+        """Names of policies whose steps have ended, ordered by their first steps."""
         return tuple(dict.fromkeys(step.policy for step in self.steps))
 
     @property
@@ -129,7 +129,7 @@ class Timeline:
 
 
 def timeline(records: Iterable[Record]) -> Timeline:
-    """Return the timeline of records of `control`, given in log order."""
+    """Return the timeline from `control` records, which come in log order."""
     counting = list(in_force(records))
     fold = _TimelineFold(_pauses(counting))
     for record in counting:
@@ -138,7 +138,7 @@ def timeline(records: Iterable[Record]) -> Timeline:
 
 
 def in_force(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield records of `control` without the decisions of schedulers that were deposed."""
+    """Yield `control` records without what deposed schedulers decided."""
     epoch = 0
     for record in records:
         if isinstance(record, r.SchedulerClaimed):

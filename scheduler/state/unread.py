@@ -15,12 +15,12 @@ class GroupLook:
     group: str
     members: int
     behind: Mapping[int, tuple[int, int]]
-    """Offset of the next record to read and number of offsets behind it, by partition."""
+    """Next record's offset, and how many offsets are behind it, by partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadPartition:
-    """Waiting records of a partition; nothing from `offset` on was read since `since_ms`."""
+    """A partition's waiting records; nothing from `offset` on was read since `since_ms`."""
 
     offset: int
     lag: int

@@ -61,7 +61,7 @@ class Worker:
     failures: Mapping[str, RoleFailures] = field(default_factory=dict)
     """Failures of acquisition, by role."""
     devices: int = 1
-    """Number of its devices, all of one node. A role always moves them all."""
+    """Its number of devices, all on one node. A role always moves them all."""
     policy: str = ""
     """Policy of its last assignment."""
 

@@ -17,10 +17,10 @@ from seamlessflow.schemas.registry import Schema
 DecodeValue = Callable[[bytes, int], tuple[Any, int]]
 _Fields = tuple[tuple[str, DecodeValue], ...]
 _RUNS_KEPT, _RUN_BYTES = 4, 65_536
-"""Most kept values for a run of fields, and the most bytes of one."""
+"""Most values kept for a run of fields, and the most bytes in one."""
 _LONGEST = 1 << 64
 _PLACES = range(7, 70, 7)
-"""Places of the further bytes of a number."""
+"""Places of a number's further bytes."""
 _ONE = 2
 """Number 1 in zigzag form."""
 _eight_bytes = Struct("<d").unpack_from
@@ -41,7 +41,7 @@ def whole(decode: DecodeValue, begin: int, data: bytes) -> Any:
 
 
 def _record_decoder(schema: Schema, fields: Mapping[str, DecodeValue]) -> DecodeValue:
-    """Return a decoder of instances of the record's class, whose attributes are the fields."""
+    """Return a decoder that makes the record's instances, whose attributes are the fields."""
     kind = RECORDS[schema["name"]]
     parts = _parts(schema, fields)
 

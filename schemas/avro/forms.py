@@ -1,4 +1,4 @@
-"""Functions for the types of a schema, each made of the functions for its parts. Pure.
+"""Functions for a schema's types, each made of the functions for its parts. Pure.
 
 Shared by decoding and encoding: both are made once for a schema instead of walking it for a record.
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Forms(Generic[T]):
-    """Makers of the functions, by kind of type."""
+    """Makers for the functions, by kind of type."""
 
     primitives: Mapping[str, T]
     optional: Callable[[int, int, T], T]

@@ -26,7 +26,7 @@ _TAIL_CHARS = 300
 
 @dataclass(frozen=True)
 class NamedCallable:
-    """Callable of a setting, with the names of the arguments that it is called with."""
+    """A setting's callable, with the names of the arguments that it is called with."""
 
     setting: SettingPath
     name: str

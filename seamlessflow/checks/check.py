@@ -83,7 +83,7 @@ def before_node(config: RunConfig, name: str) -> Iterator[Fault]:
 
 
 def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of a training; `here` has the workers of this machine alone."""
+    """Yield a training's faults; `here` has the workers of this machine alone."""
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         for policy_config in each_policy(config):
             yield from policy_faults(policy_config, config)
@@ -124,14 +124,14 @@ def pacing_faults(pacing: PacingSection) -> Iterator[Fault]:
 
 
 def _evaluation_faults(evaluation: EvaluationSection, files: Mapping[str, Path]) -> Iterator[Fault]:
-    """Yield the first fault of each file, by the names of the evaluation sets."""
+    """Yield each file's first fault, by the names of the evaluation sets."""
     for name, path in files.items():
         setting = ("sets", name, "tasks") if name in evaluation.sets else ("tasks",)
         yield from task_faults(("evaluation", *setting), path)
 
 
 def _service_faults(config: RunConfig) -> Iterator[Fault]:
-    """Yield a fault if nobody could open the sessions of a service."""
+    """Yield a fault if nobody could open a service's sessions."""
     if config.gateway.admin_key is None and config.secret_invented:
         text = "neither tasks nor an agent is named, so others open the sessions, with this key"
         remedy = "set it, or name pacing.tasks and agents.callable or agents.command"

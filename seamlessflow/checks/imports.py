@@ -57,7 +57,7 @@ def _called(
 
 
 def _nearest(name: str) -> str:
-    """Return the end of a message: where a module was looked for, and the nearest name."""
+    """Return a message's end: where a module was looked for, and the nearest name."""
     module, _, path = name.partition(":")
     loaded = sys.modules.get(module)
     if loaded is None:

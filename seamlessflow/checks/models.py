@@ -118,7 +118,7 @@ def trained_model_faults(config: RunConfig) -> Iterator[Fault]:
 
 
 def _unlike(trainer: TrainerSection, shape: ModelShape) -> Iterator[tuple[SettingPath, str]]:
-    """Yield settings of the trainer that do not fit the layers of a dense model, and why."""
+    """Yield settings of the trainer that do not fit a dense model's layers, and why."""
     ranks = trainer.megatron.tensor_parallel
     layer = shape.layer
     if trainer.backend == "megatron" and layer is not None:

@@ -25,7 +25,7 @@ from seamlessflow.trainer.recovery.resume import other_model
 
 
 def policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
-    """Yield the faults of a trained policy, with its own workers; `whole` has those of all."""
+    """Yield a trained policy's faults, with its own workers; `whole` has those of all."""
     run = config.run
     owner = f" of {run.policy}" if run.policies else ""
     if not any("train" in worker.tags for worker in config.workers):

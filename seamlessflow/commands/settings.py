@@ -1,6 +1,6 @@
 """The commands that explain a run configuration: `seamlessflow settings`, and `methods`.
 
-The second lists the methods of each seam, with settings and sources.
+The second lists each seam's methods, with settings and sources.
 """
 
 from typing import TYPE_CHECKING, Annotated
@@ -60,7 +60,7 @@ def overview() -> None:
 
 
 def _chosen(explained: "Sequence[ExplainedSetting]", which: str) -> "list[ExplainedSetting]":
-    """Return the settings of a section, or else those with a word."""
+    """Return a section's settings, or else those with a word."""
     word = which.lower().removesuffix(".")
     section = [
         setting

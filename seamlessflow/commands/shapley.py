@@ -17,7 +17,7 @@ def shapley(
         ),
     ],
 ) -> None:
-    """Print the Shapley value of each module, from scores of all combinations of modules.
+    """Print each module's Shapley value, from scores of all combinations of modules.
 
     docs/trainer/evaluations.md says how the combinations are run. The values sum to the score of
     all tested modules minus that of none. Combinations without a score are named.

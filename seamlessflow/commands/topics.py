@@ -74,7 +74,7 @@ def check() -> None:
     Each fault is followed by the command that mends it; the exit status is then 1.
     """
     from seamlessflow.infra.settings import ProcessSettings, load
-    from seamlessflow.inspection.topics.check import topic_faults
+    from seamlessflow.inspection.topics.contract import topic_faults
 
     wrong = topic_faults(load(ProcessSettings).kafka)
     for fault in wrong:

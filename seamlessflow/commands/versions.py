@@ -112,7 +112,7 @@ def merge(
 
     loaded = load(config, read_tasks=no_task)
     # Not earlier: it imports torch, which takes seconds.
-    from seamlessflow.runs.merged_model import write_merged
+    from seamlessflow.runs.whole_model import write_merged
 
     chosen = write_merged(loaded, to, version, policy)
     typer.echo(f"version {chosen.version} of {chosen.base}, merged, is in {to}")

@@ -1,4 +1,4 @@
-"""Agents of the demo: the unmodified `openai` client, and a reward at the end.
+"""The demo's agents: the unmodified `openai` client, and a reward at the end.
 
 They use nothing of training, tokens or Kafka. `producers/agents` runs one of them:
 `seamlessflow.demo.agent:run`, which has a tool, or `:calculate` with a real model.
@@ -47,7 +47,7 @@ class ModelEndpoint(Protocol):
 async def run(task: LookupTask, session: ModelEndpoint) -> float:
     """Play one episode, from its beginning or from the middle, and return its reward.
 
-    An answer in a wrong form ends the episode with a reward of 0. Raises the errors of the client:
+    An answer in a wrong form ends the episode with a reward of 0. Raises the client's errors:
     a failure of the endpoint is not the model's.
     """
     client = AsyncOpenAI(
@@ -65,7 +65,7 @@ async def run(task: LookupTask, session: ModelEndpoint) -> float:
 
 
 async def calculate(task: SumTask, session: ModelEndpoint) -> float:
-    """Ask for the answer to a sum and return its reward. Raises the errors of the client."""
+    """Ask for the answer to a sum and return its reward. Raises the client's errors."""
     client = AsyncOpenAI(
         base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
     )

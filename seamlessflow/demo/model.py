@@ -1,4 +1,4 @@
-"""Model of the demo: a Qwen3 with 132,000 parameters, which learns on a CPU in minutes.
+"""The demo's model: a Qwen3 with 132,000 parameters, which learns on a CPU in minutes.
 
 Random weights would never earn a reward to learn from, so a supervised warm-up on a noisy
 demonstrator follows. The demonstrator always answers in the right form (a tool call, then an

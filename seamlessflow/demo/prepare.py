@@ -1,7 +1,7 @@
 """Preparation of the demo: `python -m seamlessflow.demo.prepare DIR --seed S`.
 
 Writes `DIR/model` (a Hugging Face directory after its warm-up), `DIR/tasks/{train,eval}.jsonl` and
-`DIR/warmup.json` (the seconds of the warm-up). `directory.py` has it run.
+`DIR/warmup.json` (the seconds of the warm-up). `configuration.py` has it run.
 """
 
 import argparse

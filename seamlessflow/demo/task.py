@@ -1,4 +1,4 @@
-"""Task of the demo: look up a code in a table that only a tool can read. Pure.
+"""The demo's task: look up a code in a table that only a tool can read. Pure.
 
 The user names a key. The model must call `lookup` with it, then answer with the code that the tool
 returns. Every task has its own random table. So a guess is right once in ten times, and both turns
@@ -36,7 +36,7 @@ LOOKUP: dict[str, object] = {
         "parameters": {"type": "object", "properties": {"key": {"type": "integer"}}},
     },
 }
-"""Definition of the tool; short, because every prompt contains it."""
+"""The tool's definition; short, because every prompt contains it."""
 
 
 def make_tasks(count: int, seed: int, split: TaskSplit) -> list[LookupTask]:
@@ -121,7 +121,7 @@ def tool_message(task: LookupTask, key: int) -> TaskMessage:
 
 
 def dialogue(task: LookupTask) -> list[TaskMessage]:
-    """Return the messages of a perfect episode."""
+    """Return a perfect episode's messages."""
     key = task["key"]
     call = {"name": "lookup", "arguments": arguments(key)}
     return [

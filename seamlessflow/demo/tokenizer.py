@@ -1,4 +1,4 @@
-"""Tokenizer of the demo: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
+"""The demo's tokenizer: a byte-level BPE trained on rendered dialogues, with Qwen3's chat tokens.
 
 `AutoTokenizer.from_pretrained` reads the directory that it writes, with the chat template. The
 dialogues come from the real renderer, so that its long constant texts (the tool block) become a
@@ -31,7 +31,7 @@ MARKUP_TOKENS = (
 BEHIND_USER = r"(?<=user)\n"
 """The line break behind a role, which must be a token of its own.
 
-The renderer encodes the `user` of a tool message by itself. The text of a whole template must give
+The renderer encodes the `user` of a tool message by itself. A whole template's text must give
 the same ids.
 """
 

@@ -51,7 +51,7 @@ def examine(
 
 
 def _safely(what: str, check: Callable[[], Finding]) -> Finding:
-    """Return the finding of a check, or a failed one if the check raises."""
+    """Return a check's finding, or a failed one if the check raises."""
     try:
         return check()
     except (SeamlessFlowError, ImportError, OSError, subprocess.SubprocessError) as error:

@@ -1,4 +1,4 @@
-"""Findings of the doctor, and the pure rules that make them from facts.
+"""The doctor's findings, and the pure rules that make them from facts.
 
 `doctor.py` gathers the facts.
 """
@@ -16,7 +16,7 @@ _FLOOR = re.compile(r"^(?P<name>[A-Za-z0-9._-]+)\s*(?P<rule>>=|==)\s*(?P<version
 
 
 class Grade(StrEnum):
-    """Grade of a finding."""
+    """A finding's grade."""
 
     OK = "ok"
     WARNING = "warning"
@@ -39,7 +39,7 @@ def failed(findings: list[Finding]) -> bool:
 
 
 def python(version: tuple[int, int]) -> Finding:
-    """Judge the version of the interpreter."""
+    """Judge the interpreter's version."""
     text = ".".join(map(str, version))
     if version >= (3, 11):
         return Finding("Python", Grade.OK, text)
@@ -107,7 +107,7 @@ def ports(taken: Mapping[int, str]) -> Finding:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of a version, such as (2, 13, 0) for 2.13.0+cpu."""
+    """Return a version's numbers, such as (2, 13, 0) for 2.13.0+cpu."""
     return tuple(int(number) for number in _NUMBER.findall(version.split("+")[0]))
 
 

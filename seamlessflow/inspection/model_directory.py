@@ -68,7 +68,7 @@ def foreign_tokenizer(directory: Path) -> str:
 
 
 def _template(directory: Path) -> str:
-    """Return the text of the chat template, in whichever file it is; empty without one."""
+    """Return the chat template's text, in whichever file it is; empty without one."""
     files = (directory / "chat_template.jinja", directory / "tokenizer_config.json")
     return "\n".join(file.read_text(encoding="utf-8") for file in files if file.is_file())
 

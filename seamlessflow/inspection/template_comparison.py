@@ -37,7 +37,7 @@ _FIXED_DATE = (
 
 
 def transformers_tokenizer(directory: Path) -> Any:
-    """Return the tokenizer of a directory as the model's users load it.
+    """Return a directory's tokenizer as the model's users load it.
 
     Raises what `transformers` raises for one that it cannot load.
     """

@@ -1,4 +1,4 @@
-"""Faults of a run configuration that a cluster of Kubernetes cannot run. Pure."""
+"""Faults in a run configuration that Kubernetes cannot run. Pure."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -26,7 +26,7 @@ _VERSION = "kafka.strimzi.io/v1"
 
 
 class _PlainDumper(yaml.SafeDumper):
-    """Writer of YAML without anchors, and of texts with several lines as such."""
+    """Writer for YAML without anchors, which writes texts with several lines as such."""
 
     def ignore_aliases(self, data: object) -> bool:
         """Return True: what stands twice is written twice."""
@@ -44,7 +44,7 @@ _PlainDumper.add_representer(str, _text)
 def manifests(
     config: RunConfig, kafka: KafkaSettings, text: str, names: ClusterNames
 ) -> dict[str, list[KubernetesObject]]:
-    """Return the objects by the name of their file. `text` is the YAML of the configuration."""
+    """Return the objects by the name of their file. `text` is the configuration's YAML."""
     spoken_to = [{"from": [_pods(AGENTS)], "ports": [{"port": PORT}]}]
     # Ranks of a gang listen on free ports, which the others read in `fleet`.
     among = [{"from": [_pods(NODE)]}]

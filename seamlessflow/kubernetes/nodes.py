@@ -1,4 +1,4 @@
-"""Nodes of a run as Jobs, one pod each. Pure.
+"""A run's nodes as Jobs, one pod each. Pure.
 
 A pod runs `seamlessflow node`. That starts the processes of its workers, and ends with the run. It
 restarts processes that end, or that stand still by their signs of life. It asks for the GPUs of its
@@ -27,7 +27,7 @@ NODE = "node"
 _CORES = 4
 _MEMORY_GIB = 16
 _DEVICE_CORES, _DEVICE_MEMORY_GIB = 8, 96
-"""Requests of a pod for itself, and for each of its GPUs."""
+"""Requests that a pod makes for itself, and for each GPU."""
 _DRAIN_S = 60
 _EVICTED = {"type": "DisruptionTarget", "status": "True"}
 _RETRIES = 1000
@@ -79,12 +79,12 @@ def device_numbers(worker: WorkerSection) -> tuple[int, ...]:
 
 
 def device_count(workers: Iterable[WorkerSection]) -> int:
-    """Return the number of GPUs of all these workers, each GPU once."""
+    """Return how many GPUs all these workers have, each GPU once."""
     return len({number for worker in workers for number in device_numbers(worker)})
 
 
 def _container(config: RunConfig, name: str, file: str, names: ClusterNames) -> KubernetesObject:
-    """Return the container of a node, with the GPUs of its workers."""
+    """Return a node's container, with the GPUs of its workers."""
     count = device_count(config.nodes[name])
     requests = {
         "cpu": str(_CORES + _DEVICE_CORES * count),

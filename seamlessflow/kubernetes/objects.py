@@ -11,7 +11,7 @@ from typing import Any
 from seamlessflow.infra.network.storages import local_path
 
 KubernetesObject = dict[str, Any]
-"""An object of Kubernetes, or a part of one."""
+"""A Kubernetes object, or a part."""
 
 APP = "seamlessflow"
 CONFIG_DIR = "/etc/seamlessflow"
@@ -22,7 +22,7 @@ GRACE_S = 60
 
 @dataclass(frozen=True)
 class ClusterNames:
-    """Names of what the cluster has: the image, the Secret and the claim of the shared volume."""
+    """Names of what the cluster has: the image, the Secret and the shared volume's claim."""
 
     image: str
     secret: str = APP
@@ -42,7 +42,7 @@ def manifest(kind: str, version: str, name: str, component: str, **parts: Any) -
 
 
 def selector(component: str) -> KubernetesObject:
-    """Return what finds the pods of a component."""
+    """Return what finds a component's pods."""
     return {"matchLabels": labels(component)}
 
 

@@ -1,4 +1,4 @@
-"""Gateways and agents, which Kubernetes scales beside the nodes of a run. Pure.
+"""Gateways and agents, which Kubernetes scales beside a run's nodes. Pure.
 
 Each is a process that the first node also starts, with the same settings except addresses. Secrets
 are never in the settings, and come from the Secret.

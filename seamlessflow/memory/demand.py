@@ -13,9 +13,8 @@ from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.device_defaults import runs_on_gpu
 from seamlessflow.each_policy import each_served
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
-from seamlessflow.machine import Capacity
+from seamlessflow.machine import CONTEXT, Capacity, MemoryPart, MemoryParts, total
 from seamlessflow.memory.engine import ENGINE_SHARE, EngineMemory, EngineShape, engine_memory
-from seamlessflow.memory.parts import CONTEXT, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import (
     RankMemory,
     RankShape,
@@ -29,7 +28,7 @@ _SHARE = "--gpu-memory-utilization"
 
 @dataclass(frozen=True, slots=True)
 class WorkerMemory:
-    """Memory of one worker: on each of its devices, and on its host."""
+    """A worker's memory: on each device, and on its host."""
 
     workers: tuple[str, ...]
     """Workers that take the same."""
@@ -51,7 +50,7 @@ class WorkerMemory:
 
     @property
     def rank_bytes(self) -> float:
-        """Return what a rank of training takes of each device at most."""
+        """Return the most that a training rank takes on each device."""
         return 0.0 if self.rank is None else total(self.rank.device_parts)
 
     @property
@@ -182,7 +181,7 @@ def _engine(config: RunConfig, model: ModelShape, worker: WorkerSection, gpu: bo
 
 
 def _argument(arguments: Sequence[str], name: str) -> str | None:
-    """Return the value of an argument of a server, as `--name=value` or `--name value`."""
+    """Return a server argument's value, as `--name=value` or `--name value`."""
     for number, word in enumerate(arguments):
         if word.startswith(f"{name}="):
             return word.partition("=")[2]

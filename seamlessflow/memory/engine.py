@@ -8,11 +8,11 @@ engine's share of a device holds keys and values (Kwon et al., arXiv 2309.06180)
 from dataclasses import dataclass
 
 from seamlessflow.infra.device_model.model_shape import ModelShape
-from seamlessflow.memory.parts import CONTEXT, MemoryPart, MemoryParts, total
+from seamlessflow.machine import CONTEXT, MemoryPart, MemoryParts, total
 
 _FLOAT = 4
 _PREFILL_TOKENS = 8192
-"""Tokens of the largest pass of vLLM."""
+"""Tokens in vLLM's largest pass."""
 ENGINE_SHARE = 0.9
 """Share of a device that vLLM fills, unless its arguments say otherwise."""
 
@@ -25,13 +25,13 @@ class EngineShape:
     devices: int
     """Devices that share each pass."""
     size: int
-    """Bytes of an element of weights, keys and values."""
+    """Bytes that one number takes in weights, keys and values."""
     rows: int
     """Most turns at once."""
     context: int
     """Most tokens of a turn with its prompt."""
     kv_bytes: float | None
-    """Memory for keys and values of each device; None: what is left of its share."""
+    """Memory for keys and values on each device; None: what is left of its share."""
     on_gpu: bool
     share: float = ENGINE_SHARE
     """Share of a device's memory that the engine takes."""
@@ -39,7 +39,7 @@ class EngineShape:
 
 @dataclass(frozen=True, slots=True)
 class EngineMemory:
-    """Memory of each device of an engine."""
+    """Memory that an engine takes on each device."""
 
     parts: MemoryParts
     """Without keys and values."""
@@ -51,11 +51,11 @@ class EngineMemory:
     turns: int
     """Turns of the full length that fit at once."""
     least_kv_bytes: float
-    """Memory for keys and values of one turn of the full length, on each device."""
+    """Memory for a full-length turn's keys and values, on each device."""
 
 
 def engine_memory(engine: EngineShape, device_bytes: float | None) -> EngineMemory:
-    """Return what each of its devices takes, of `device_bytes` each (None: unknown)."""
+    """Return what each device holds, out of its `device_bytes` (None: unknown)."""
     layer = engine.model.layer
     devices = engine.devices
     parts = [MemoryPart("weights", engine.size * engine.model.parameters / devices)]

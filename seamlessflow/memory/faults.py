@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown, has_sliding_window
 from seamlessflow.infra.faults import Fault
-from seamlessflow.machine import Capacity
+from seamlessflow.machine import MEBIBYTE, Capacity, total
 from seamlessflow.memory.demand import WorkerMemory, memory_of, shapes_of
-from seamlessflow.memory.parts import MEBIBYTE, total
 from seamlessflow.memory.verdict import gibibytes, levers
 
 _MODEL = ("policy", "model")
@@ -23,7 +22,7 @@ _OWN_MEMORY = (
     "--max-model",
     "--hf",
 )
-"""Arguments of vLLM that change how much memory a turn takes of each device."""
+"""vLLM's arguments that change how much memory a turn takes on each device."""
 
 
 def memory_faults(
@@ -61,7 +60,7 @@ def memory_faults(
 
 
 def free_memory_faults(config: RunConfig, machine: Capacity, free: float | None) -> Iterator[Fault]:
-    """Yield a fault if less of this host's memory is free now than the run takes of it at least."""
+    """Yield a fault if this host has less memory free now than the run takes at least."""
     try:
         shapes = shapes_of(config)
     except ShapeUnknown:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from seamlessflow.infra.device_model.model_shape import LayerShape, ModelShape
-from seamlessflow.memory.parts import (
+from seamlessflow.machine import (
     CONTEXT,
     LIBRARIES,
     MEBIBYTE,
@@ -33,7 +33,7 @@ _FLOAT = 4
 
 @dataclass(frozen=True, slots=True)
 class RankShape:
-    """Facts that the memory of one rank of training follows from, beside the settings."""
+    """Facts from which a training rank's memory follows, beside the settings."""
 
     model: ModelShape
     tokens: int
@@ -50,7 +50,7 @@ class RankShape:
 
 @dataclass(frozen=True, slots=True)
 class RankMemory:
-    """Memory of one rank of training, in parts."""
+    """A training rank's memory, in parts."""
 
     kept: MemoryParts
     """On its device from the first step on."""
@@ -110,7 +110,7 @@ def rank_memory(rank: RankShape, trainer: TrainerSection) -> RankMemory:
 
 
 def trained_parameters(model: ModelShape, trainer: TrainerSection) -> int:
-    """Return how many numbers are trained: those of the model, or of its adapter."""
+    """Return how many numbers are trained: the model's, or its adapter's."""
     adapter = trainer.adapter
     if not adapter.used:
         return model.parameters
@@ -218,7 +218,7 @@ def _frozen(rank: RankShape, trainer: TrainerSection) -> list[MemoryPart]:
 def _host(
     rank: RankShape, trainer: TrainerSection, parameters: float, frozen: list[MemoryPart]
 ) -> MemoryParts:
-    """Return what a rank keeps on its host: most of it for moments, but all of it at worst."""
+    """Return what a rank keeps on its host: mostly for moments, but all of it at worst."""
     master = SIZES[trainer.master_dtype]
     published = trainer.weights_dtype or trainer.dtype
     parts = [MemoryPart("libraries", LIBRARIES)]
@@ -253,7 +253,7 @@ def offloaded_bytes(rank: RankShape, trainer: TrainerSection) -> float:
 
 
 def remembered(size: float, trainer: TrainerSection) -> int:
-    """Return the copies of weights of `size` bytes that are kept to compare engines with."""
+    """Return the weights, `size` bytes each, that are kept to compare engines with."""
     fit = trainer.mismatch_memory_mb * MEBIBYTE // max(size, 1)
     return int(min(trainer.mismatch_versions + 1, fit))
 

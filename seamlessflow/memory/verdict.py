@@ -8,10 +8,9 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.device_model.model_shape import ModelShape
-from seamlessflow.machine import Capacity
+from seamlessflow.machine import MEBIBYTE, Capacity, MemoryPart, MemoryParts, total
 from seamlessflow.memory.demand import WorkerMemory, memory_of, rank_shape
 from seamlessflow.memory.engine import EngineMemory
-from seamlessflow.memory.parts import MEBIBYTE, MemoryPart, MemoryParts, total
 from seamlessflow.memory.training import RankMemory, rank_memory, trained_parameters
 from seamlessflow.trainer.settings import TrainerSection
 
@@ -30,7 +29,7 @@ class Lever:
 
 @dataclass(frozen=True, slots=True)
 class MemoryVerdict:
-    """The parts of one device, or of one host, and what there is."""
+    """Parts that take memory on one device or host, and the memory there is."""
 
     place: str
     parts: MemoryParts
@@ -67,7 +66,7 @@ def gibibytes(size: float) -> str:
 def verdicts(
     config: RunConfig, shapes: Mapping[Path, ModelShape], machine: Capacity
 ) -> Iterator[MemoryVerdict]:
-    """Yield a verdict for the devices of each kind of worker, by role, and for each host."""
+    """Yield a verdict for each kind of worker's devices, by role, and for each host."""
     for worker in memory_of(config, shapes, machine):
         if worker.rank is not None:
             yield _training(config, shapes, machine, worker, worker.rank)
@@ -143,7 +142,7 @@ def _engine(
 
 
 def _engine_levers(config: RunConfig, engine: EngineMemory, needed: float) -> Iterator[Lever]:
-    """Yield the changes of settings with which a turn of full length fits."""
+    """Yield the changed settings with which a full-length turn fits."""
     rollout = config.rollout
     kv_bytes = rollout.vllm.kv_bytes if rollout.engine == "vllm" else rollout.torch.kv_bytes
     if kv_bytes is not None and kv_bytes < engine.least_kv_bytes:
@@ -173,7 +172,7 @@ def _host_notes(config: RunConfig, shapes: Mapping[Path, ModelShape]) -> tuple[s
 def levers(
     config: RunConfig, shapes: Mapping[Path, ModelShape], worker: WorkerMemory
 ) -> Iterator[Lever]:
-    """Yield the changes of settings with which a rank needs less of its device, largest first."""
+    """Yield the changed settings with which a rank needs less memory, largest first."""
     now = worker.rank_bytes
     helping = []
     for change, changed in _changes(config):

@@ -11,7 +11,7 @@ from seamlessflow.processes.restarts import description
 
 
 class ChildEnded(SeamlessFlowError):
-    """A process ended too early or with an error; `log_tail` is the end of its log."""
+    """A process ended too early or with an error; `log_tail` is its log's end."""
 
     def __init__(
         self, name: str, exit_status: int, log_file: Path, log_tail: str, reason: str = ""

@@ -156,7 +156,7 @@ def _has_kafka(out: Path) -> bool:
 
 
 def _running(out: Path) -> KafkaSettings | None:
-    """Return the Kafka of a running run; None if `run.json` is missing or left from a crash."""
+    """Return a running run's Kafka; None if `run.json` is missing or left from a crash."""
     try:
         address = json.loads((out / _ADDRESS).read_text(encoding="utf-8"))
     except FileNotFoundError:

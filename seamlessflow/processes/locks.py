@@ -1,4 +1,4 @@
-"""Locks of a run: on its directory, and on its topics in a Kafka of one's own.
+"""A run's locks: on its directory, and on its topics in a Kafka of one's own.
 
 Two commands in one directory would take over each other's sessions and workers. In two directories
 they would mix on the topics. The kernel frees a directory with the command that holds it, however
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from seamlessflow.access import RUN_GROUP
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import KafkaRefused, SeamlessFlowError, SettingsRejected
 from seamlessflow.infra.kafka.start.members import Presence, client_ids
 from seamlessflow.infra.settings import KafkaSettings
@@ -90,7 +90,7 @@ def owner_of(out: Path, begun_s: float) -> str:
 def others(owners: Iterable[str], out: Path) -> list[str]:
     """Return the commands of other directories, in the order of their start.
 
-    One of this directory is dead, since this command holds the lock of the directory. Pure.
+    One of this directory is dead, since this command holds the directory's lock. Pure.
     """
     alive = [owner for owner in owners if f" of {_place(out)} since " not in owner]
     return sorted(alive, key=_begun)

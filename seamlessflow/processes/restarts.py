@@ -99,7 +99,7 @@ def _crashed_in_client(log: str) -> str:
 
 
 def description(exit_status: int) -> str:
-    """Return how a process ended, as the end of a sentence."""
+    """Return how a process ended, as a sentence's end."""
     if exit_status < 0:
         return f"was ended by signal {-exit_status} ({signal.strsignal(-exit_status)})"
     return f"ended with exit status {exit_status}"

@@ -1,4 +1,4 @@
-"""Specifications of the processes of a run, made from its configuration. Pure.
+"""Specifications of a run's processes, made from its configuration. Pure.
 
 A process gets the environment of the command line without any `SEAMLESSFLOW_*`. Its own settings
 are added: one variable for each section, as JSON.
@@ -41,13 +41,13 @@ class LaunchContext:
     kafka: KafkaSettings
     gateway_port: int
     environment: Mapping[str, str] = field(repr=False)
-    """Environment of the command line."""
+    """The command line's environment."""
     node: str | None = None
     """Node whose workers have processes here; None: all."""
     head: str = ""
     """Node of workers that name none."""
     launch: str = field(default_factory=lambda: token_hex(4))
-    """Name of this launch, which no other one on the cluster has."""
+    """This launch's name, which no other one on the cluster has."""
 
 
 class ProcessSpecs:
@@ -92,7 +92,7 @@ class ProcessSpecs:
         """Return for each trained policy the trainer, then a training process for every worker of
         it that can train.
 
-        The trainer runs on the machine of the first rank.
+        The trainer runs on the first rank's machine.
         """
         trained = [ProcessSpecs(config, self._context) for config in each_policy(self._config)]
         return [spec for of_policy in trained for spec in of_policy._gang_of_policy()]
@@ -124,7 +124,7 @@ class ProcessSpecs:
         return [worker for worker in workers if node is None or (worker.node or head) == node]
 
     def scheduler(self) -> ChildSpec:
-        """Return the scheduler of the training."""
+        """Return the training's scheduler."""
         config = self._config
         return self._child(
             SCHEDULER,
@@ -220,7 +220,7 @@ class ProcessSpecs:
         return self._training(name, "seamlessflow.trainer", {}, self._config.trainer)
 
     def training(self, worker: WorkerSection) -> ChildSpec:
-        """Return the training process of a worker."""
+        """Return a worker's training process."""
         section = _updated(
             self._config.trainer,
             worker=worker.id,
@@ -300,7 +300,7 @@ def without_settings(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def as_json(model: BaseModel) -> str:
-    """Return a settings section as the value of its environment variable, secrets in clear."""
+    """Return a settings section as its environment variable's value, secrets in clear."""
     return json.dumps(model.model_dump(mode="python"), default=_plain, sort_keys=True)
 
 

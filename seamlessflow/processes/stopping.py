@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import ClassVar
 
-from seamlessflow.infra.asked_to_end import asked_to_end
 from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.host import asked_to_end
 
 _SHOW_CURSOR = "\r\x1b[?25h"
 """Text that brings a terminal its cursor back, which a display has hidden."""

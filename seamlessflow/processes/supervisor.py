@@ -1,4 +1,4 @@
-"""Supervisor of the parts of a run: plans their restarts, reports them, and carries them out.
+"""Supervisor of a run's parts: plans their restarts, reports them, and carries them out.
 
 `restarts.py` decides; the launcher says what ended and how it is started. On a full disk a restart
 waits for room: it would fail, and count.
@@ -35,7 +35,7 @@ class EndedPart:
     """Function of Kafka's client that ended it; empty if another cause did."""
 
     def __str__(self) -> str:
-        """Return how it ended, as the beginning of a sentence."""
+        """Return how it ended, as a sentence's beginning."""
         done = f"{self.before} and " if self.before else ""
         fault = f", a fault of Kafka's client in {self.client_fault}" if self.client_fault else ""
         return f"{self.name} {done}{description(self.exit_status)}{fault}"

@@ -34,7 +34,7 @@ from seamlessflow.watching.progress import RunProgress
 
 _LOADED_TIMEOUT_S = 60.0
 _END_S = 3.0
-"""Time in which a broker ends that has answered with the fault of its disk."""
+"""Time in which a broker ends that has answered with its disk's fault."""
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def kafka_to_run_on(
 
 
 def embedded_broker(directory: Path, config: RunConfig) -> Broker:
-    """Return the embedded broker over a directory, with the limits of a configuration."""
+    """Return the embedded broker over a directory, with a configuration's limits."""
     return Broker(
         directory,
         heap_mb=config.broker.heap_mb,
@@ -115,12 +115,12 @@ class System:
 
     @property
     def gateway_url(self) -> str:
-        """URL of the gateway."""
+        """The gateway's URL."""
         return self._specs.gateway_url
 
     @property
     def progress(self) -> RunProgress:
-        """Progress of the run, with all records until now."""
+        """The run's progress, with all records until now."""
         return self._observer.poll()
 
     def start_trainers(self) -> None:
@@ -176,7 +176,7 @@ class System:
         self.wait_for("the newest weights loaded", loaded, _LOADED_TIMEOUT_S)
 
     def wait_for_the_last_step(self) -> None:
-        """Wait without a limit until the trainer reports the end of the run."""
+        """Wait without a limit until the trainer reports the run's end."""
         self.wait_for("the last step", lambda: self.progress.is_finished, float("inf"))
 
     def wait_for(self, what: str, condition: Callable[[], bool], timeout_s: float) -> None:

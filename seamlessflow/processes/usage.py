@@ -16,7 +16,7 @@ Thread = tuple[str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class ThreadTime:
-    """Times of a thread, in seconds."""
+    """A thread's times, in seconds."""
 
     computed_s: float = 0.0
     """On a processor."""

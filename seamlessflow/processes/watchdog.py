@@ -70,7 +70,7 @@ class StandsStill:
 
 
 class BrokerSigns:
-    """Answers of the broker, asked for by a thread."""
+    """The broker's answers, asked for by a thread."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka

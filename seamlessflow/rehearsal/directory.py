@@ -1,4 +1,4 @@
-"""Directory of a rehearsal: the mark that it is one, and the scale of its times."""
+"""A rehearsal's directory: the mark that it is one, and the scale of its times."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ class ReportUnreadable(SeamlessFlowError):
 
 
 def begin_in(directory: Path, scale: float) -> None:
-    """Empty the directory of an earlier rehearsal, or make it. Raises `DirectoryTaken`."""
+    """Empty an earlier rehearsal's directory, or make it. Raises `DirectoryTaken`."""
     if directory.exists() and any(directory.iterdir()) and not (directory / REPORT).exists():
         raise DirectoryTaken(directory)
     shutil.rmtree(directory, ignore_errors=True)
@@ -52,7 +52,7 @@ def end_in(directory: Path, report: Mapping[str, object], scale: float) -> None:
 
 
 def scale_of(directory: Path | None) -> float:
-    """Return the scale of a rehearsal, live or ended; 1 for a run, and if no scale is recorded.
+    """Return a rehearsal's scale, live or ended; 1 for a run, and if no scale is recorded.
 
     Raises `ReportUnreadable`.
     """

@@ -1,4 +1,4 @@
-"""Rehearsal of a run: its configuration, and all its processes from its beginning to its end.
+"""A run's rehearsal: its configuration, and all its processes from its beginning to its end.
 
 The configuration is that of the run, with modelled devices in place of its own.
 """
@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamlessflow.config import RunConfig, WorkerSection
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.variables import place_in, variable
-from seamlessflow.lab.calibration.hops import hops
+from seamlessflow.lab.calibration.recorded_run import hops
 from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.locks import only_run, refuse_running
 from seamlessflow.processes.stopping import Stop

@@ -1,9 +1,9 @@
 """Time that software takes in a rehearsal: the hops of turns and the delays of steps. Pure folds.
 
-A hop (`lab/calibration/hops.py`) is the part of a turn's latency that software takes. A turn's way
-back is as long, but no record marks its end.
+A hop (`lab/calibration/recorded_run.py`) is the part of a turn's latency that software takes. A
+turn's way back is as long, but no record marks its end.
 
-A delay is the time from a batch's last group to the start of its step. Trainer, Kafka and scheduler
+A delay is the time from a batch's last group to its step's start. Trainer, Kafka and scheduler
 take it. The time in which modelled devices hold the step up is left out. They do so while a worker
 of the gang changes its role, or an earlier step goes on.
 """
@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
-from seamlessflow.lab.calibration.hops import Hops
+from seamlessflow.lab.calibration.recorded_run import Hops
 from seamlessflow.scheduler.state.timeline import in_force
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -34,16 +34,16 @@ class SoftwareTime:
     """A modelled step: the ideal one, which waits for nothing and so is the shortest. With several
     policies it is that of the one with the most steps."""
     delays_ms: Sequence[int] = ()
-    """Delay of each step, from its last group to its start (`step_delays`)."""
+    """Each step's delay, from its last group to its start (`step_delays`)."""
 
     @property
     def delay_ms(self) -> float:
-        """Mean delay of a step; 0 without one."""
+        """A step's mean delay; 0 without one."""
         return fmean(self.delays_ms) if self.delays_ms else 0.0
 
     @property
     def share(self) -> float:
-        """Part of a modelled step; 0 without one."""
+        """A modelled step's part; 0 without one."""
         software_ms = 2 * self.turns * self.hops.mean_ms + self.delay_ms
         return software_ms / 1000 / self.step_s if self.step_s else 0.0
 

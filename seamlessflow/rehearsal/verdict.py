@@ -14,7 +14,7 @@ from seamlessflow.rehearsal.software import SoftwareTime
 from seamlessflow.trainer.metrics.unlearned import EQUAL_REWARDS
 
 MOST_SHARE = 0.05
-"""Largest share of a step, as it is modelled, that waiting for a processor or software may take."""
+"""A step's largest share, as it is modelled, that waiting for a processor or software may take."""
 
 
 @dataclass(frozen=True, slots=True)

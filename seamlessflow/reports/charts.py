@@ -1,4 +1,4 @@
-"""Charts of a run: its rewards by step, lengths of sessions, and two trainings side by side.
+"""A run's charts: its rewards by step, lengths of sessions, and two trainings side by side.
 
 Only this module and the timeline's chart import matplotlib (extra `charts`).
 """
@@ -28,7 +28,7 @@ REWARD = "#3b7dd8"
 EVALUATION = "#f28e2b"
 STALENESS = "#5f6368"
 SETS = EVALUATION, "#59a14f", "#b07aa1", "#e15759", "#9c755f", "#76b7b2"
-"""Colours of evaluation sets, in the order of their names; further ones begin anew."""
+"""Colours for evaluation sets, ordered by name; further ones begin anew."""
 FAINT = "#5f6368"
 EDGE = "#c4c7cc"
 WINDOW = 10
@@ -179,7 +179,7 @@ def _with_dropped(
 
 
 def _evaluations(axes: Axes, evaluations: Mapping[str, Sequence[EvaluationCompleted]]) -> None:
-    """Draw a curve of each set, with the standard error of each round; name it beside the title."""
+    """Draw a curve of each set, with each round's standard error; name it beside the title."""
     curves: list[Line2D] = []
     for rounds, color in zip(evaluations.values(), cycle(SETS), strict=False):
         numbers = [completed.step for completed in rounds]
@@ -306,7 +306,7 @@ def _middle(window: Sequence[StepFacts]) -> float:
 
 
 def _end(steps: Sequence[StepFacts]) -> int:
-    """Return the number of the last step, counted from 1 as in all that a run prints."""
+    """Return the last step's number, counted from 1 as in all that a run prints."""
     return steps[-1].step + 1 if steps else 1
 
 

@@ -1,4 +1,4 @@
-"""Outcome of a run: the summary, charts and final weights that it leaves in its directory.
+"""A run's outcome: the summary, charts and final weights that it leaves in its directory.
 
 Reads the log of a run whose processes have ended; the broker must still run.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 from seamlessflow.config import RunConfig
 from seamlessflow.each_policy import each_policy
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
@@ -111,7 +111,7 @@ def write_report(
 
 
 def _weights(config: RunConfig) -> tuple[RewardWeights, Mapping[str, RewardWeights]]:
-    """Return the reward weights of the first policy, and those of each further one by name."""
+    """Return the first policy's reward weights, and those of each further one by name."""
     first, *others = each_policy(config)
     further = {other.run.policy: other.trainer.reward_weights for other in others}
     return first.trainer.reward_weights, further
@@ -135,7 +135,7 @@ def keep_final_weights(directory: Path) -> Path | None:
     target = directory / FINAL
     if (base := base_of(newest)) is not None:
         # Not at the top: it imports torch, which takes seconds.
-        from seamlessflow.trainer.backends.adapter.merged import merge
+        from seamlessflow.trainer.backends.adapter.whole_model import merge
 
         base.verify(newest)
         merge(Path(base.directory), newest, target)

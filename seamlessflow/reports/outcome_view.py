@@ -11,7 +11,7 @@ from rich.text import Text
 from seamlessflow.infra.printable import number_of, seconds
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.reward_curve import EDGE_STEPS
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.metrics.symptoms import WINDOW
 from seamlessflow.trainer.metrics.unlearned import listed
 
@@ -38,7 +38,7 @@ _NAMED = 0.005
 
 
 def outcome_view(outcome: RunOutcome) -> RenderableType:
-    """Return the main figures, the result of the check, and the files of the run."""
+    """Return the main figures, the check's result, and the run's files."""
     figures = Table.grid(padding=(0, 2))
     figures.add_column(style="dim", justify="right")
     figures.add_column()
@@ -135,7 +135,7 @@ def time_in_words(values: Mapping[str, Any]) -> str:
 
 
 def staleness(most: int | None) -> str:
-    """Return the largest staleness of a trained token, empty if none was trained."""
+    """Return a trained token's largest staleness, empty if none was trained."""
     return "" if most is None else f"at most {number_of(most, 'optimizer step')}"
 
 
@@ -147,12 +147,12 @@ def _restarts(counts: Mapping[str, int]) -> str:
 
 
 def _of(values: Mapping[str, Any], name: str) -> Iterable[tuple[str, Any]]:
-    """Return the members of a part of the figures; none if an earlier release's report lacks it."""
+    """Return one part's figures; none if an earlier release's report lacks it."""
     return (values.get(name) or {}).items()
 
 
 def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
-    """Return the figures of the first and the last round of an evaluation set."""
+    """Return an evaluation set's figures in its first and last round."""
     first = rounds[0]
     last = rounds[-1]
     error = "" if last["reward_error"] is None else f" ± {last['reward_error']:.3f}"
@@ -170,7 +170,7 @@ def _source(source: Mapping[str, Any], what: str) -> str:
 
 
 def _policy(policy: Mapping[str, Any]) -> str:
-    """Return the figures of one of several policies."""
+    """Return one policy's figures, out of several."""
     parts = (
         f"{_steps(policy)}, one in {_number(policy['step_s'], 2)} s",
         f"{_count(policy['tokens_trained'])} tokens trained",

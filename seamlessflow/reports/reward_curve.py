@@ -50,7 +50,7 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepFacts:
-    """Facts of an optimizer step; `rewards` has one entry for each session of its groups."""
+    """An optimizer step's facts; `rewards` has one entry for each session of its groups."""
 
     step: int
     version: int
@@ -137,7 +137,7 @@ def task_set_figures(
 
 
 def _source_figures(steps: Sequence[StepFacts]) -> dict[str, dict[str, Any]]:
-    """Return groups and mean reward of each task set, in the first and the last steps.
+    """Return each task set's groups and mean reward, in the first and the last steps.
 
     Nothing if all groups are of one set.
     """
@@ -165,7 +165,7 @@ def sampled_reward(steps: Sequence[StepFacts]) -> float | None:
 
 
 def edge_size(steps: int) -> int:
-    """Return the number of first and of last steps that reports compare; no step is in both."""
+    """Return how many first and last steps reports compare; no step is in both."""
     return min(EDGE_STEPS, max(1, steps // 2))
 
 

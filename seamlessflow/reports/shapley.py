@@ -52,7 +52,7 @@ class CombinationsMissing(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class ModuleValue:
-    """The value of a module, and its standard error; None if a score was measured once."""
+    """A module's value, and its standard error; None if a score was measured once."""
 
     module: str
     value: float
@@ -61,7 +61,7 @@ class ModuleValue:
 
 @dataclass(frozen=True, slots=True)
 class ShapleyValues:
-    """The value of each module; together they are `full` minus `empty`."""
+    """Each module's value; together they are `full` minus `empty`."""
 
     modules: tuple[ModuleValue, ...]
     empty: float
@@ -109,7 +109,7 @@ def _value(
 
 
 def _weight(module: str, combination: Combination, count: int) -> float:
-    """Return the weight of a combination's score in the value of a module.
+    """Return the weight of a combination's score in a module's value.
 
     The share of the orders in which its other modules come before, and the rest behind it.
     """
@@ -159,7 +159,7 @@ def _rows(source: str, text: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _score(row: Mapping[str, Any]) -> float | None:
-    """Return the score of a row, or None if its session was not judged. Raises `ValueError`."""
+    """Return a row's score, or None if its session was not judged. Raises `ValueError`."""
     score = row.get("score", row.get("reward"))
     if score is None and "reward" in row:
         return None
@@ -173,7 +173,7 @@ def _score(row: Mapping[str, Any]) -> float | None:
 
 
 def _combination(row: Mapping[str, Any]) -> Combination:
-    """Return the tested modules of a row. Raises `ValueError`."""
+    """Return a row's tested modules. Raises `ValueError`."""
     modules = row.get("modules")
     if modules is None and isinstance(row.get("metadata"), str):
         metadata = json.loads(row["metadata"])

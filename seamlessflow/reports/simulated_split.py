@@ -1,4 +1,4 @@
-"""Simulation of a split: a strategy on a modelled cluster, as it is or with other tags.
+"""A split's simulation: a strategy on a modelled cluster, as it is or with other tags.
 
 Called by `seamlessflow plan`.
 """
@@ -19,10 +19,10 @@ from seamlessflow.lab.simulation.figures import (
     figures,
     why_none,
 )
+from seamlessflow.lab.simulation.measured_step import MeasuredStep, measured_step
 from seamlessflow.lab.simulation.settings import SimulatedWorkersSection
-from seamlessflow.reports.measured_step import MeasuredStep, measured_step
+from seamlessflow.lab.simulation.split_plan import PlannedCluster, SplitChoice
 from seamlessflow.reports.simulated_workers import held_back, without_room
-from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
 from seamlessflow.reports.variant import Variant, cluster_of, simulated
 from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, DISAGGREGATED
 
@@ -61,7 +61,7 @@ def present_step(config: RunConfig, strategy: str, lag: int) -> MeasuredStep:
 def simulated_choice(
     config: RunConfig, planned: PlannedCluster, choice: SplitChoice, steps: int
 ) -> tuple[SimulatedFigures | None, tuple[str, ...]]:
-    """Return the figures of a choice, None if it did not make all its steps, and notices. They name
+    """Return a choice's figures, None if it did not make all its steps, and notices. They name
     missing room for its gang and, for the present choice, missing places for its sessions.
     """
     present = (choice.strategy, choice.gang) == (planned.strategy, planned.gang)
@@ -105,7 +105,7 @@ def tried_gangs(config: RunConfig) -> list[int]:
 
 
 def steps_each(config: RunConfig, simulations: int) -> int:
-    """Return the steps of each simulation: those of the run, within limits."""
+    """Return each simulation's steps: those of the run, within limits."""
     affordable = int(_TURNS / _turns(config) / simulations)
     return max(STEPS, min(config.run.steps, MOST_STEPS, affordable))
 
@@ -161,6 +161,6 @@ def _each(lots: Iterable[SimulatedWorkersSection]) -> Iterable[SimulatedWorkersS
 
 
 def _turns(config: RunConfig) -> float:
-    """Return the turns of a step."""
+    """Return a step's turns."""
     run = config.run
     return run.groups_per_step * run.group_size * config.simulation.workload.turns

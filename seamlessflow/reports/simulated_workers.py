@@ -10,11 +10,10 @@ from pathlib import Path
 
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import ConfigRejected
-from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown
 from seamlessflow.infra.device_model.presets import UnknownPreset, hardware_named, model_named
 from seamlessflow.infra.device_model.rates import Efficiency
-from seamlessflow.infra.device_model.settings import DeviceModelSection
+from seamlessflow.infra.device_model.settings import DeviceModelSection, LengthsSection
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.infra.worker.tags import ROLES
 from seamlessflow.lab.simulation.cluster import ModelledCluster
@@ -28,10 +27,10 @@ _HARDWARE = f"{ENV_PREFIX}DEVICE_MODEL__HARDWARE"
 _LENGTHS = tuple(LengthsSection.model_fields)
 
 _WorkerMemory = tuple[int, float]
-"""Devices of a worker, and the bytes of their memory together."""
+"""A worker's devices, and the bytes of their memory together."""
 
 _Lot = tuple[tuple[str, ...], int, str | None]
-"""Roles of a worker, its number of devices, and their name if the worker's environment has one."""
+"""A worker's roles, its number of devices, and their name if the worker's environment has one."""
 
 
 def with_own_workers(config: RunConfig, path: Path | None) -> tuple[SimulationSection, str]:
@@ -74,7 +73,7 @@ def with_own_work(config: RunConfig) -> RunConfig:
     """Return the configuration with the run's own values for settings that `simulation` leaves out.
 
     The model is `policy.model`, if it can be read. The lengths of turns are those of
-    `rollout.clock`, if that is the engine. The rows of an engine are `rollout.capacity`.
+    `rollout.clock`, if that is the engine. An engine's rows are `rollout.capacity`.
     """
     section = config.simulation
     rollout = config.rollout

@@ -1,4 +1,4 @@
-"""Figures of a run for `summary.json`. Pure; called at the end of a run.
+"""Figures of a run for `summary.json`. Pure; called at a run's end.
 
 An unknown figure is null. The sources of the figures:
 
@@ -22,8 +22,8 @@ An unknown figure is null. The sources of the figures:
   trainer's own reasons (such as `stale`) count the steps' sessions (`StepCompleted`).
 - `groups_left_out`: share of the steps' groups that a filter kept out of the loss, by filter. Such
   are `trainer.filters` with the action `count` (`StepCompleted`).
-- `lengths`: quantiles of the sampled tokens and turns (`lengths.py`). `begun` has all these
-  sessions, `trained` those whose tokens entered the loss.
+- `lengths`: quantiles of the sampled tokens and turns (`trainer/data/lengths.py`). `begun` has all
+  these sessions, `trained` those whose tokens entered the loss.
 - `tokens_trained`, `max_staleness`, `logprob_mismatch_max`: sum and maxima of their metrics
   (`StepCompleted`). Staleness is in optimizer steps, of the oldest trained token at step start.
 - `tokens_reused`: those of them that are of groups which earlier steps trained (`trainer.reuse`;
@@ -165,7 +165,7 @@ def policy_figures(
     sessions: Mapping[str, SessionFacts],
     paused: Sequence[TimeWindow] = (),
 ) -> dict[str, Any]:
-    """Return the figures of one policy, from its records of `control`; `paused` is its run's."""
+    """Return one policy's figures, from its `control` records; `paused` is its run's."""
     steps = step_facts(control, sessions)
     tokens = _of_all(steps, "tokens_trained")
     took_s = _seconds(_training(control), paused)
@@ -250,7 +250,7 @@ def _wall_time(training: TimeWindow | None, paused: Sequence[TimeWindow]) -> dic
 def _lived(
     steps: Sequence[StepFacts], training: TimeWindow | None, paused: Sequence[TimeWindow]
 ) -> Iterator[Mapping[str, float]]:
-    """Yield the metrics of the steps of a policy, without what was before the training, or while
+    """Yield the metrics of a policy's steps, without what was before the training, or while
     no process lived.
     """
     before_ms = None if training is None else training[0]
@@ -287,7 +287,7 @@ def _masked(sessions: Sequence[SessionFacts], steps: Sequence[StepFacts]) -> dic
 
 
 def _left_out(steps: Sequence[StepFacts]) -> dict[str, float]:
-    """Return the mean share of groups that each filter kept out of the loss."""
+    """Return the mean share that each filter kept out of the loss, in groups."""
     shares = defaultdict[str, float](float)
     for step in steps:
         for name, share in step.metrics.items():

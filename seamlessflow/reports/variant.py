@@ -26,7 +26,7 @@ class Variant:
     scheduler: Mapping[str, Any] = field(default_factory=dict)
     """Changes of the section `scheduler`, such as its policy."""
     workers: tuple[SimulatedWorkersSection, ...] | None = None
-    """Workers in place of those of the section `simulation`."""
+    """Workers in place of those in the section `simulation`."""
     filtered: Callable[[str], bool] = lambda group: False
     """Returns True for a group that the trainer drops."""
 

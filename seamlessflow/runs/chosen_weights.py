@@ -96,7 +96,7 @@ def announce_weights(config: RunConfig, kafka: KafkaSettings, weights: ChosenWei
 def announce_frozen(config: RunConfig, kafka: KafkaSettings) -> None:
     """Publish the model of each policy that is served and not trained, as its only version.
 
-    A run that goes on announces the version that it has. The check of the configuration has
+    A run that goes on announces the version that it has. The configuration's check has
     compared its files with the model's.
     """
     for policy_config in each_frozen(config):

@@ -1,4 +1,4 @@
-"""Conversations of a JSONL file as chains, with each answer as the policy would have sampled it.
+"""A JSONL file's conversations as chains, with each answer as the policy would have sampled it.
 
 What follows an answer is appended to its tokens, as in a session. Where the template would change
 those tokens, the next answer begins another chain. A new user message that removes thinking is such
@@ -59,7 +59,7 @@ class _Branch:
 def read_conversations(
     path: Path, renderer: Renderer, longest: int, vocabulary: int = 0
 ) -> list[tuple[Chain, ...]]:
-    """Return the chains of each line, each with at most `longest` tokens.
+    """Return each line's chains, each with at most `longest` tokens.
 
     The model embeds the ids below `vocabulary`; 0 if that is unknown.
     A line is `{"messages": [...], "tools": [...]}` in OpenAI's chat format; each assistant message
@@ -93,7 +93,7 @@ def read_conversations(
 def conversation_chains(
     name: str, row: object, renderer: Renderer, longest: int, vocabulary: int = 0
 ) -> tuple[Chain, ...]:
-    """Return the chains of a conversation, a line of a file as a value.
+    """Return a conversation's chains, a line of a file as a value.
 
     Raises `ApiError`, `ValueError`, `RecursionError` and `RendererError`.
     """
@@ -145,7 +145,7 @@ def _refuse_unembedded(chains: Sequence[Chain], renderer: Renderer, vocabulary: 
 def _parts(
     row: object,
 ) -> tuple[list[ConversationMessage], list[ConversationMessage] | None, list[int]]:
-    """Return messages and tools as the gateway reads those of a call, and the places of the
+    """Return messages and tools as a call's gateway reads those, and the places of the
     answers to learn.
     """
     if not isinstance(row, dict):

@@ -8,7 +8,7 @@ session that the environment or the infrastructure spoilt is tried again. `Evalu
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -27,7 +27,7 @@ _GRACE_S = 60.0
 
 @dataclass(frozen=True)
 class EvaluationResult:
-    """Figures of an evaluation."""
+    """An evaluation's figures."""
 
     reward: float | None
     """Mean terminal reward; None if no session counted."""
@@ -70,7 +70,7 @@ class EvaluationPlan:
 
 @dataclass
 class Evaluation:
-    """State of an evaluation: a fold over finalized sessions."""
+    """An evaluation's state: a fold over finalized sessions."""
 
     plan: EvaluationPlan
     rewards: dict[tuple[int, int], float] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.topics.creation import check_prefix, create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts

@@ -1,7 +1,7 @@
 """Groups that a run gives to others as text, and takes from them, by its configuration.
 
 The run's files have the tasks, its model has the tokenizer and the renderer, and the section
-`share` has keys and judge.
+`share` has keys and judge. All of them are checked before anything is read or written.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -10,24 +10,74 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from seamlessflow.checks.callables import Importing, NamedCallable
+from seamlessflow.checks.check import pacing_faults
 from seamlessflow.config import RunConfig
 from seamlessflow.infra.device_model.model_shape import context_limit, vocabulary_of
 from seamlessflow.infra.errors import SettingsRejected
+from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.rendering.model_template.discovery import named_for
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.user_functions import user_function
+from seamlessflow.inspection.model_directory import incomplete, unrenderable
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.recorded.share.examining import TakingRules
-from seamlessflow.recorded.share.keys import SigningKey
+from seamlessflow.recorded.share.keys import KeyUnusable, SigningKey
 from seamlessflow.recorded.share.publishing import PublishingJob
 from seamlessflow.runs.conversations import conversation_chains
 from seamlessflow.scheduler.tasks.file import read
 from seamlessflow.schemas.releases import this_release
+from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import Chain
+
+JUDGE = ("share", "judge")
+_KEY = ("share", "sign_with")
+
+
+def before_publishing(config: RunConfig) -> Iterator[Fault]:
+    """Yield all faults of publishing: no key, or one that cannot be used."""
+    if config.share.sign_with is None:
+        yield Fault(_KEY, "no key is named: nothing is published unsigned; `share key` makes one")
+    yield from _key_faults(config)
+    if config.pacing.issues:
+        yield from pacing_faults(config.pacing)
+
+
+def before_taking(config: RunConfig) -> Iterator[Fault]:
+    """Yield all faults of taking: without a judge, signers and tasks nothing can be taken."""
+    share = config.share
+    named = []
+    if share.judge is None:
+        yield Fault(JUDGE, "no judge is named: nothing is taken without a judge of your own")
+    else:
+        settings = share.functions.get(share.judge, {})
+        named = [NamedCallable(JUDGE, share.judge, ("task", "text"), settings)]
+    with Importing(named, config.start_timeout_s) as importing:
+        if not share.signers:
+            yield Fault(("share", "signers"), "no signer is named, so no group could be taken")
+        weighed = set(config.trainer.reward_weights)
+        if weighed != set(ONE_REWARD):
+            text = "its reward is named reward, and trainer.rewards weighs"
+            yield Fault(JUDGE, f"{text} {', '.join(sorted(weighed))}")
+        yield from _key_faults(config)
+        yield from pacing_faults(config.pacing)
+        if reason := incomplete(config.policy.model, with_weights=False):
+            yield Fault(("policy", "model"), reason)
+        elif reason := unrenderable(config.policy.model, config.policy.renderer):
+            yield Fault(("policy", "renderer"), reason)
+        yield from importing.faults()
+
+
+def _key_faults(config: RunConfig) -> Iterator[Fault]:
+    if config.share.sign_with is not None:
+        try:
+            SigningKey.read(config.share.sign_with)
+        except KeyUnusable as error:
+            yield Fault(_KEY, str(error))
 
 
 @contextmanager

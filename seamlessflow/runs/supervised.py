@@ -22,7 +22,7 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.weights.manifest import sha256
 from seamlessflow.processes.locks import only_run
 from seamlessflow.runs.conversations import read_conversations
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
 from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import Chain
@@ -39,7 +39,7 @@ OnStep = Callable[[int, int, dict[str, float]], None]
 
 
 class SupervisedForeign(SeamlessFlowError):
-    """A directory with the checkpoint of another training."""
+    """A directory with another training's checkpoint."""
 
     lasting = True
 
@@ -52,7 +52,7 @@ class SupervisedForeign(SeamlessFlowError):
 
 
 def fine_tune(config: RunConfig, data: Path, epochs: int, size: int, on_step: OnStep) -> Path:
-    """Train on the file, `size` conversations a step; return the model directory of the result.
+    """Train on the file, `size` conversations a step; return the result's model directory.
 
     Raises `ConversationsRejected`, `SupervisedForeign`, and the errors of renderer and back end.
     """
@@ -124,7 +124,7 @@ def _resumed(backend: TorchBackend, checkpoint: Path, identity: str) -> int:
 def _order(
     conversations: Sequence[tuple[Chain, ...]], epochs: int, size: int, seed: int
 ) -> list[Any]:
-    """Return the conversations of each step; each epoch has an order of its own."""
+    """Return each step's conversations; each epoch has an order of its own."""
     steps = []
     for epoch in range(epochs):
         order = np.random.default_rng([seed, epoch]).permutation(len(conversations)).tolist()

@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping, now_ms
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
@@ -37,7 +36,7 @@ from seamlessflow.watching.display import Display
 from seamlessflow.watching.observer import Observer, StallReports, frozen, progress_from_now
 
 Prepare = Callable[[Launcher], float]
-"""Makes the model while the other processes start; returns the seconds of its warm-up."""
+"""Makes the model while the other processes start; returns its warm-up's seconds."""
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ from seamlessflow.trainer.data.filters import FILTERS
 from seamlessflow.trainer.data.pairs import PAIR_RULES
 from seamlessflow.trainer.data.selection import SELECTIONS
 from seamlessflow.trainer.data.turn_masks import TURN_MASKS
-from seamlessflow.trainer.replay.mixers import MIXERS
+from seamlessflow.trainer.mixing.mixers import MIXERS
 from seamlessflow.trainer.unread import READERS
 
 _SOURCE = re.compile(r"arXiv (\d{4}\.\d{4,5})")

@@ -151,7 +151,7 @@ def named_functions(config: RunConfig) -> list[NamedFunction]:
 
 
 def method_functions(config: RunConfig) -> list[NamedFunction]:
-    """Return the functions that shape the steps of each policy."""
+    """Return the functions that shape each policy's steps."""
     functions: dict[tuple[str, str], NamedFunction] = {}
     for policy_config in each_policy(config):
         trainer = policy_config.trainer

@@ -14,7 +14,7 @@ from seamlessflow.infra.user_functions import (
     place_of,
     user_function,
 )
-from seamlessflow.producers.rollout.control.trials import try_control
+from seamlessflow.producers.rollout.control.contract import try_control
 from seamlessflow.scheduler.sampling.trials import (
     try_fork_prediction,
     try_prediction,
@@ -29,7 +29,7 @@ from seamlessflow.trainer.data.trials import (
     try_pairs,
     try_selection,
 )
-from seamlessflow.trainer.replay.trials import try_mixer
+from seamlessflow.trainer.mixing.mixers import try_mixer
 
 _LONGEST_S = 1.0
 
@@ -38,7 +38,7 @@ Trial = Callable[[Callable[..., Any]], object]
 
 
 def trial_of(setting: tuple[str, ...]) -> Trial:
-    """Return the trial of a seam, by its setting. Those of losses import torch."""
+    """Return a seam's trial, by its setting. Those of losses import torch."""
     match setting:
         case ("trainer", "advantage"):
             return try_advantage

@@ -1,4 +1,4 @@
-"""Display of a running run: a live panel on a terminal, single lines elsewhere."""
+"""A running run's display: a live panel on a terminal, single lines elsewhere."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.metrics.unlearned import listed
 from seamlessflow.watching.progress import RECENT_STEPS, RunProgress, Step
 
@@ -237,7 +237,7 @@ class StepLines:
     def new(self, progress: RunProgress) -> list[str]:
         """Return a line for each step that the present processes completed since the last call.
 
-        With several policies each line begins with the name of its policy.
+        With several policies each line begins with its policy's name.
         """
         if progress.others:
             of_policies = (progress, *progress.others.values())

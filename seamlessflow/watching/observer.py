@@ -1,4 +1,4 @@
-"""Observer of a run, for the launcher: reads its progress, and reports processes that stand still.
+"""A run's observer, for the launcher: reads its progress, and reports processes that stand still.
 
 The progress is a fold over `control` and `fleet`; the reports are written to `control`. The
 scheduler reports what it sees on the log, but not itself or the broker.

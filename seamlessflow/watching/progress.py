@@ -1,6 +1,6 @@
-"""Progress of a run: a pure fold over `control` and `fleet`.
+"""A run's progress: a pure fold over `control` and `fleet`.
 
-Steps and their rewards count from the beginning of the log, so that a resumed run continues its
+Steps and their rewards count from the log's beginning, so that a resumed run continues its
 figures. Roles and notices count only from `since_ms`, the start of the present processes.
 """
 
@@ -14,7 +14,7 @@ from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.scheduler.state.accounts.device_time import DECODING, shares
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.metrics.symptoms import shares_of_ended
 from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
@@ -54,9 +54,9 @@ class SampleFailures:
 
 @dataclass
 class RunProgress:
-    """State of a run; `total` is the number of optimizer steps that it will have.
+    """A run's state; `total` is the number of optimizer steps that it will have.
 
-    With several policies it is the state of the first one, and `others` has the further ones'.
+    With several policies it is the first one's state, and `others` has the further ones'.
     """
 
     policy: str
@@ -64,10 +64,10 @@ class RunProgress:
     since_ms: int = 0
     others: "dict[str, RunProgress]" = field(default_factory=dict)
     version: int | None = None
-    """Newest published version of the policy."""
+    """The policy's newest published version."""
     tokenizer_directory: str = ""
     doing: dict[str, str] = field(default_factory=dict)
-    """Present activity of each worker, in a few words."""
+    """Each worker's present activity, in a few words."""
     serving: dict[str, int] = field(default_factory=dict)
     """Version that each worker serves; only workers in the rollout role."""
     useful: dict[str, float] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class RunProgress:
 
     @property
     def is_finished(self) -> bool:
-        """True once the trainer of each policy has reported the end of the run."""
+        """True once the trainer of each policy has reported the run's end."""
         others = all(other.is_finished for other in self.others.values())
         return self.finished >= self.total and others
 
@@ -148,7 +148,7 @@ class RunProgress:
         return lines
 
     def rewards(self) -> list[float]:
-        """Return the mean reward of each step, in order."""
+        """Return each step's mean reward, in order."""
         rewards = (self.steps[step].reward for step in sorted(self.steps))
         return [reward for reward in rewards if reward is not None]
 

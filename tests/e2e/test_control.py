@@ -10,8 +10,7 @@ import pytest
 
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.stops.reading import recorded_sessions
-from seamlessflow.recorded.stops.trying import tried
+from seamlessflow.recorded.stops import recorded_sessions, tried
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import POLICY as SAMPLED
 from tests.e2e.running_system import POLICY, RunningSystem, client_of, running_system

@@ -7,7 +7,7 @@ from uuid import uuid4
 
 import orjson
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.topics.partitions import partition_of

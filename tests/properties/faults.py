@@ -12,8 +12,8 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.producer import OnDelivery
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SessionCommand
 from tests.builders.records import sessions
 from tests.builders.rollout.controlled import LateState
 from tests.properties.faulty_managers import (

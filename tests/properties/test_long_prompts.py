@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from seamlessflow.consumers.trajectories.matching.match import RequestMessages
-from seamlessflow.infra.rendering.long_texts import TokensWanted
+from seamlessflow.infra.rendering.tokenizer import TokensWanted
 from seamlessflow.schemas import records as r
 from tests.builders.records.commands import count_tokens, request_turn
 from tests.builders.records.content import message

@@ -49,6 +49,38 @@ APART = {
     "trainer/steps/barren": "pure, beside the sequence that reads and writes",
 }
 """Modules below a hundred lines that stay beside their only importer, each with the reason."""
+ANY_SIZE = {"__main__", "errors", "registry", "settings"}
+"""Names of modules that may be short: entries, leaves, and lists that others look into."""
+SHORT = {
+    "demo/prepare": "runs in a process of its own, with torch",
+    "further_policy": "settings, importable without torch",
+    "infra/broker/archive": "runs by itself, once a machine",
+    "infra/network/storages": "the one place that imports fsspec",
+    "infra/network/store": "imports torch, for two rooms",
+    "infra/printable": "a leaf of nine modules in five rooms",
+    "infra/weights/from_trainer/chosen": "imports torch late, or never",
+    "infra/weights/from_trainer/transfer": "imports torch, for both sides of a transfer",
+    "infra/worker/control_rule": "settings of two processes",
+    "lab/simulation/agenda": "the leaf of a simulation's other parts",
+    "producers/agents/beginnings": "a contract of two rooms",
+    "producers/agents/environments/listing": "of another program than its neighbours",
+    "producers/agents/failures": "pure, beside what starts agents",
+    "producers/gateway/calls/counting": "one kind of call, as its neighbours",
+    "producers/rollout/torch_engine/limits": "importable without torch",
+    "producers/scorers/structures": "the one place that imports jsonschema",
+    "recorded/interchange/schema_files": "files for other tools, beside a registry for them",
+    "runs/whole_model": "imports torch, for a command",
+    "scheduler/tasks/check": "asked before a run, when nothing reads tasks",
+    "scheduler/tasks/prepared/source": "what its neighbours give and raise",
+    "schemas/arrays": "imports numpy",
+    "schemas/avro/forms": "shared by encoding and decoding",
+    "schemas/json_form": "imports pydantic",
+    "schemas/tokens": "a leaf of ninety modules",
+    "trainer/backends/fsdp_backend": "the one place that imports FSDP2",
+    "trainer/data/lengths": "a leaf of the batch and of reports",
+    "trainer/ranks/follower": "runs in a process of its own",
+}
+"""Further modules below sixty lines, each with the reason; those of `commands/` are a command."""
 PATHS = modules(*PRODUCT)
 ALIAS = re.compile(r"_?[A-Z]\w*[a-z]")
 RIDDLE = re.compile(r"(What|Whether|Which|Who|Whose|How|Where)\b")
@@ -118,6 +150,16 @@ def test_a_small_module_with_one_importer_beside_it_is_part_of_that() -> None:
         if beside and importer and not others and not entry and fits:
             apart.add(module)
     assert apart == set(APART)
+
+
+def test_a_module_below_sixty_lines_has_a_reason() -> None:
+    short = {
+        module_of(path)
+        for path in PATHS
+        if 0 < path.read_text().count("\n") < 60 and path.stem not in ANY_SIZE
+    }
+    commands = {module for module in short if module.startswith("commands/")}
+    assert short - commands - set(APART) == set(SHORT)
 
 
 @pytest.mark.parametrize("room", ROOMS)

@@ -17,7 +17,7 @@ from seamlessflow.producers.rollout.settings import VllmSection
 from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
 from seamlessflow.producers.rollout.vllm_engine.launch import for_adapters
 from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import plain_logprobs, plain_rows, prompt
 from tests.builders.rollout.generation import Generation

@@ -73,7 +73,7 @@ class Machine:
     """Hardware and software that tensors depend on, besides settings and data."""
 
     device: str
-    """Name of the accelerator, or the instructions of the CPU that torch uses."""
+    """The accelerator's name, or the instructions of the CPU that torch uses."""
     threads: int
     """CPU threads of torch."""
     torch: str
@@ -87,7 +87,7 @@ class DeviceMemory(Protocol):
         """Move weights and optimizer to the devices."""
 
     def release(self) -> int:
-        """Move both to the host. Return a lower bound on the free bytes of each device."""
+        """Move both to the host. Return a lower bound on each device's free bytes."""
 
 
 class Backend(Protocol):
@@ -110,7 +110,7 @@ class Backend(Protocol):
     ) -> AnnotatedColumns:
         """Return columns under the present weights, each with N numbers for a micro-batch.
 
-        This is the first phase of a step. `train` follows, once for each update.
+        This is a step's first phase. `train` follows, once for each update.
         """
 
     def train(self, step: StepInput) -> Mapping[str, float]:
@@ -140,7 +140,7 @@ class Backend(Protocol):
         """
 
     def save(self, directory: Path) -> None:
-        """Write the oldest unwritten snapshot to the directory of a checkpoint.
+        """Write the oldest unwritten snapshot to a checkpoint's directory.
 
         Other calls may overlap this one: a checkpoint is written while the devices do other work.
         """

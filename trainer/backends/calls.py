@@ -50,7 +50,7 @@ class GangCallName(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hello:
-    """The first message of a rank."""
+    """A rank's first message."""
 
     token: str = field(repr=False)
     worker: str
@@ -90,10 +90,10 @@ class GangCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """The result of a call, or the error with which the rank ends."""
+    """A call's result, or the error with which the rank ends."""
 
     number: int = 0
-    """Number of the call, by which the trainer tells overlapping calls apart."""
+    """The call's number, by which the trainer tells overlapping calls apart."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     remembered: tuple[int, ...] = ()
     """Versions of which the gang has a copy."""
@@ -115,7 +115,7 @@ def encoded(message: GangMessage, arrays: Arrays) -> bytes:
 
 
 def received(receive: Callable[[int], bytes]) -> tuple[GangMessage, Arrays]:
-    """Return the next message of a stream; `receive` returns the given number of its bytes.
+    """Return a stream's next message; `receive` returns the given number of its bytes.
 
     Raises `ValueError` for bytes that are no message, and the errors of `receive`.
     """

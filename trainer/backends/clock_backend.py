@@ -19,7 +19,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save, save_file
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.device_model.presets import hardware_named
 from seamlessflow.infra.device_model.rates import GangMember, gang_step
 from seamlessflow.infra.device_model.settings import worker_rates
@@ -177,7 +177,7 @@ class ClockBackend:
         return int(hardware_named(self._model.hardware).memory_bytes)
 
     def _slowest(self, batches: Sequence[MicroBatch], passes: int = 0) -> float:
-        """Let all workers compute their parts; return the seconds of the slowest."""
+        """Let all workers compute their parts; return the slowest's seconds."""
         lengths = [tokens for batch in batches for tokens in batch.lengths_C.tolist()]
         for line in self._others:
             line.send([lengths, passes])

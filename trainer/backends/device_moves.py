@@ -25,7 +25,7 @@ class DeviceMoves:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._places: dict[tuple[int, str], Tensor] = {}
-        """Host memory of each tensor, by the id of its parameter and its name there.
+        """Each tensor's host memory, by the id of its parameter and its name there.
 
         The parameters live as long as their model, so their ids stay.
         """

@@ -2,7 +2,7 @@
 
 A rank that stopped in the middle of a pass would leave the others in a collective call. So it notes
 the failure and goes on with losses of zero. After the pass all ranks stop together. Called by the
-back ends. `_N` counts the trained tokens of a micro-batch.
+back ends. `_N` counts a micro-batch's trained tokens.
 """
 
 import math

@@ -231,7 +231,7 @@ def _temperatures(batch: MicroBatch, device: torch.device) -> Tensor | None:
 
 
 def model_inputs(model: PreTrainedModel, batch: MicroBatch) -> dict[str, Any]:
-    """Return the arguments with which a model computes the tokens of a micro-batch."""
+    """Return the arguments with which a model computes a micro-batch's tokens."""
     device = model.device
     inputs: dict[str, Any] = {
         "input_ids": torch.from_numpy(batch.ids_BT).to(device),
@@ -314,5 +314,5 @@ def _separates_by_positions(model: PreTrainedModel) -> bool:
 
 
 def _layers(model: PreTrainedModel) -> Sequence[str]:
-    """Return the kind of each layer, as far as the configuration names them."""
+    """Return each layer's kind, as far as the configuration names them."""
     return getattr(model.config.get_text_config(), "layer_types", None) or ()

@@ -2,7 +2,7 @@
 
 Rank 0 listens on a free port of `trainer.host`. Its worker's heartbeat on `fleet` has the address,
 and a worker's first rank gives it to the further ones. Each rank sends its number, its devices and
-the facts of its run. All ranks must have the same facts: else they would train on in silence. A
+its run's facts. All ranks must have the same facts: else they would train on in silence. A
 rank that ends after the meeting is not replaced: all ranks meet again.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of, connect_to, listener_on
 from seamlessflow.infra.network.line import LOOK_S, Line, LineLost
@@ -98,7 +98,7 @@ class Meeting:
         self._listener = listener_on(host)
         self._listener.settimeout(LOOK_S)
         self.place = address_of(host, self._listener.getsockname()[1])
-        """Address of the meeting, host:port."""
+        """The meeting's address, host:port."""
         self.open = True
         """False once the gang has met."""
         self.met: Mapping[str, str] = {}
@@ -177,7 +177,7 @@ def begun(line: Line, stopping: Stopping = never) -> str:
 
 
 def gang_facts(settings: TrainerSettings) -> GangFacts:
-    """Return the facts of a rank: its run, its release, the model, and the trainer's settings.
+    """Return a rank's facts: its run, its release, the model, and the trainer's settings.
 
     Paths of models count by their content, since paths may differ between machines. So do the
     functions of the user's own. Raises `FunctionUnusable`.

@@ -36,7 +36,7 @@ DTYPES: Mapping[Dtype, torch.dtype] = {
 
 
 def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrainedModel:
-    """Return the causal model of a directory, on the host, ready for gradients, without dropout.
+    """Return a directory's causal model, on the host, ready for gradients, without dropout.
 
     With `empty` the parameters have no memory until `shards.fill`, once the model is sharded. A
     model whose files hold other tensors than its own is loaded even so. Raise `ModelUnusable`.

@@ -30,7 +30,7 @@ class OlderWeights:
         self._kept: OrderedDict[int, NamedTensors] = OrderedDict()
 
     def remember(self, version: int, weights: NamedTensors) -> None:
-        """Keep a copy of the weights of a version; drop the oldest ones to make room."""
+        """Keep a copy of a version's weights; drop the oldest ones to make room."""
         size = sum(tensor.numel() * tensor.element_size() for tensor in weights.values())
         fit = min(self._count, self._limit_bytes // max(size, 1))
         while self._kept and len(self._kept) >= fit:

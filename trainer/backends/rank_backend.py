@@ -16,7 +16,7 @@ from typing import TypeVar
 import torch
 from transformers import PreTrainedModel
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line
 from seamlessflow.trainer.backends.backend import NO_STEP, Computing, StepInput, unmeasured
@@ -193,7 +193,7 @@ class RankBackend(TorchBackend, ABC):
 
     @cached_property
     def _model_files(self) -> ModelFiles | None:
-        """The files of a published model.
+        """A published model's files.
 
         None for an adapter, which is small, and for files that only whole tensors can make.
         """
@@ -228,7 +228,7 @@ class RankBackend(TorchBackend, ABC):
         return 1
 
     def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:
-        """Return the share of each rank."""
+        """Return each rank's share."""
         return [share for share in shares for _ in range(self._copies)]
 
     def _answers(self) -> list[Arrays]:

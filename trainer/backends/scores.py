@@ -1,7 +1,7 @@
 """Log-probs, entropies and top shares of trained tokens, without all logits in memory at once.
 
 `linear_scores` begins with hidden states. It computes the logits part by part, and again in the
-backward pass. `scores` begins with logits that a model has computed. The top share of a token is
+backward pass. `scores` begins with logits that a model has computed. A token's top share is
 the probability of the few likeliest ones in its place. Called by `forward.py`. Dimensions: N
 trained tokens, R tokens of a part, H hidden, V vocabulary, K likeliest tokens.
 """
@@ -240,7 +240,7 @@ def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
 
 
 def _parts(count: int, rows: int) -> Iterator[slice]:
-    """Yield the tokens of each part."""
+    """Yield each part's tokens."""
     for start in range(0, count, rows):
         yield slice(start, start + rows)
 

@@ -20,7 +20,7 @@ _COLUMNS = "columns"
 
 
 def shares(step: StepInput, ranks: int) -> list[StepInput]:
-    """Return the share of each rank: its part of the micro-batches, and all samples."""
+    """Return each rank's share: its part of the micro-batches, and all samples."""
     return [
         StepInput(mine, step.samples, step.version, step.learning_rate)
         for mine in shard(step.micro_batches, ranks)
@@ -83,7 +83,7 @@ def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> Annotated
 
 
 def dealt(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return the micro-batches of each rank, dealt in turn, the same number for each."""
+    """Return each rank's micro-batches, dealt in turn, the same number for each."""
     filled = [*batches, *([empty()] * (-len(batches) % ranks))]
     return [filled[rank::ranks] for rank in range(ranks)]
 

@@ -1,4 +1,4 @@
-"""Sums over the trained tokens of a step, micro-batch by micro-batch, and the metrics they give.
+"""Sums over a step's trained tokens, micro-batch by micro-batch, and the metrics they give.
 
 Sums and not means, so that ranks and micro-batches of unequal size add up. All in float64.
 """
@@ -50,7 +50,7 @@ class TokenSums:
     mismatch_max: float = 0.0
 
     def add(self, tokens: LossTokens, losses: Losses, weights_N: Tensor, newest_N: Tensor) -> None:
-        """Add the trained tokens of a micro-batch, with their weights in the step's loss.
+        """Add a micro-batch's trained tokens, with their weights in the step's loss.
 
         `newest_N`: the tokens that the weights being trained have sampled.
         """
@@ -63,7 +63,7 @@ class TokenSums:
     def add_losses(
         self, losses: Losses, weights_N: Tensor, log_ratios_N: Tensor, entropies_N: Tensor
     ) -> None:
-        """Add the trained tokens of a micro-batch, with their weights in the step's loss."""
+        """Add a micro-batch's trained tokens, with their weights in the step's loss."""
         ratios_N = ratio(log_ratios_N.detach())
         self._add("tokens", torch.ones_like(ratios_N))
         self._add("loss", losses.loss_N.detach().double() * weights_N)
@@ -156,7 +156,7 @@ def ratio_counts(log_ratios_N: Tensor) -> NDArray[np.int64]:
 def ratio_quantile(counts: NDArray[np.int64], part: float) -> float:
     """Return the middle of the bin in which this part of the tokens is reached.
 
-    It is exact up to the width of a bin, however ranks and micro-batches divide the tokens.
+    It is exact up to a bin's width, however ranks and micro-batches divide the tokens.
     """
     place = int(np.searchsorted(np.cumsum(counts), math.ceil(part * int(counts.sum()))))
     return math.exp((place - _FARTHEST) * RATIO_WIDTH)

@@ -1,7 +1,7 @@
 """The back end of one device: the model, AdamW and the optimizer step.
 
 Called by the steps through the interface of `backend.py`. While the role is not held, everything is
-on the host. N counts the trained tokens of a micro-batch.
+on the host. N counts a micro-batch's trained tokens.
 """
 
 import logging
@@ -281,7 +281,7 @@ class TorchBackend:
         failures: PassFailures,
         scale: float,
     ) -> None:
-        """Add the gradient of a micro-batch: the sum over its tokens by their weights."""
+        """Add a micro-batch's gradient: the sum over its tokens by their weights."""
         settings = self._settings.loss
         head = self._side.head
         with self._autocast():

@@ -1,8 +1,8 @@
-"""Advantage estimators: from the rewards of a group's sessions to the advantage of each token.
+"""Advantage estimators: from the rewards of a group's sessions to each token's advantage.
 
 Estimators are registered by name (`ESTIMATORS`, the setting `trainer.advantage`); `batch.py` calls
 them. Those that see returns alone give all trained tokens of a session one advantage. `_S` counts
-the sessions of a group, `_N` the trained tokens of a session, `_K` its turns.
+a group's sessions, `_N` a session's trained tokens, `_K` its turns.
 """
 
 from collections import defaultdict
@@ -26,15 +26,15 @@ class ReturnRules:
     """The settings of returns, `trainer.returns`."""
 
     discount: float = 1.0
-    """Factor of a turn's return in that of the turn before it."""
+    """Factor for a turn's return in that of the turn before."""
     session_weight: float = 1.0
     turn_weight: float = 1.0
     token_discount: float = 1.0
-    """Factor of a token's return in that of the token before it."""
+    """Factor for a token's return in that of the token before."""
     trace: float = 1.0
     """Lambda of generalized advantages."""
     kl_penalty: float = 0.0
-    """Weight of the divergence from the reference in the reward of a token."""
+    """Weight of the divergence from the reference in a token's reward."""
     epsilon: float = 1e-6
     """Added to each deviation before a division by it."""
     deviation: Literal["population", "sample"] = "population"
@@ -51,7 +51,7 @@ class ReturnRules:
 
 
 Advantages = Sequence[Float64s]
-"""Advantages of the trained tokens (N) of each session (S)."""
+"""Advantages for the trained tokens (N) in each session (S)."""
 Estimator = Callable[[Sequence[Episode], ReturnRules], Advantages]
 
 EQUAL = 1e-8
@@ -128,7 +128,7 @@ def clearness(episodes: Sequence[Episode], rules: ReturnRules) -> float:
 
 
 def _named(episodes: Sequence[Episode], name: str) -> Float64s:
-    """Return the reward of that name of each session (S), 0 if it lacks it."""
+    """Return each session's reward (S) by that name, 0 if it lacks it."""
     return np.array([episode.rewards.get(name, 0.0) for episode in episodes])
 
 
@@ -153,7 +153,7 @@ def no_advantages(episodes: Sequence[Episode]) -> Advantages:
 
 
 def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return for each token the normalised return of its turn.
+    """Return for each token its turn's normalised return.
 
     The mean and the standard deviation are over the group's turns at the same depth.
 
@@ -178,7 +178,7 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
 
 
 def gdpo(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return for all tokens of a session the sum of its decoupled advantages."""
+    """Return for all tokens of a session its decoupled advantages, summed."""
     values = decoupled(episodes, settings).tolist()
     return [np.full(len(episode), value) for episode, value in zip(episodes, values, strict=True)]
 
@@ -225,7 +225,7 @@ def first_return(episode: Episode, rules: ReturnRules) -> float:
 def _by_turn(
     episodes: Sequence[Episode], returns: Sequence[Mapping[int, float]], settings: ReturnRules
 ) -> Advantages:
-    """Return returns of turns, normalised over the turns of all sessions at the same depth."""
+    """Return the turns' returns, normalised over all sessions' turns at the same depth."""
     depths = [_depths(episode) for episode in episodes]
     by_depth: defaultdict[int, list[float]] = defaultdict(list)
     for depth, values in zip(depths, returns, strict=True):

@@ -55,7 +55,7 @@ def chain_weights(
     counted: Sequence[Chain] = (),
     chaining: Chaining = "merged",
 ) -> Float64s:
-    """Return the weight of the trained tokens of each chain; every chain has some.
+    """Return the weight of each chain's trained tokens; every chain has some.
 
     `counted`: chains without a gradient. They are not computed, but count in the means. Raises
     `MethodFailed`.

@@ -32,7 +32,7 @@ from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import Screened, StepClock, screen
 
 REPLACED = "replaced"
-"""Reason of the tokens of sessions whose places stored ones take."""
+"""Reason for tokens in sessions whose places stored ones take."""
 ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
 """Chains of a group that are trained, and chains that only count in means."""
 
@@ -198,7 +198,7 @@ class SkippedStep:
 
 @dataclass(slots=True)
 class Selection:
-    """The groups of a batch, and the groups that must be dropped instead."""
+    """A batch's groups, and the groups that must be dropped instead."""
 
     chosen: list[Prepared] = field(default_factory=list)
     dropped: list[Prepared] = field(default_factory=list)
@@ -233,7 +233,7 @@ def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRul
 def recorded_batch(
     step: int, groups: Iterable[Group], clock: StepClock, rules: BatchRules
 ) -> Batch:
-    """Return the batch of a recorded step, with all its groups.
+    """Return a recorded step's batch, with all its groups.
 
     Raises `RecordedMethodFailed`.
     """

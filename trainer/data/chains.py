@@ -4,7 +4,7 @@ Each trainable token is trained in exactly one chain, the first in node order, h
 share it. With `per_request` each completion has a chain, which trains its tokens alone. A chain
 ends with its last trained token, because no loss depends on tokens after it. Columns have a number
 for each trained token; devices compute them before training. Pure; called by `sessions.py`. `_T`
-counts the tokens of a chain, `_N` its trained ones.
+counts a chain's tokens, `_N` its trained ones.
 """
 
 from collections import Counter
@@ -29,11 +29,11 @@ SAMPLED = (POLICY, FOREIGN)
 NOWHERE = -1
 """Turn, offset and version of a token that no policy sampled; also an unknown version."""
 ELSEWHERE = -2
-"""Version of a token of another log, whose versions mean nothing in this run."""
+"""Version of a token from another log, whose versions mean nothing in this run."""
 
 
 class Column(StrEnum):
-    """The name of a column; it tells what computes the column."""
+    """A column's name; it tells what computes the column."""
 
     REFERENCE = "reference"
     """Log-prob under `trainer.reference`, at the temperature that the token was sampled at."""
@@ -42,7 +42,7 @@ class Column(StrEnum):
     VALUE = "value"
     """Value of the place before the token, by the critic."""
     VIABILITY = "viability"
-    """Logit of the chance of success at the place before the token, by the critic."""
+    """Logit that the critic gives for success, at the place before the token."""
     END_VIABILITY = "end_viability"
     """The same behind the token."""
     EFFICIENCY = "efficiency"
@@ -68,14 +68,14 @@ class Column(StrEnum):
     TARGET = "target"
     """Return that the critic learns for that place; the trainer computes it, from the values."""
     TARGET_WEIGHT = "target_weight"
-    """Weight of that place in the critic's loss; those of a step sum to 1."""
+    """Weight of that place in the critic's loss; a step's weights sum to 1."""
     VIABILITY_TARGET = "viability_target"
     """1 for success and 0 for failure; as all targets, the trainer computes it."""
     VIABILITY_WEIGHT = "viability_weight"
     END_VIABILITY_TARGET = "end_viability_target"
     END_VIABILITY_WEIGHT = "end_viability_weight"
     EFFICIENCY_TARGET = "efficiency_target"
-    """Turns to success, with a minus, by the value of the next place."""
+    """Turns to success, with a minus, by the next place's value."""
     EFFICIENCY_WEIGHT = "efficiency_weight"
     END_EFFICIENCY_TARGET = "end_efficiency_target"
     END_EFFICIENCY_WEIGHT = "end_efficiency_weight"
@@ -125,7 +125,7 @@ class Tokens:
     """Index of the token in its turn's completion."""
 
     advantages_T: Float32s
-    """Advantage of a trained token; 0 until its group is in a batch."""
+    """A trained token's advantage; 0 until its group is in a batch."""
 
     def select(self, pieces: Sequence[tuple[int, int]]) -> "Tokens":
         """Return the tokens of these (start, end) runs, joined."""
@@ -134,7 +134,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """One sequence to train on, with the origin of each of its tokens."""
+    """One sequence to train on, with each token's origin."""
 
     session_id: str
     turns: tuple[str, ...]
@@ -233,7 +233,7 @@ def without(chain: Chain, masked_T: Bools) -> Chain | None:
 
 
 def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
-    """Return all tokens in node order; fill `turns` with the index of each turn."""
+    """Return all tokens in node order; fill `turns` with each turn's index."""
     ids_T = np.frombuffer(trajectory.tokens, "<i4")
     size = len(ids_T)
     mask = np.frombuffer(trajectory.loss_mask, np.uint8)

@@ -1,6 +1,6 @@
 """Episodes: the trained tokens of a session as the tree that they form, with the session's rewards.
 
-Estimators of advantages see nothing else of a session. They sum along the branches of its tree; at
+Estimators of advantages see nothing else of a session. They sum along its tree's branches; at
 a fork the mean over the branches counts. Pure; called by `batch.py`. `_N` counts the trained tokens
 of a session in the order of its chains, `_K` its turns. `previous_N` is the index of the element
 before each, `NOWHERE` for the first ones. An element comes before its followers.
@@ -28,10 +28,10 @@ class Episode:
     """Return of the session."""
 
     turn_rewards_K: Float64s
-    """Reward of each turn, 0 for a turn without one."""
+    """Each turn's reward, 0 for a turn without one."""
 
     turns_N: Int32s
-    """Turn of each trained token."""
+    """Each trained token's turn."""
 
     previous: Callable[[], Int64s]
     """Returns `previous_N`."""
@@ -40,13 +40,13 @@ class Episode:
     """Columns of the trained tokens, once they are annotated."""
 
     rewards: Mapping[str, float] = field(default_factory=dict)
-    """Last session reward of each name, without weights and without punishment."""
+    """Each name's last session reward, without weights and without punishment."""
 
     demonstration: bool = False
     """True if another system sampled some of its tokens."""
 
     intervened: int = 0
-    """Number of first turns before the last message of the session that the policy did not say."""
+    """Number of first turns before the session's last message that the policy did not say."""
 
     def __len__(self) -> int:
         return len(self.turns_N)
@@ -79,7 +79,7 @@ def episode(
     turn_rewards: Mapping[str, float],
     rewards: Mapping[str, float] | None = None,
 ) -> Episode:
-    """Return the episode of a session with these chains; `turn_rewards` by the id of the turn."""
+    """Return the episode of a session with these chains; `turn_rewards` by the turn's id."""
     by_name = rewards or {}
     if not chains:
         nowhere = np.zeros(0, np.int64)
@@ -102,7 +102,7 @@ def followers(previous_N: Int64s) -> Int64s:
 
 
 def following(previous_N: Int64s, values_N: Float64s) -> Float64s:
-    """Return the mean of `values_N` over the direct followers of each element; 0 without any."""
+    """Return the mean of `values_N` over each element's direct followers; 0 without any."""
     later_N = previous_N != NOWHERE
     sums_N = np.bincount(previous_N[later_N], weights=values_N[later_N], minlength=len(previous_N))
     return np.asarray(sums_N / np.maximum(followers(previous_N), 1), np.float64)

@@ -74,7 +74,7 @@ def verdict(
 ) -> tuple[str, FilterAction] | None:
     """Return the name and action of the first filter that applies, or None if none does.
 
-    They are tried in the order of the setting. `settings` are those of the user's own. Raises
+    They are tried in the setting's order. `settings` are those of the user's own. Raises
     `MethodFailed`.
     """
     for name, action in filters.items():

@@ -1,4 +1,4 @@
-"""Grouping of sessions: the members of each group, and whether it is ready or dropped.
+"""Grouping of sessions: each group's members, and whether it is ready or dropped.
 
 Pure: finalized sessions and deadlines in, records for `control` out. A group takes the first valid
 session of each sample until it has as many as it asks for. At its deadline, or once the other
@@ -50,7 +50,7 @@ class Group:
     uses: int = 0
     """Steps that trained a stored group before."""
     stored: tuple[ValidSession, ...] = ()
-    """Stored sessions that take the places of some of its own."""
+    """Stored sessions that take places of its own."""
 
     @property
     def members(self) -> tuple[ValidSession, ...]:
@@ -68,11 +68,11 @@ class Group:
         return replace(self, sessions=tuple(members[:count]), stored=stored)
 
     def returns(self) -> list[float]:
-        """Return the return of each session: the weighted sum of its rewards."""
+        """Return each session's return: the weighted sum of its rewards."""
         return [session.reward for session in self.sessions]
 
     def shaped(self) -> list[float]:
-        """Return the return of each session as estimators of advantages see it."""
+        """Return each session's return as estimators of advantages see it."""
         return [session.shaped for session in self.sessions]
 
     def version_min(self) -> int | None:
@@ -106,7 +106,7 @@ class _Open:
         return len(self.by_sample.keys() | spent)
 
     def newest_failure(self) -> str:
-        """Return a colon and the last line of the newest failure; empty without one."""
+        """Return a colon and the newest failure's last line; empty without one."""
         newest = max(self.failed.values(), key=lambda session: session.source.offset, default=None)
         lines = newest.detail.splitlines() if newest else []
         return f": {lines[-1]}" if lines else ""

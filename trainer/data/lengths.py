@@ -2,7 +2,7 @@
 
 Rules that leave sessions out (redundancy, deadlines, staleness, filters) may leave out the long
 ones. A difference between the two kinds of lengths shows it. Called by `sessions.py`, by the
-figures of a step, and by the report of a run.
+figures of a step, and by a run's report.
 """
 
 from collections.abc import Iterable
@@ -32,7 +32,7 @@ PERCENT = (10, 50, 90, 99)
 
 
 def length_of(trajectory: Trajectory) -> SessionLength:
-    """Return the length of a finalized session."""
+    """Return a finalized session's length."""
     sampled = sum(node.length for node in trajectory.nodes if node.origin == POLICY)
     return SessionLength(sampled, trajectory.turns)
 

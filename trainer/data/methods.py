@@ -14,7 +14,7 @@ import numpy as np
 from seamlessflow.infra.errors import ENDS_PROCESS, SeamlessFlowError
 from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.schemas.arrays import Float64s
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.episodes import Episode
 
 METHOD_FAILED = "method_failed"
@@ -92,7 +92,7 @@ def checked_advantages(
 
 
 def checked_verdict(answer: object) -> bool:
-    """Return the answer of a filter. Raises `ResultMalformed` if it is neither true nor false."""
+    """Return a filter's answer. Raises `ResultMalformed` if it is neither true nor false."""
     if not isinstance(answer, (bool, np.bool_)):
         raise ResultMalformed(f"{answer!r:.80}", "True or False")
     return bool(answer)

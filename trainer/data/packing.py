@@ -60,16 +60,16 @@ class MicroBatch:
     """Index of the token in that chain."""
 
     turns_N: Int32s
-    """Turn of the token; each number is one turn in one session of the step."""
+    """The token's turn; each number is one turn in one session of the step."""
 
     sessions_N: Int32s
-    """Session of the token, by its number in the step."""
+    """The token's session, by its number in the step."""
 
     weights_N: Float32s
     """Weight of the token in the step's loss, a weighted sum over all ranks."""
 
     lengths_C: Int64s
-    """Tokens of each of its chains."""
+    """Tokens in each chain."""
 
     columns: Columns = field(default_factory=dict)
     """Columns of the trained tokens, once they are annotated."""
@@ -83,7 +83,7 @@ class MicroBatch:
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """The tokens of all chains, joined, with the length and start of each chain."""
+    """All chains' tokens, joined, with each chain's length and start."""
 
     lengths_C: Int64s
     starts_C: Int64s
@@ -189,7 +189,7 @@ def empty(padding_id: int = 0) -> MicroBatch:
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return the micro-batches of each rank: the same number, of similar size at each index.
+    """Return each rank's micro-batches: the same number, of similar size at each index.
 
     FSDP2 communicates in every pass, so a rank with fewer passes would block the others.
     """

@@ -20,7 +20,7 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 
 UNPAIRED = "unpaired"
-"""Reason of the tokens of sessions that are in no pair."""
+"""Reason for tokens in sessions without a pair."""
 Places = Sequence[tuple[int, int]]
 """Pairs of sessions by their places in the group, the preferred one first."""
 PairRule = Callable[[Sequence[Episode]], Places]
@@ -28,17 +28,17 @@ PairRule = Callable[[Sequence[Episode]], Places]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PairRules:
-    """The settings of a rule, `trainer.pairs`."""
+    """A rule's settings, `trainer.pairs`."""
 
     name: str = ""
     """Empty: the loss compares no pairs."""
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of a rule of the user's own."""
+    """Settings for a user's rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionPair:
-    """Two sessions of a group, by their ids."""
+    """A group's two sessions, by their ids."""
 
     chosen: str
     """The session that the policy is to prefer."""
@@ -77,7 +77,7 @@ PAIR_RULES: Mapping[str, PairRule] = {"extremes": extremes, "all": each_with_eac
 def paired(
     group: Group, episodes: Sequence[Episode], rules: PairRules
 ) -> tuple[Group, tuple[SessionPair, ...]]:
-    """Return the pairs of a group, and the group with all other sessions marked left out.
+    """Return a group's pairs, and the group with all other sessions marked left out.
 
     Sessions without a token to train, or left out before, are no candidates. Raises `MethodFailed`.
     """
@@ -100,7 +100,7 @@ def paired(
 
 
 def checked_pairs(pairs: Places, count: int) -> list[tuple[int, int]]:
-    """Return the answer of a rule. Raises `ResultMalformed`."""
+    """Return a rule's answer. Raises `ResultMalformed`."""
     expected = f"pairs of two different places below {count}, each once"
     checked = []
     for pair in pairs:

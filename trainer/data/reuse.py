@@ -56,7 +56,7 @@ class ReuseStore:
 
     @classmethod
     def from_checkpoint(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
-        """Return the store of a checkpoint."""
+        """Return a checkpoint's store."""
         used = {group.group_id: group for group in begun}
         awaited = {
             session.session_id: (name, session)

@@ -36,13 +36,13 @@ class BatchRules:
     filters: Mapping[str, FilterAction]
     on_stale: OnStale
     max_staleness: int
-    """Largest staleness of a trained token, in optimizer steps."""
+    """A trained token's largest staleness, in optimizer steps."""
     recorded: bool = False
     """True if the sessions are those of another run; see `StepClock`."""
     train_foreign: bool = False
     """True if tokens that another system sampled may be trained."""
     advantage: str = ""
-    """Name of the estimator."""
+    """The estimator's name."""
     overlong: OverlongRules = field(default_factory=OverlongRules)
     reuse: ReuseRules = field(default_factory=ReuseRules)
     rewards: RewardWeights = field(default_factory=lambda: ONE_REWARD)
@@ -50,7 +50,7 @@ class BatchRules:
     regularised: bool = False
     """True if the loss has a term for each token, whatever its advantage."""
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of filters of the user's own."""
+    """Settings for a user's filters."""
     selection: SelectionRules = field(default_factory=SelectionRules)
     pairs: PairRules = field(default_factory=PairRules)
     returns: ReturnRules = field(default_factory=ReturnRules)
@@ -65,9 +65,9 @@ class BatchLimits:
     """The settings that limit batches and waiting groups."""
 
     groups: int
-    """Groups of a batch."""
+    """A batch's groups."""
     lag: int
-    """Largest staleness of a group, in optimizer steps."""
+    """A group's largest staleness, in optimizer steps."""
     refill: float
     """Dropped groups that the scheduler replaces in a step, in batches."""
     window: int

@@ -2,7 +2,7 @@
 
 Registered by name (`SELECTIONS`, the setting `trainer.selection.name`); `batch.py` applies them
 before advantages are estimated. Random numbers are seeded by the group, so a step that is executed
-again selects the same sessions. Pure. `_S` counts the sessions of a group.
+again selects the same sessions. Pure. `_S` counts a group's sessions.
 """
 
 import random
@@ -19,12 +19,12 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 
 UNSELECTED = "unselected"
-"""Reason of the tokens of sessions that are not selected."""
+"""Reason for tokens in sessions that are not selected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionRules:
-    """The settings of a selection, `trainer.selection`."""
+    """A selection's settings, `trainer.selection`."""
 
     name: str = ""
     """Empty: all sessions are trained."""
@@ -35,7 +35,7 @@ class SelectionRules:
     """Sessions whose returns advantages are compared with: `selected` or `all`."""
     seed: int = 0
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of a selection of the user's own."""
+    """Settings for a user's selection."""
 
 
 SelectionMethod = Callable[[Sequence[Episode], SelectionRules, random.Random], Sequence[bool]]
@@ -59,7 +59,7 @@ def max_variance(
     """Return the `keep` sessions whose returns have the largest variance.
 
     PODS, arXiv 2504.13818: they are always some of lowest and the rest of highest return. Prefix
-    sums give the variance of each division. Of equal variances the most even division wins.
+    sums give each division's variance. Of equal variances the most even division wins.
     """
     order = _by_return(episodes)
     keep = min(rules.keep, len(order))
@@ -124,7 +124,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
 
 
 def checked_selection(verdicts: Sequence[bool], count: int) -> list[bool]:
-    """Return the answer of a selection. Raises `ResultMalformed`."""
+    """Return a selection's answer. Raises `ResultMalformed`."""
     if len(verdicts) != count:
         raise ResultMalformed(f"verdicts on {len(verdicts)} sessions", f"on {count}")
     for verdict in verdicts:

@@ -40,7 +40,7 @@ _NO_LOGPROBS = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSource:
-    """The identity of a session and the place of its record on `trajectories`."""
+    """A session's identity and its record's place on `trajectories`."""
 
     session_id: str
     group_id: str
@@ -54,7 +54,7 @@ class SessionSource:
     trace: Headers = ()
     length: SessionLength = NO_LENGTH
     split: str = ""
-    """Name of the task set of its task; empty if it was opened without one."""
+    """Name of its task's task set; empty if it was opened without one."""
     foreign: bool = False
     """True if another system sampled some of its tokens."""
     limit: str = ""
@@ -90,7 +90,7 @@ class ValidSession:
     has_turn: bool = True
     """True if the policy sampled some of its tokens."""
     turn_rewards: Mapping[str, float] = field(default_factory=dict)
-    """Weighted sum of the rewards of each turn that has any."""
+    """Each rewarded turn's rewards, summed by weight."""
     rewards: Mapping[str, Reward] = field(default_factory=dict)
     """Its session rewards by name, whether or not they count for its return."""
     punishment: float = 0.0
@@ -117,7 +117,7 @@ class ValidSession:
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Return the value of each of its session rewards by name."""
+        """Return its session rewards' values by name."""
         return {name: reward.value for name, reward in self.rewards.items()}
 
     def without(self, reason: str) -> "ValidSession":

@@ -38,7 +38,7 @@ class StepClock:
     than the present ones are as far away as earlier ones."""
 
     def age(self, version: int) -> int:
-        """Return the staleness of a version. One that is not recorded counts as its number."""
+        """Return a version's staleness. One that is not recorded counts as its number."""
         return self.now - self.steps_of.get(version, version)
 
     def ages_T(self, versions_T: Int32s) -> Int32s:
@@ -50,7 +50,7 @@ class StepClock:
 
 @dataclass(frozen=True, slots=True)
 class GroupAdmission:
-    """The version that was current when a group was admitted, and the deadline of the group."""
+    """The version that was current when a group was admitted, and the group's deadline."""
 
     version: int
     deadline_ms: int
@@ -97,7 +97,7 @@ def screen(
 
 
 def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
-    """Return a mask of the trained tokens of a chain that are more than `limit` steps stale."""
+    """Return a mask over a chain's trained tokens that are more than `limit` steps stale."""
     tokens = chain.tokens
     return tokens.trained_T & (clock.ages_T(tokens.versions_T) > limit)
 

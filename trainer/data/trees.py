@@ -46,7 +46,7 @@ class PrefixOrder:
 
 
 def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
-    """Return the order of chains with these token ids, none of them negative."""
+    """Return the chains' order by these token ids, none negative."""
     # Bytes compare as the ids do if the most significant one comes first.
     keys = [of_chain.astype(">u4").tobytes() for of_chain in ids]
     chains = sorted(range(len(ids)), key=keys.__getitem__)
@@ -58,7 +58,7 @@ def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
 
 
 def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the ordered chains of each micro-batch: units that begin alike together.
+    """Return each micro-batch's ordered chains: units that begin alike together.
 
     Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Units
     that share most are joined first, so no group is divided to fill a micro-batch.
@@ -71,7 +71,7 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
 
 
 def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0) -> list[Int64s]:
-    """Return the ordered chains of each row: those that begin alike together, where that pays.
+    """Return each row's ordered chains: those that begin alike together, where that pays.
 
     A tree saves its shared tokens, but all pairs of its tokens are computed. It has at most
     `PAIRS` tokens, and at most `budget`, or twice those of its longest chain if `longest` has room

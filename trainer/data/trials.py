@@ -24,11 +24,11 @@ from seamlessflow.trainer.loss import LossSection
 
 _RETURNS = (1.0, 0.0, 0.25)
 _TOKENS_OF_TURNS = ((2, 3), (4,), (1, 1, 2))
-"""Trained tokens of each turn, by session."""
+"""Each turn's trained tokens, by session."""
 
 
 def group_of_three() -> list[Episode]:
-    """Return three sessions of unlike returns, of one to three turns, the last turn rewarded."""
+    """Return three sessions with unlike returns, one to three turns long, the last one rewarded."""
     return [
         _session(reward, tokens) for reward, tokens in zip(_RETURNS, _TOKENS_OF_TURNS, strict=True)
     ]

@@ -22,9 +22,9 @@ from seamlessflow.trainer.data.episodes import Episode, episode
 from seamlessflow.trainer.data.methods import method
 
 KeptTokens = Sequence[NDArray[np.bool_]]
-"""For each session of a group which of its trained tokens (N) stay in the loss."""
+"""For each session in a group, which trained tokens (N) stay in the loss."""
 TurnMask = Callable[..., KeptTokens]
-"""Takes the sessions of a group, and its settings by their names."""
+"""Takes a group's sessions, and its settings by their names."""
 
 
 def high_entropy_turns(episodes: Sequence[Episode], *, keep: float = 0.8) -> list[NDArray[Any]]:
@@ -62,7 +62,7 @@ def masked_batch(batch: Batch, masks: OwnSettings) -> Batch:
 
 
 def checked_kept(kept: KeptTokens, episodes: Sequence[Episode]) -> KeptTokens:
-    """Return the answer of a mask. Raises `ResultMalformed`."""
+    """Return a mask's answer. Raises `ResultMalformed`."""
     if len(kept) != len(episodes):
         raise ResultMalformed(f"masks of {len(kept)} sessions", f"of {len(episodes)}")
     arrays = [np.asarray(of_session) for of_session in kept]
@@ -74,7 +74,7 @@ def checked_kept(kept: KeptTokens, episodes: Sequence[Episode]) -> KeptTokens:
 
 
 def _masked(prepared: Prepared, name: str, settings: Mapping[str, Any]) -> Prepared:
-    """Return a group without the tokens of a mask."""
+    """Return a group without a mask's tokens."""
     if not prepared.chains:
         return prepared
     sessions = prepared.trained_sessions()

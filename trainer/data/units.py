@@ -1,4 +1,4 @@
-"""Units of chains, and the bins of a step: whole units, a bin for each micro-batch.
+"""Units of chains, and a step's bins: whole units, a bin for each micro-batch.
 
 Sessions and turns have numbers from 0 over one optimizer step, in the order of the chains. So the
 numbers are the same however the chains are packed. A micro-batch holds at most `budget` tokens,
@@ -20,7 +20,7 @@ from seamlessflow.trainer.loss import Unit
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """For each chain the number of its session, and of its session's first turn."""
+    """For each chain, its session's number and that of the session's first turn."""
 
     sessions_C: Int64s
     first_turns_C: Int64s
@@ -28,7 +28,7 @@ class Membership:
 
 
 def membership(chains: Sequence[Chain]) -> Membership:
-    """Return the numbers of sessions and turns of chains."""
+    """Return the chains' sessions and turns by number."""
     numbers: dict[str, int] = {}
     first_turns: list[int] = []
     turns = 0
@@ -60,7 +60,7 @@ def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64
 
 
 def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the chains of each padded micro-batch, units with the longest chain first.
+    """Return each padded micro-batch's chains, units with the longest chain first.
 
     The first unit of a micro-batch has its longest chain, so it decides how many rows fit.
     """
@@ -81,7 +81,7 @@ def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
 
 
 def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
-    """Return the chains of each packed micro-batch, by best fit decreasing bin packing.
+    """Return each packed micro-batch's chains, by best fit decreasing bin packing.
 
     The longest units go first, each into the fullest bin with room for it.
     """
@@ -107,7 +107,7 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
 
 
 def members(units_C: Int64s) -> list[Int64s]:
-    """Return the chains of each unit, in their order."""
+    """Return each unit's chains, in their order."""
     order = np.argsort(units_C, kind="stable")
     return np.split(order, np.cumsum(np.bincount(units_C))[:-1])
 

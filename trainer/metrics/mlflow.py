@@ -16,8 +16,7 @@ from contextlib import suppress
 from queue import Queue
 
 from seamlessflow.infra.errors import SettingsRejected
-from seamlessflow.trainer.metrics.sample_texts import SampleText
-from seamlessflow.trainer.metrics.trackers import TrackedRun, imported
+from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, imported
 from seamlessflow.trainer.sinks import mlflow_package
 
 _log = logging.getLogger(__name__)
@@ -28,11 +27,11 @@ _DEFAULTS = {
     # It would report its use to its makers.
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""Variables of the library, if the environment does not set them."""
+"""The library's variables, if the environment does not set them."""
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
-"""Time for waiting rows at the end of the trainer."""
+"""Time for waiting rows at the trainer's end."""
 _ILLEGAL = re.compile(r"[^\w./ -]")
 _LONGEST_NAME = 250
 _LONGEST_PARAMETER = 6_000
@@ -167,6 +166,6 @@ class Mlflow:
 
 
 def legal_name(name: str) -> str:
-    """Return the name of a metric as MLflow takes it: a relative path without `.` and `..`."""
+    """Return a metric's name as MLflow takes it: a relative path without `.` and `..`."""
     parts = _ILLEGAL.sub("_", name)[:_LONGEST_NAME].split("/")
     return "/".join(part if part.strip(".") else "_" for part in parts)

@@ -21,7 +21,7 @@ class Phases:
     clock: Callable[[], float] = time.monotonic
     """Returns the seconds since a fixed time."""
     seconds: dict[str, float] = field(default_factory=dict)
-    """Seconds of each phase, by its metric."""
+    """Each phase's seconds, by its metric."""
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:

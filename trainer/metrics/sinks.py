@@ -15,8 +15,7 @@ from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.trainer.metrics.mlflow import Mlflow
 from seamlessflow.trainer.metrics.names import METRICS
-from seamlessflow.trainer.metrics.sample_texts import SampleText
-from seamlessflow.trainer.metrics.trackers import TrackedRun, flattened, imported
+from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, flattened, imported
 from seamlessflow.trainer.settings import TrainerSettings
 
 _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in name), "more")
@@ -26,7 +25,7 @@ class Sink(Protocol):
     """A destination of metrics. Called by the loop's thread, a row for each step and evaluation."""
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
-        """Write a row. May block briefly; raise the errors of the library.
+        """Write a row. May block briefly; raise the library's errors.
 
         An evaluation's `step` counts the steps that made its weights, so rows may go back.
         """
@@ -80,7 +79,7 @@ def _cut_after_last_line(path: Path) -> int:
 
 
 def _header(path: Path) -> tuple[str, ...]:
-    """Return the columns of a file, if it is one of ours."""
+    """Return a file's columns, if it is one of ours."""
     with path.open(newline="", encoding="utf-8") as file:
         columns = tuple(next(csv.reader(file), ()))
     return columns if {"step", "version", "at_ms", "more"} <= {*columns} else _COLUMNS
@@ -143,7 +142,7 @@ class WeightsAndBiases:
 
 
 class Gauges:
-    """Metrics of the trainer, shown as those of all processes."""
+    """The trainer's metrics, shown as those of all processes."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

@@ -1,6 +1,6 @@
-"""Symptoms of a run, read from the metrics of its last steps, each with the settings that help.
+"""A run's symptoms, read from the metrics of its last steps, each with the settings that help.
 
-Pure; called by the report of a run. A symptom is reported from its threshold on.
+Pure; called by a run's report. A symptom is reported from its threshold on.
 """
 
 from collections.abc import Callable, Iterator, Sequence

@@ -16,7 +16,7 @@ from seamlessflow.trainer.data.methods import METHOD_FAILED
 StepMetrics = Mapping[str, float]
 
 RISE = 0.05
-"""Least rise of the mean reward, from the first to the last ten steps, without an explanation."""
+"""The mean reward's least rise, from the first to the last ten steps, without an explanation."""
 
 FEWEST_STEPS = 20
 """A shorter run is not expected to learn."""
@@ -73,7 +73,7 @@ CAUSES: Mapping[str, str] = {
     "trainer.critic.passes: lower it, or draw easier tasks",
     "loss": "tokens were trained, but the loss took the gradient of all of them away",
 }
-"""Meaning and remedy of each cause; a mask is found by the first words of its reason."""
+"""Meaning and remedy of each cause; a mask is found by its reason's first words."""
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class StepTokens:
 def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:
     """Return which rules took all tokens of a barren step, how many, and which setting to change.
 
-    `dropped`: the groups that the step lost, by reason; `newest`: the detail of the last one. They
+    `dropped`: the groups that the step lost, by reason; `newest`: the last one's detail. They
     are named if no token was sampled that a rule could mask.
     """
     total = tokens.masked.total()
@@ -144,7 +144,7 @@ def why_little(first: float | None, last: float | None, steps: Sequence[StepMetr
 def why_alone(groups: Iterable[Prepared], advantage: str) -> str:
     """Return why the first group that asked for one session taught nothing; empty without one.
 
-    `advantage`: an estimator that compares the sessions of a group.
+    `advantage`: an estimator that compares a group's sessions.
     """
     for group in groups:
         source = group.group.sessions[0].source

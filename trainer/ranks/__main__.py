@@ -1,4 +1,4 @@
-"""The training process of a worker: `python -m seamlessflow.trainer.ranks`."""
+"""A worker's training process: `python -m seamlessflow.trainer.ranks`."""
 
 import threading
 

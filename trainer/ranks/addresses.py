@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.network.addresses import connect_to
@@ -55,7 +55,7 @@ def connected(
 ) -> Channel:
     """Return a channel to the policy's trainer; read `fleet` until a trainer answers.
 
-    `fold` gets each record read, `hello` makes the first message of a token. Raises
+    `fold` gets each record read, `hello` makes a token's first message. Raises
     `TrainerAbsent`, at once when `stopping`.
     """
 
@@ -107,7 +107,7 @@ def _answered(
     limit_s: float,
     stopping: Stopping,
 ) -> _Answer:
-    """Return the first answer; each call goes to the process of the newest heartbeat."""
+    """Return the first answer; each call goes to the newest heartbeat's process."""
     deadline = time.monotonic() + limit_s
     reason = "no heartbeat of it on fleet"
     while not stopping() and time.monotonic() < deadline:

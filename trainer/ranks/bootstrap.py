@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never, now_ms
 from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
@@ -18,8 +17,7 @@ from seamlessflow.infra.telemetry.instruments import process_metrics
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.weights.from_trainer.chosen import weights_service
 from seamlessflow.infra.worker.activity import ActivityAccount
-from seamlessflow.infra.worker.fleet import of_worker
-from seamlessflow.infra.worker.roles import new_incarnation
+from seamlessflow.infra.worker.roles import new_incarnation, of_worker
 from seamlessflow.schemas.records import WorkerHeartbeat, WorkerJoined
 from seamlessflow.schemas.releases import this_release
 from seamlessflow.schemas.topics import CONTROL, FLEET
@@ -96,7 +94,7 @@ def worker_devices(
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
-    """Return the devices of the worker; `lost` gets the end of one of its further ranks.
+    """Return the worker's devices; `lost` gets the end of one of its further ranks.
 
     `find_way` returns the gang's meeting for rank 0, else the line to rank 0; None without a gang.
     It may wait for rank 0. `computing` is called for the first rank alone. Raises `ModelUnusable`,

@@ -1,4 +1,4 @@
-"""The further ranks of a worker: a process for each device but the first, without Kafka.
+"""A worker's further ranks: a process for each device but the first, without Kafka.
 
 The first rank orders them over a socket to take or give back memory, and to follow a step. Their
 work comes through torch's process group. The end of one ends the worker's training process.
@@ -22,7 +22,7 @@ _MOVE_S = 600.0
 _STEP_S = 6 * 3600.0
 _END_S = 10.0
 _NOTICE_S = 2.0
-"""Time to notice the end of a rank, after this rank failed because of it."""
+"""Time to notice a rank's end, after this rank failed because of it."""
 
 
 class RankLost(SeamlessFlowError):
@@ -80,7 +80,7 @@ class FurtherRank:
             raise RankLost(self._rank) from error
 
     def answer(self, limit_s: float) -> int:
-        """Wait for the end of the last order; after a release return the free bytes of the device.
+        """Wait for the last order's end; after a release return the device's free bytes.
 
         Raises `RankLost`.
         """
@@ -146,7 +146,7 @@ class WorkerDevices:
         self._ask("acquire", self.backend.acquire)
 
     def release(self) -> int:
-        """Move both to the host. Return a lower bound on the free bytes of each device."""
+        """Move both to the host. Return a lower bound on each device's free bytes."""
         return min(self._ask("release", self.backend.release))
 
     @contextmanager

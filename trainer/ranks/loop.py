@@ -1,4 +1,4 @@
-"""The loop of a training process: it takes, uses and gives up the devices of its worker.
+"""The loop of a training process: it takes, uses and gives up its worker's devices.
 
 The first rank of a gang trains a step when the trainer calls. The other ranks begin when `control`
 says so; their work comes through torch's process group (`trainer/backends/gang.py`). Made by
@@ -21,7 +21,7 @@ from seamlessflow.trainer.roles.parts import Wake
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 1.0
-"""Longest wait of the loop. All else wakes it; this only bounds the wait for a signal to stop."""
+"""The loop's longest wait. All else wakes it; this only bounds the wait for a signal to stop."""
 _STOP_TOO_S = 2.0
 _LAST_CALLS_S = 20.0
 """Time for the trainer, which is asked to stop at the same time, to save its state."""

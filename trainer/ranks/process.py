@@ -1,4 +1,4 @@
-"""The training process of a worker, and its devices, whose memory is taken or given back.
+"""A worker's training process, and its devices, whose memory is taken or given back.
 
 `TrainerRoles` decides the moves; the loop's thread carries them out.
 """

@@ -1,4 +1,4 @@
-"""The calls of the trainer, carried out by the first rank of its gang.
+"""The trainer's calls, carried out by its gang's first rank.
 
 Calls come from the channel's thread and are carried out in the work thread, one after the other.
 """

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import torch
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.host import device_named
 from seamlessflow.infra.network.line import Line
@@ -34,7 +34,7 @@ class LibraryMissing(SeamlessFlowError):
 
 
 def chosen_backend(settings: TrainerSection) -> type[RankBackend]:
-    """Return the class of the back end. Raise `LibraryMissing`."""
+    """Return the back end's class. Raise `LibraryMissing`."""
     if settings.backend != "megatron":
         return FsdpBackend
     if find_spec("megatron") is None:
@@ -52,7 +52,7 @@ def torch_devices(
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
-    """Return the devices with the model loaded; `lost` gets the end of a further rank.
+    """Return the devices with the model loaded; `lost` gets a further rank's end.
 
     Raises `ModelUnusable`, and for a gang `LibraryMissing`, `WorkersAbsent` and `LineLost`.
     """

@@ -51,7 +51,7 @@ class Checkpoint:
     layout: Layout = "auto"
     """Layout of its steps."""
     pools: Mapping[str, Any] = field(default_factory=dict)
-    """Content of the pools of stored sessions that no topic has (`trainer/replay/pools.py`)."""
+    """Content of the pools of stored sessions that no topic has (`trainer/mixing/pools.py`)."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
@@ -75,7 +75,7 @@ class CheckpointForeign(SeamlessFlowError):
 
 
 def initial(policy: str, log: str) -> Checkpoint:
-    """Return the checkpoint of a new run: the initial model and the start of the log."""
+    """Return a new run's checkpoint: the initial model and the log's start."""
     return Checkpoint(Origin(), {}, ControlState(policy), -1, log)
 
 

@@ -43,9 +43,9 @@ class Commit:
     version: int
     lineage: str
     groups: Mapping[str, SessionIds]
-    """Sessions of each group, in the order of the batch."""
+    """Each group's sessions, in the batch's order."""
     methods: tuple[StepMethod, ...] = ()
-    """Methods of the step, only to compare; empty also if a checkpoint covers its record."""
+    """The step's methods, only to compare; empty also if a checkpoint covers its record."""
     reused: tuple[str, ...] = ()
     """Groups among them that earlier steps trained, in the same order; without stored ones."""
     pools: Mapping[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Commit:
 
     @classmethod
     def from_record(cls, record: StepCommitted) -> "Commit":
-        """Return the step of a record."""
+        """Return a record's step."""
         groups = {group.group_id: group.sessions for group in record.groups}
         reused = tuple(group.group_id for group in record.groups if group.reused and not group.pool)
         return cls(
@@ -111,7 +111,7 @@ class ControlState:
     offset: int = 0
     """Next offset of `control` to fold."""
     commits: dict[int, Commit] = field(default_factory=dict)
-    """Newest record of each step, by step; groups of steps before the last checkpoint are in `over`
+    """Each step's newest record, by step; groups of steps before the last checkpoint are in `over`
     instead."""
     skipped: set[int] = field(default_factory=set)
     """Skipped steps since the last checkpoint."""

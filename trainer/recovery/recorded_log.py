@@ -7,7 +7,7 @@ The log must still have all records from which the checkpoint continues, and rea
 
 from collections.abc import Mapping
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import LogPartition

@@ -1,8 +1,8 @@
-"""The resumption of a run: the step to begin with, the steps to execute again, the lineage.
+"""A run's resumption: the step to begin with, the steps to execute again, the lineage.
 
 Steps committed after the last checkpoint are executed again, with the same groups and sessions.
 They get new version numbers and a new lineage. So every group is in exactly one step of the lineage
-that survives. The record of a lineage has all that is needed to execute its steps again, elsewhere
+that survives. A lineage's record has all that is needed to execute its steps again, elsewhere
 or later. Pure, except `other_model`, which compares the model with the run's.
 """
 
@@ -18,7 +18,7 @@ from seamlessflow.infra.weights.from_trainer.questions import TOKENIZER
 from seamlessflow.infra.weights.model_hub import HubModel
 from seamlessflow.schemas.records import LineageStarted, StepCommitted, StepMethod
 from seamlessflow.schemas.releases import releases
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.reuse import UsedGroup
@@ -159,7 +159,7 @@ def layout_of_run(named: Layout, before: Layout, able: Layout) -> Layout:
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     """Return the steps that made the newest weights, oldest first.
 
-    `commits` are in the order of the log. In each lineage only the steps before its child's first
+    `commits` are in the log's order. In each lineage only the steps before its child's first
     step survive. The child began from a checkpoint before the others.
     """
     steps: list[StepCommitted] = []

@@ -77,7 +77,7 @@ class GangWatch:
 
 
 class GangBroken(SeamlessFlowError):
-    """The loss of a rank. Other ranks and trainer cannot go on without it: all start again."""
+    """A rank's loss. Other ranks and trainer cannot go on without it: all start again."""
 
     lasting = False
 
@@ -89,7 +89,7 @@ class GangBroken(SeamlessFlowError):
 
 
 class TrainerGone(SeamlessFlowError):
-    """The loss of the trainer. The ranks' weights belong to no run now, so the ranks restart."""
+    """The trainer's loss. The ranks' weights belong to no run now, so the ranks restart."""
 
     lasting = False
 

@@ -164,7 +164,7 @@ class ProcessParts:
     now_ms: Callable[[], int]
 
     def wake(self) -> None:
-        """End the wait of the loop, from any thread."""
+        """End the loop's wait, from any thread."""
         self.inbox.post(Wake())
 
     def send(self, *records: Record) -> None:

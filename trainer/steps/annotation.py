@@ -1,4 +1,4 @@
-"""The first phase of a step: the devices annotate the batch, and advantages follow from that."""
+"""A step's first phase: the devices annotate the batch, and advantages follow from that."""
 
 from seamlessflow.trainer.backends.backend import Backend
 from seamlessflow.trainer.data.batch import Batch
@@ -36,7 +36,7 @@ def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch
 
 
 def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
-    """Return the batch with the columns of the devices. Raises the errors of the back end.
+    """Return the batch with the columns of the devices. Raises the back end's errors.
 
     Tokens without a log-prob of their sampler have one then: that before the step.
     """

@@ -41,9 +41,9 @@ from seamlessflow.trainer.data.sessions import (
 )
 from seamlessflow.trainer.data.staleness import StepClock, awaited
 from seamlessflow.trainer.metrics.unlearned import StepTokens
+from seamlessflow.trainer.mixing.mixed_steps import Mixed, Mixing
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import GroupsGone, Resume
-from seamlessflow.trainer.replay.mixing import Mixed, Mixing
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Dataloader:
     """Rules of batches; a re-execution sets them anew for a lineage with other rules."""
     _limits: BatchLimits
     _added_ms: int
-    """Time of the newest session; the time of the start before the first session."""
+    """The newest session's time; the time of the start before the first session."""
     _positions: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] | None = None
     """Offset of the last session of a recording at the start, by partition that is not read to

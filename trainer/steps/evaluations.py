@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Evaluations:
-    """The rounds of a run; `_splits` are the names of the scheduler's evaluation sets."""
+    """A run's rounds; `_splits` are the names of the scheduler's evaluation sets."""
 
     _control_state: ControlState
     _splits: Collection[str]

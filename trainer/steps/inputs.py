@@ -1,4 +1,4 @@
-"""Input of an optimizer step: the rules of its batch, its rate, and the back end's input.
+"""An optimizer step's input: its batch's rules, its rate, and the back end's input.
 
 A step has one update for each part of its batch, `trainer.epochs` times. Pure, and the same for a
 step that is executed again: the input depends only on settings, batch and versions.
@@ -81,7 +81,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
 
 
 def selection_rules(trainer: TrainerSection) -> SelectionRules:
-    """Return the settings of a selection."""
+    """Return a selection's settings."""
     values = {**trainer.selection.model_dump(), "name": trainer.selection.name or ""}
     return SelectionRules(**values, seed=trainer.seed, functions=trainer.functions)
 
@@ -181,7 +181,7 @@ def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
 
 
 def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]:
-    """Yield the epoch and the groups of each update; each epoch has an order of its own.
+    """Yield the epoch and each update's groups; each epoch has an order of its own.
 
     The order depends on seed and step only, so a run can be repeated. A part without a trained
     token is no update.

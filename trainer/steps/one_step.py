@@ -16,7 +16,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.telemetry.tracing import Span, Telemetry
 from seamlessflow.schemas.records import GroupConsumed, Record, StepCommitted, StepCompleted
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, Headers, fleet_key
 from seamlessflow.trainer.backends.backend import Backend, UpdateFailed
 from seamlessflow.trainer.data.batch import Batch
@@ -168,7 +168,7 @@ class StepRunner:
         self._backend.rest(step)
 
     def _traced(self, order: StepOrder) -> Span:
-        """Begin the span of a step, with links to the spans of the sessions that it trains."""
+        """Begin a step's span, with links to the spans of the sessions that it trains."""
         groups = order.batch.members()
         return self._telemetry.process_batch(
             TRAJECTORIES.name,
@@ -181,7 +181,7 @@ class StepRunner:
         )
 
     def _trained(self, order: StepOrder, phases: Phases) -> tuple[StepOrder, dict[str, float], str]:
-        """Train a step; return it as it was trained, its metrics and the hash of its file.
+        """Train a step; return it as it was trained, its metrics and its file's hash.
 
         Raises `StepFailed`.
         """

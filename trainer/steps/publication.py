@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.device_model.model_shape import context_limit
 from seamlessflow.infra.disk import link_or_copy, whole_directory
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -77,7 +77,7 @@ class Publication:
 
     @cached_property
     def _renderer(self) -> RendererSettings:
-        """Settings of the renderer, chosen for the model if the configuration names none."""
+        """The renderer's settings, chosen for the model if the configuration names none."""
         return named_for(self._rendered, self._settings.policy.renderer)
 
     @property

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Sequence
 
 from seamlessflow.schemas.records import EvaluationCompleted, ProgressStalled
-from seamlessflow.schemas.steps import shown_step
+from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.data.batch import Batch
-from seamlessflow.trainer.metrics.sample_texts import DecodeText, sample_texts
 from seamlessflow.trainer.metrics.sinks import Sink
+from seamlessflow.trainer.metrics.trackers import DecodeText, sample_texts
 from seamlessflow.trainer.metrics.unlearned import StepMetrics, why_alone, why_no_gradient
 from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.one_step import StepDone
@@ -48,7 +48,7 @@ class Reports:
     def report_evaluation(self, evaluation: EvaluationCompleted, named: bool = False) -> None:
         """Write a row for a round of an evaluation to all sinks, unless no session counted.
 
-        `named`: there are several sets, so each metric's name has the name of its set.
+        `named`: there are several sets, so each metric's name has its set's name.
         """
         if evaluation.reward_mean is None:
             return

@@ -1,4 +1,4 @@
-"""The optimizer steps of a run, in order: announce a batch, train it once the scheduler starts it.
+"""A run's optimizer steps, in order: announce a batch, train it once the scheduler starts it.
 
 It knows the progress of training. Called by the loop while no other work is under way.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import step_name
+from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.metrics.unlearned import why_barren
@@ -42,7 +42,7 @@ class Announced:
 
 @dataclass(eq=False)
 class StepSequence:
-    """The steps of a run, from where this process resumes it."""
+    """A run's steps, from where this process resumes it."""
 
     _process: ProcessParts
     _checkpoint: Checkpoint
@@ -143,7 +143,7 @@ class StepSequence:
         self._writing.close()
 
     def _offer(self) -> None:
-        """Announce the batch of the next step, or skip the step, or wait for more groups."""
+        """Announce the next step's batch, or skip the step, or wait for more groups."""
         process = self._process
         step = self.origin.step
         now_ms = self._process.now_ms()

@@ -36,7 +36,7 @@ FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Header:
-    """The first line of a file: the step that it belongs to."""
+    """A file's first line: the step that it belongs to."""
 
     format: int = FORMAT
     step: int
@@ -57,7 +57,7 @@ class TrainedRun:
     logprobs: list[float]
     versions: list[int]
     advantage: float | list[float]
-    """Advantage of each token, or one for all."""
+    """Each token's advantage, or one for all."""
     temperature: float = 1.0
 
 
@@ -89,7 +89,7 @@ def file_name(step: int, version: int) -> str:
 
 
 def parsed(content: bytes) -> tuple[Header, list[TrainedRun]]:
-    """Return the header and the runs of the lines of a file."""
+    """Return the header and the runs of a file's lines."""
     first, *rest = (orjson.loads(line) for line in content.splitlines())
     return Header(**first), [TrainedRun(**run) for run in rest]
 
@@ -108,7 +108,7 @@ def _runs(chains: Sequence[Chain], batches: Sequence[MicroBatch]) -> Iterator[di
 def _runs_of(
     chains: Sequence[Chain], batch: MicroBatch, turns_N: Int32s, offsets_N: Int32s
 ) -> Iterator[dict[str, Any]]:
-    """Yield the runs of a micro-batch; its tokens have these turns and offsets.
+    """Yield a micro-batch's runs; its tokens have these turns and offsets.
 
     A run ends where the chain changes, where a token is left out, and where the turn changes.
     """

@@ -27,13 +27,12 @@ from seamlessflow.consumers.trajectories.sessions.replies import answered, repli
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.errors import ENDS_PROCESS
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.infra.rendering.long_texts import TokensWanted
+from seamlessflow.infra.rendering.tokenizer import TokensWanted
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import Headers
+from seamlessflow.schemas.topics import GatewayQuestion, Headers, SessionCommand
 
 _SETS_A_DEADLINE = (r.SessionOpened, r.TurnStarted, r.TurnCompleted, r.SessionClosed)
 
@@ -67,7 +66,7 @@ class Actor:
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
         """Commands that wait until events of their session are read back, by partition and name."""
         self._untokenised: dict[tuple[int, str], Received] = {}
-        """Commands that wait for the tokens of a long text, each the first of its name."""
+        """Commands that wait for a long text's tokens, each the first of its name."""
 
     def handle_command(self, partition: Partition, received: Received) -> None:
         """Decide a command, or defer it until all events of its session are read back."""
@@ -124,7 +123,7 @@ class Actor:
             self._decide_deferred(partition, name)
 
     def forget(self, number: int) -> None:
-        """Drop the deferred commands of a partition; its next owner reads them again."""
+        """Drop a partition's deferred commands; its next owner reads them again."""
         self._deferred.pop(number, None)
 
     def repeat_replies(self, partition: Partition, received: Received, folded: Folded) -> None:
@@ -136,7 +135,7 @@ class Actor:
             self._reply(received, folded, self._outbox.reply)
 
     def emit(self, partition: Partition, session: Session, headers: Headers) -> None:
-        """Build the trajectory of a finalized session, and end the session.
+        """Build a finalized session's trajectory, and end the session.
 
         It has no tokens if it cannot be assembled.
         """

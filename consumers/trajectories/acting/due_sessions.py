@@ -44,7 +44,7 @@ class Alarms:
 
     @property
     def next_ms(self) -> int | None:
-        """Time of the earliest alarm, or None if there is none."""
+        """The earliest alarm's time, or None if there is none."""
         return self._heap[0][0] if self._heap else None
 
 
@@ -65,11 +65,11 @@ class DueSessions:
 
     @property
     def next_ms(self) -> int | None:
-        """Time of the earliest alarm, or None if there is none."""
+        """The earliest alarm's time, or None if there is none."""
         return self._alarms.next_ms
 
     def expect(self, partition: Partition, session: Session) -> None:
-        """Set the alarm of a session."""
+        """Set a session's alarm."""
         self._alarms.set(partition.number, session.session_id, self._due_ms(session))
 
     def expect_spilled(self, partition: Partition) -> None:

@@ -1,4 +1,4 @@
-"""Assignment and ownership: the partitions of this manager, and those of them it may act on.
+"""Assignment and ownership: this manager's partitions, and those of them it may act on.
 
 The Kafka consumer group assigns partitions; its callbacks run in the thread that reads `requests`.
 Assigned is not owned. This manager appends a claim. It owns the partition once it reads that claim
@@ -108,7 +108,7 @@ class Ownership:
             self._takeovers[partition.number].commands.append(received)
 
     def handle_event(self, received: Received) -> None:
-        """Apply the next event of a partition, and act on it if the partition is owned."""
+        """Apply a partition's next event, and act on it if the partition is owned."""
         partition = self._partitions.get(received.partition)
         takeover = self._takeovers.get(received.partition)
         if partition is None or (takeover is not None and not takeover.reading):

@@ -39,7 +39,7 @@ class Placement:
         self._waiting: dict[tuple[int, str], None] = {}
         """Partition and id of sessions with a turn that no worker could take, oldest first."""
         self._traced: dict[str, Headers] = {}
-        """Headers that name the trace of a running turn, by its id; none for most turns."""
+        """Headers that name a running turn's trace, by its id; none for most turns."""
         self._arrivals_tried = 0
         """Value of `RolloutFleet.arrivals` at the last attempt to place the waiting turns."""
         self._beginners = 0
@@ -101,7 +101,7 @@ class Placement:
                 self.redispatch(partition, session, turn, "worker_lost")
 
     def departed(self, departure: Departure) -> None:
-        """Take the turns of a departed worker, at once or after its time to hand them back."""
+        """Take a departed worker's turns, at once or after its time to hand them back."""
         if departure.at_once:
             self._take_back(departure.worker, departure.incarnation)
         else:

@@ -14,7 +14,7 @@ from queue import SimpleQueue
 from typing import Any
 
 from seamlessflow.consumers.trajectories.sessions.partition import Emission, PartitionProgress
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaUnavailable, TransactionFailed
 from seamlessflow.infra.kafka.client import LogPartition, TraceSend
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT

@@ -8,7 +8,7 @@ from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.consumers.trajectories.bus.readers import Member, Readers
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.blobs import largest_trajectory
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.schemas.topics import TRAJECTORIES

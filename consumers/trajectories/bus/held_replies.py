@@ -15,7 +15,7 @@ from seamlessflow.schemas.records import Record, ReplyDelta, ReplyFinished
 from seamlessflow.schemas.topics import Headers
 
 _ORDER = ("reasoning_content", "content", "tool_calls")
-"""Order in which gateways write the members of a delta; deltas in another order stay apart."""
+"""Order in which gateways write a delta's members; deltas in another order stay apart."""
 
 
 class Addressed(NamedTuple):
@@ -109,7 +109,7 @@ class _Run:
         return self._all[-1]._replace(reply=replace(last, **merged))
 
     def _add(self, delta: bytes | None) -> bool:
-        """Add the members of a delta; return False if the order of members forbids it."""
+        """Add a delta's members; return False if the order of members forbids it."""
         added: dict[str, Any] = orjson.loads(delta or b"{}")
         begun = _ORDER.index(next(reversed(self._members))) if self._members else 0
         if not all(name in _ORDER[begun:] for name in added):

@@ -90,7 +90,7 @@ class Outbox:
             )
 
     def announce(self, started: ManagerStarted) -> None:
-        """Send the announcement of this manager."""
+        """Send this manager's announcement."""
         self._producer.send(FLEET.name, started, key=fleet_key(started))
 
     def claim(self, claim: PartitionClaimed) -> None:

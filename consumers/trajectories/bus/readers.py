@@ -1,4 +1,4 @@
-"""Reader threads of the manager: `fleet` with `control`, `requests`, `sessions`. A further thread
+"""The manager's reader threads: `fleet` with `control`, `requests`, `sessions`. A further thread
 for each takeover reads `ended_sessions`.
 
 `requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
@@ -20,7 +20,7 @@ from seamlessflow.consumers.trajectories.bus.outbox import Echoes
 from seamlessflow.consumers.trajectories.bus.request_ends import BoundsReader, RequestBounds
 from seamlessflow.consumers.trajectories.sessions.ended import HASH_BYTES, EndedRead
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.dead_letters import DeadLetters
@@ -34,9 +34,16 @@ from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.schemas.codec import UndecodableRecord, decode
-from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.records import EndedSession, Record
-from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS
+from seamlessflow.schemas.topics import (
+    CONTROL,
+    ENDED_SESSIONS,
+    FLEET,
+    REQUESTS,
+    SESSIONS,
+    GatewayQuestion,
+    SessionCommand,
+)
 
 _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 5
@@ -72,7 +79,7 @@ class Member:
 
     manager: str
     group: str
-    """Name of the group, without the prefix of topics."""
+    """The group's name, without the prefix of topics."""
     instance: str | None
     """Name that outlives a restart, by which Kafka knows a static member; None of another one."""
 

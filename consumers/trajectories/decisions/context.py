@@ -11,9 +11,8 @@ from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
 from seamlessflow.consumers.trajectories.sessions.partition import Partition
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import CommandAnswered, PolicyWeights, Record
-from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
+from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES, SessionCommand
 
 LARGEST_EVENT_BYTES = SESSIONS.max_record_bytes - 65_536
 """Most bytes of all that can grow large in an event; the rest of its record has the other room."""
@@ -74,7 +73,7 @@ class Contexts:
         return self.at(partition, self.clock())
 
     def at(self, partition: Partition, now_ms: int) -> Context:
-        """Return the context of a decision as of this time."""
+        """Return a decision's context as of this time."""
         return Context(
             self.fleet,
             self.renderer,

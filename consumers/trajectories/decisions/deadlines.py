@@ -20,7 +20,7 @@ _OF_FINISHED_RUN = SessionEnding("aborted", "setting", "")
 
 
 def due_ms(session: Session, run_over_ms: int | None = None) -> int | None:
-    """Return the earliest deadline of the session, or None once it is finalized.
+    """Return the session's earliest deadline, or None once it is finalized.
 
     `run_over_ms`: the time at which it is closed since its run has finished.
     """

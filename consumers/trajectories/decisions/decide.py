@@ -32,12 +32,12 @@ from seamlessflow.consumers.trajectories.sessions.fold import (
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import named_session_id
+from seamlessflow.schemas.topics import SessionCommand
 
 
 def decide(session: Session | None, command: SessionCommand, context: Context) -> Decision:
-    """Return the decision of a command; it is empty if the command was carried out before."""
+    """Return a command's decision; it is empty if the command was carried out before."""
     if session is not None and command.command_id in session.commands:
         return Decision()
     if command.expires_at_ms <= context.now_ms:

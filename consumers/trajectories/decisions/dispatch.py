@@ -23,7 +23,7 @@ _NOTHING = _Sampled(b"", None)
 
 
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
-    """Return the first dispatch of a turn, or an empty decision if no worker can take it now."""
+    """Return a turn's first dispatch, or an empty decision if no worker can take it now."""
     # The parent's worker has the beginning of the prompt in its KV cache.
     parent = session.turns.get(started.parent_turn or "")
     affinity = parent.worker if parent is not None else None
@@ -111,7 +111,7 @@ def _needs(session: Session, started: TurnStarted) -> Needs:
 
 
 def _why(reason: str, worker: RoutableWorker, wishes: Wishes) -> str:
-    """Return the reason of a dispatch, with the tags that it follows or not."""
+    """Return a dispatch's reason, with the tags that it follows or not."""
     if not wishes:
         return reason
     spilled = not worker.tags >= wishes.prefers

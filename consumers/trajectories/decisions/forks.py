@@ -13,7 +13,7 @@ FORK_REFUSED = "fork_refused"
 
 
 class ForkProblem(NamedTuple):
-    """HTTP status and explanation of the refusal of a fork."""
+    """HTTP status and explanation of a fork's refusal."""
 
     status: int
     detail: str

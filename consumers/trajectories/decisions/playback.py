@@ -23,7 +23,7 @@ _SHOWN = 80
 def played_back(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
 ) -> Decision | None:
-    """Return the decision of a request, or None if it asks for the chosen turn.
+    """Return a request's decision, or None if it asks for the chosen turn.
 
     Raises `BadRequest`.
     """
@@ -56,7 +56,7 @@ def _event(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnPlayed
 
 
 def _diverged(session: Session, command: r.RequestTurn, detail: str, context: Context) -> Decision:
-    """Return the end of the session. It comes first: a refusal alone would leave it open."""
+    """Return the session's end. It comes first: a refusal alone would leave it open."""
     closed = r.SessionClosed(
         session_id=session.session_id,
         epoch=context.epoch,

@@ -1,4 +1,4 @@
-"""Answers to questions: how many tokens a prompt has, and the state of a session. Pure.
+"""Answers to questions: how many tokens a prompt has, and a session's state. Pure.
 
 They leave nothing on the log.
 """
@@ -12,10 +12,10 @@ import orjson
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.rendering.settings import RendererError, with_template_args
-from seamlessflow.schemas.commands import GatewayQuestion
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import CommandAnswered, CountTokens, DescribeSession
 from seamlessflow.schemas.tokens import TOKEN_BYTES
+from seamlessflow.schemas.topics import GatewayQuestion
 
 
 def count(session: Session | None, command: CountTokens, context: Context) -> CommandAnswered:
@@ -39,7 +39,7 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
 def describe(
     session: Session | None, question: DescribeSession, context: Context
 ) -> CommandAnswered:
-    """Return the state of a session as JSON, or 404 for one that never was."""
+    """Return a session's state as JSON, or 404 for one that never was."""
     session_id = question.session_id
     if session is not None:
         return _described(question, _present(session))

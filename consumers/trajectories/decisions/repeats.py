@@ -21,7 +21,6 @@ from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.sessions import calls
 from seamlessflow.consumers.trajectories.sessions.replies import opening_answer
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import (
     AssignReward,
     CloseSession,
@@ -29,6 +28,7 @@ from seamlessflow.schemas.records import (
     OpenSession,
     RequestTurn,
 )
+from seamlessflow.schemas.topics import SessionCommand
 
 RETRY_WINDOW_MS = 60_000
 """Time in which a client may ask again, from when its answer could be read.
@@ -40,7 +40,7 @@ _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
 
 class KeyReused(ValueError):
-    """A call with the idempotency key of a different call."""
+    """A call with a different call's idempotency key."""
 
 
 def changed_by(session: Session | None, command: SessionCommand, context: Context) -> str | None:

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.steps import shown_step, trained_sessions
+from seamlessflow.schemas.tokens import shown_step, trained_sessions
 
 KEPT = 10_000
 """Sessions and groups whose fate is kept."""
@@ -87,7 +87,7 @@ class SessionFates:
                 _keep(self._failed, place, f"{record.cause}: {record.detail}")
 
     def describe(self, session_id: str) -> Mapping[str, Any]:
-        """Return members for the description of a finalized session; none if it is not known."""
+        """Return members for a finalized session's description; none if it is not known."""
         ended = self._finalized.get(session_id)
         if ended is None:
             return {}

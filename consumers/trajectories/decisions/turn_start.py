@@ -14,8 +14,7 @@ import xxhash
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.matching.chat import match
-from seamlessflow.consumers.trajectories.matching.interventions import intervenes
-from seamlessflow.consumers.trajectories.matching.match import Match, PromptRenderer
+from seamlessflow.consumers.trajectories.matching.match import Match, PromptRenderer, intervenes
 from seamlessflow.consumers.trajectories.matching.raw import match_raw
 from seamlessflow.consumers.trajectories.matching.recorded import newly_recorded
 from seamlessflow.consumers.trajectories.sessions.message_keys import (
@@ -29,10 +28,10 @@ from seamlessflow.infra.rendering.settings import RendererError, with_template_a
 from seamlessflow.infra.settings import COLDEST
 from seamlessflow.infra.worker.tags import WISHES, read_wishes
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import is_reference, referenced_turn, resolved
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import PolicyWeights, Sampling
 from seamlessflow.schemas.tokens import TOKEN_BYTES
-from seamlessflow.schemas.turn_references import is_reference, referenced_turn, resolved
 
 _UNFORCED = ("auto", "none")
 _BIAS_BYTES = 24
@@ -226,7 +225,7 @@ def _seeded_by(session: Session) -> str:
 
 
 def _seed(session: Session, command: r.RequestTurn) -> int | None:
-    """Return the seed of a turn, by its place in its session; None: the worker chooses one."""
+    """Return a turn's seed, by its place in its session; None: the worker chooses one."""
     name = _seeded_by(session)
     if not name:
         return None

@@ -41,7 +41,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """The longest known beginning of a history: number of messages, and turns that end there."""
+    """A history's longest known beginning: number of messages, and turns that end there."""
 
     length: int
     turns: Sequence[str]

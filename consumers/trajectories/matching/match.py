@@ -2,13 +2,20 @@
 
 The renderer is the part of `seamlessflow.infra.rendering.renderer.Renderer` that matching uses, as
 protocols.
+
+A match may bring interventions: answers of the assistant that no policy sampled in the session. A
+person, an expert or another program spoke for the policy. An answer that an earlier request had is
+none any more, however often later requests repeat it. What was decided when the turn started stands
+on `TurnStarted`. Plain prompts have no messages, and so no interventions. Pure.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness, message_key
+from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
 from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Node, Tree
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
@@ -26,7 +33,7 @@ class TextEncoder(Protocol):
         ...
 
     def encode(self, text: str) -> bytes:
-        """Return the ids of a plain text."""
+        """Return a plain text's ids."""
         ...
 
     def decode(self, ids: bytes) -> str:
@@ -38,7 +45,7 @@ class PromptRenderer(TextEncoder, Protocol):
     """A chat template with its tokenizer: enough to match messages."""
 
     def render(self, messages: RequestMessages, tools: RequestMessages | None = None) -> bytes:
-        """Return the ids of the whole prompt."""
+        """Return the whole prompt's ids."""
         ...
 
     def forced_call(
@@ -52,7 +59,7 @@ class PromptRenderer(TextEncoder, Protocol):
         ...
 
     def tail(self, prompt: bytes) -> bytes:
-        """Return the end of a prompt, as much as `bridge` needs."""
+        """Return a prompt's end, as much as `bridge` needs."""
         ...
 
     def bridge(
@@ -134,3 +141,41 @@ def _shared(tree: Tree, parent: int, end: int, ids: bytes) -> Node | None:
     if not node.sampled and ids and node.ids[end * TOKEN_BYTES :] == ids:
         return node
     return tree.prompt_behind(node, end, ids)
+
+
+SINCE_RULES = 2
+"""Version of the fold's rules from which on interventions are known."""
+_OF_THE_ASSISTANT = b'"role":"assistant"'
+
+
+def intervenes(session: Session, hit: Match, strictness: Strictness) -> bool:
+    """Return whether an answer among a match's new messages is an intervention.
+
+    Turns of the history that the request goes on from stand in their places before these messages.
+    Any other turn may have sampled such an answer, or had it in its request: an agent that changes
+    its history repeats them. Answers are compared by `strictness`.
+    """
+    answers = _answers(hit.new_messages, strictness)
+    if not answers or session.opened.fold_version < SINCE_RULES:
+        return False
+    before = {turn.started.turn_id for turn in _history(session, hit.parent_turn)}
+    others = [turn for name, turn in session.turns.items() if name not in before]
+    completed = (turn.message for turn in others if turn.state is TurnState.COMPLETED)
+    sampled = Counter(message_key(message, strictness) for message in completed)
+    repeated = Counter[bytes]()
+    for turn in others:
+        repeated |= _answers(turn.started.new_messages, strictness)
+    return bool(answers - (sampled + repeated))
+
+
+def _answers(messages: Sequence[bytes], strictness: Strictness) -> Counter[bytes]:
+    """Return how often each answer is among messages, by its key."""
+    answers = (message for message in messages if _OF_THE_ASSISTANT in message)
+    return Counter(message_key(answer, strictness) for answer in answers)
+
+
+def _history(session: Session, turn_id: str | None) -> Iterator[Turn]:
+    """Yield a turn and those that it went on from, as far as none was rendered anew."""
+    while turn_id is not None and (turn := session.turns.get(turn_id)) is not None:
+        yield turn
+        turn_id = turn.started.parent_turn

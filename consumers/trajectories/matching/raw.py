@@ -58,7 +58,7 @@ def _not_empty(prompt: bytes) -> bytes:
 def _extended(
     session: Session, text: str, policy: str, key: bytes, encoder: TextEncoder
 ) -> Match | None:
-    """Continue the turn with the longest part of the text; of equal ones the latest."""
+    """Continue the turn with the text's longest part; of equal ones the latest."""
     begun = [
         (turn, whole)
         for turn, whole in _whole_texts(session)

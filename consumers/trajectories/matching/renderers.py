@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from seamlessflow.infra.rendering.long_texts import TokensWanted
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
+from seamlessflow.infra.rendering.tokenizer import TokensWanted
 from seamlessflow.schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Renderers:
             self._tokenizers[policy.tokenizer_hash] = error
 
     def for_policy(self, policy: PolicyWeights) -> Renderer:
-        """Return the renderer of a policy. Raises `RendererError`."""
+        """Return a policy's renderer. Raises `RendererError`."""
         key = policy.tokenizer_hash, policy.renderer
         made = self._made.get(key)
         if made is None:

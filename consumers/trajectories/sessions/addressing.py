@@ -11,7 +11,6 @@ from collections.abc import Mapping, Sequence
 from seamlessflow.consumers.trajectories.sessions.calls import call_hash, id_hash
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions
 from seamlessflow.consumers.trajectories.sessions.session import Session
-from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.records import (
     AssignReward,
     CancelTurn,
@@ -20,6 +19,7 @@ from seamlessflow.schemas.records import (
     DescribeSession,
     RequestTurn,
 )
+from seamlessflow.schemas.topics import GatewayQuestion, SessionCommand
 
 
 def addressed(

@@ -1,6 +1,6 @@
 """Hashes of the calls that opened, rewarded and closed a session. Pure.
 
-A call that is repeated has the hash of the first one. With an idempotency key that is so if key and
+A call that is repeated has the first one's hash. With an idempotency key that is so if key and
 content are the same. An open session keeps hashes of content and key. A finalized session keeps
 nothing else. There each is hashed together with the id or name that the call is addressed to.
 """

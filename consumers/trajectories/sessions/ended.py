@@ -1,4 +1,4 @@
-"""Finalized sessions of a partition, as hashes: their ids and their calls. Pure.
+"""A partition's finalized sessions, as hashes: their ids and their calls. Pure.
 
 They are kept as long as the log, so they must be small. A sorted array takes eight bytes a hash. A
 set has the latest ones, and is merged into the array when it is a fixed share of it. Only a call by

@@ -40,7 +40,7 @@ A session keeps the version of its `SessionOpened` for ever, so rules are added 
 FOLDED_SINCE = "0.1.0"
 """First release whose managers know these rules; a manager cannot write for an older one."""
 PROMPT_TOO_LONG, TURN_LIMIT = "prompt_too_long", "turn_limit"
-"""Reasons of calls that did not fit into the context, or into the turns of the session."""
+"""Reasons of calls that did not fit into the context, or into the session's turns."""
 _LIMITS = {PROMPT_TOO_LONG: "context", TURN_LIMIT: "turns"}
 _ENDS = r.SessionClosed | r.SessionFinalized | r.CommandRefused
 

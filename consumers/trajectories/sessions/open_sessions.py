@@ -1,4 +1,4 @@
-"""The open sessions of a partition: those in memory, and idle ones whose state is in a file.
+"""A partition's open sessions: those in memory, and idle ones whose state is in a file.
 
 A spilled session comes back to memory, exactly as it was, with the next look at it. Until then
 memory holds only what owners ask of all sessions at once. `acting.Spilling` spills by the estimate
@@ -74,7 +74,7 @@ class OpenSessions(MutableMapping[str, Session]):
         return entry if isinstance(entry, Session) else self._read_back(session_id, entry)
 
     def get(self, session_id: str, default: Session | None = None) -> Session | None:  # type: ignore[override]
-        """Return the session of this id, or `default`."""
+        """Return this id's session, or `default`."""
         entry = self._sessions.get(session_id)
         if isinstance(entry, Session):
             return entry
@@ -142,7 +142,7 @@ class OpenSessions(MutableMapping[str, Session]):
         return {name: session for name, session in sessions if isinstance(session, SpilledSession)}
 
     def spilled_due_ms(self, session_id: str) -> int | None:
-        """Return the earliest deadline of a spilled session; None if it is in memory or unknown."""
+        """Return a spilled session's earliest deadline; None if it is in memory or unknown."""
         entry = self._sessions.get(session_id)
         return entry.due_ms if isinstance(entry, SpilledSession) else None
 

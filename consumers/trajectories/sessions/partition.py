@@ -6,23 +6,68 @@ were read (`CommandsRead`).
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from seamlessflow.consumers.trajectories.sessions import calls
+from seamlessflow.consumers.trajectories.sessions import calls, fold
 from seamlessflow.consumers.trajectories.sessions.addressing import addressed
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from seamlessflow.consumers.trajectories.sessions.fold import Folded
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.open_sessions import OpenSessions
 from seamlessflow.consumers.trajectories.sessions.session import Session
+from seamlessflow.infra.errors import NewerRelease
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import GatewayQuestion, SessionCommand
 from seamlessflow.schemas.identity import session_name
-from seamlessflow.schemas.records import Record, Trajectory
-from seamlessflow.schemas.topics import Headers
+from seamlessflow.schemas.records import PartitionClaimed, Record, SessionOpened, Trajectory
+from seamlessflow.schemas.topics import SESSIONS, GatewayQuestion, Headers, SessionCommand
+
+
+@dataclass(slots=True)
+class LoggedPartition:
+    """A partition's sessions, and its newest claim's epoch."""
+
+    number: int
+    epoch: int = field(default=-1, kw_only=True)
+    position: int = field(default=0, kw_only=True)
+    """Offset behind the last event."""
+    sessions: MutableMapping[str, Session] = field(default_factory=dict, kw_only=True)
+    """Sessions in the order in which they were opened, until the caller drops them."""
+
+    def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
+        """Apply the partition's next record. `strictness`: see `fold.apply`.
+
+        Raises `NewerRelease` for a session whose rules this release does not know.
+        """
+        self.position = offset + 1
+        if isinstance(event, PartitionClaimed):
+            return Folded(None, self._claim(event))
+        session_id: str | None = getattr(event, "session_id", None)
+        if session_id is None or self.outdated(event):
+            return Folded(None, False)
+        session = self.sessions.get(session_id)
+        if isinstance(event, SessionOpened) and event.fold_version > fold.FOLD_VERSION:
+            rules = f"session {session_id} with the fold's rules {event.fold_version}"
+            raise NewerRelease(SESSIONS.name, self.number, offset, rules)
+        folded = fold.apply(session, event, offset, strictness)
+        if session is None and folded.session is not None:
+            self.sessions[session_id] = folded.session
+        return folded
+
+    def outdated(self, event: Record) -> bool:
+        """Return True if a manager wrote the event whose claim was over."""
+        # Only managers' events have an epoch; workers do not know it.
+        epoch: int | None = getattr(event, "epoch", None)
+        return epoch is not None and epoch < self.epoch
+
+    def _claim(self, event: PartitionClaimed) -> bool:
+        """Return True if the claim is newer than all before it."""
+        if event.epoch <= self.epoch:
+            return False
+        self.epoch = event.epoch
+        return True
+
 
 _NODE_BYTES = 256
 _OUTAGE_MS = 5_000
@@ -74,7 +119,7 @@ class Emission(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the trajectory, nearly."""
+        """The trajectory's bytes, nearly."""
         made = self.trajectory
         arrays = len(made.tokens) + len(made.logprobs) + len(made.loss_mask)
         return arrays + len(self.ended.calls) + _NODE_BYTES * (1 + len(made.nodes))
@@ -134,7 +179,7 @@ class Partition(LoggedPartition):
     fenced: bool = False
     """True once a newer claim of another manager was read: that one acts from now on."""
     owner_since_ms: int = 0
-    """Time of the claim of its present owner."""
+    """Time of its present owner's claim."""
     ended: EndedSessions = field(default_factory=EndedSessions)
     commands: dict[str, int] = field(default_factory=dict)
     """Offset in `requests` of each command whose event was not read back yet, in reading order."""
@@ -163,7 +208,7 @@ class Partition(LoggedPartition):
         self.epoch = self.progress.rebuild_epoch
 
     def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
-        """Apply the next record of the partition; see `LoggedPartition.apply`."""
+        """Apply the partition's next record; see `LoggedPartition.apply`."""
         session_id: str | None = getattr(event, "session_id", None)
         present = session_id in self.sessions
         folded = super(Partition, self).apply(event, offset, strictness)

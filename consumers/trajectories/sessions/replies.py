@@ -1,4 +1,4 @@
-"""Replies to gateways that follow from accepted events. Pure; sent in the order of the log."""
+"""Replies to gateways that follow from accepted events. Pure; sent in the log's order."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain

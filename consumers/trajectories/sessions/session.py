@@ -25,7 +25,7 @@ Output = TurnProgressed | TurnInterrupted | TurnCompleted
 
 
 class TurnState(StrEnum):
-    """State of a turn; all but `RUNNING` are final."""
+    """A turn's state; all but `RUNNING` are final."""
 
     RUNNING = "running"
     COMPLETED = "completed"
@@ -114,7 +114,7 @@ class ForkPlace:
     length: int
     """Number of tokens of its last copied node."""
     prompt_node: int = -1
-    """Node of the copied prompt; -1 if the session goes on behind an answer."""
+    """The copied prompt's node; -1 if the session goes on behind an answer."""
     history_key: bytes = b""
     """Key of the copied prompt's history."""
     parent_turn: str | None = None
@@ -204,5 +204,5 @@ class Session:
 
     @property
     def session_id(self) -> str:
-        """Id of the session."""
+        """The session's id."""
         return self.opened.session_id

@@ -1,4 +1,4 @@
-"""State of an idle session as bytes, from which exactly the same session is made again. Pure.
+"""An idle session's state as bytes, from which exactly the same session is made again. Pure.
 
 Records are in their Avro encoding, and everything else is one JSON text. The bytes never leave the
 process that wrote them, so they have no version. A session with a running turn has no such form.

@@ -1,4 +1,4 @@
-"""Token tree of a session. Each node is a run of tokens behind a prefix of its parent.
+"""A session's token tree. Each node is a run of tokens behind a prefix of its parent.
 
 Only the fold changes it. Token ids are little-endian int32 bytes all the way to the trainer. A
 Python int for each token would cost more than everything else together.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import (
     KafkaUnavailable,
     PartitionsDiffer,

@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import GroupRefused, MemberReplaced, SeamlessFlowError
 from seamlessflow.infra.kafka.client import client, client_options
 from seamlessflow.infra.kafka.outage import Outage
@@ -116,7 +116,7 @@ def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stoppi
 
 
 class _CoordinatorLines(logging.Handler):
-    """The log of a consumer, which alone shows that a broker does not know its request to join."""
+    """A consumer's log, which alone shows that a broker does not know its request to join."""
 
     def __init__(self) -> None:
         super().__init__()

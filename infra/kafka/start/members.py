@@ -23,7 +23,7 @@ _POLL_S = 0.5
 
 
 def client_ids(settings: KafkaSettings, group: str) -> list[str]:
-    """Return the client id of each member; none for a group that does not exist.
+    """Return each member's client id; none for a group that does not exist.
 
     Raises `KafkaUnavailable` and `KafkaRefused`.
     """

@@ -11,7 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from seamlessflow.infra.deadline import Stopping, never
+from seamlessflow.infra.clock import Stopping, never
 from seamlessflow.infra.errors import KafkaRefused, SettingsRejected, TopicMissing
 from seamlessflow.infra.kafka.client import client, client_options
 from seamlessflow.infra.kafka.outage import REFUSALS
@@ -39,13 +39,13 @@ class TopicOptions:
     """Wishes for new topics; by default those of the contract, kept on up to three brokers."""
 
     replication: int | None = None
-    """Copies of each partition; -1: the cluster's own default."""
+    """Each partition's copies; -1: the cluster's own default."""
     min_insync: int | None = None
     """Copies that must have a record before it is acknowledged; one less than there are."""
     partitions: Mapping[str, int] = field(default_factory=dict)
-    """Partitions of a topic, by its name without prefix."""
+    """A topic's partitions, by its name without prefix."""
     retention_ms: Mapping[str, int] = field(default_factory=dict)
-    """Retention of a topic, by its name without prefix; -1: for ever."""
+    """A topic's retention, by its name without prefix; -1: for ever."""
     workers: int = 0
     """Workers that will roll out: `prompts` gets at least a partition for each."""
 

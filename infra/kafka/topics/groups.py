@@ -6,7 +6,7 @@ from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException
 
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.kafka.admin import AdminCall, CoordinatorRequests
 from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.outage import Outage

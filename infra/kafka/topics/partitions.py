@@ -1,4 +1,4 @@
-"""Partitions and copies of topics: how many new topics get, and the partition of a key. Pure.
+"""Partitions and copies of topics: how many new topics get, and a key's partition. Pure.
 
 A key's partition is that of Kafka's own partitioner (`murmur2_random`).
 """

@@ -19,7 +19,7 @@ _FLEXIBLE = 1
 
 
 class IdState(IntEnum):
-    """States of a transactional id, numbered as Kafka does."""
+    """A transactional id's states, numbered as Kafka does."""
 
     EMPTY = 0
     ONGOING = 1
@@ -68,7 +68,7 @@ _DECIDED = {IdState.PREPARE_COMMIT: Verdict.COMMITTED, IdState.PREPARE_ABORT: Ve
 def judge(history: Sequence[StateRecord], producer_id: int, place: TopicPartition) -> Judgement:
     """Return the verdict on the open transaction of a producer in a partition.
 
-    `history`: the records of all ids, each id's in the order of its partition.
+    `history`: the records of all ids, each id's in its partition's order.
     """
     owned = [record for record in history if record.producer_id == producer_id]
     if not owned:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 TopicPartition = tuple[str, int]
-"""Full name of a topic, with prefix, and number of a partition."""
+"""A topic's full name, with prefix, and number of a partition."""
 DESCRIBE_PRODUCERS = (61, 0)
 WRITE_MARKERS = (27, 1)
 """Key and version of each request."""
@@ -30,7 +30,7 @@ class OpenProducer:
 
 
 class BrokerAnswer:
-    """Fields of a message, read one after the other. Raises `ValueError` behind its end."""
+    """A message's fields, read one after the other. Raises `ValueError` behind its end."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content

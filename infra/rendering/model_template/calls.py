@@ -39,7 +39,7 @@ class CallFormat:
 
     @classmethod
     def from_call(cls, spelt: str) -> "CallFormat | None":
-        """Return the format of a spelt call, or None if it is no JSON with name and arguments."""
+        """Return a spelt call's format, or None if it is no JSON with name and arguments."""
         for start, letter in enumerate(spelt):
             if letter in "[{":
                 value, end = _decoded(spelt, start)

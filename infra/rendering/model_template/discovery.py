@@ -1,4 +1,4 @@
-"""The renderer of a model directory, found by comparing prompts with the model's own template.
+"""A model directory's renderer, found by comparing prompts with the model's own template.
 
 Used where a configuration names no renderer. A family of the `renderers` library counts if it
 writes the same prompts as the directory's chat template. Without such a family the template itself
@@ -47,7 +47,7 @@ def named_for(directory: Path, settings: RendererSettings) -> RendererSettings:
 
 
 def found_for(directory: Path) -> RendererSettings:
-    """Return the settings of the renderer of a model directory.
+    """Return the settings of a model directory's renderer.
 
     Takes a second or two, most of it to import the library. Raises `RendererError` with the reason
     why there is none; `policy.renderer` must then name one.

@@ -1,4 +1,4 @@
-"""Chat template of a model directory, as Hugging Face stores it: Jinja, rendered to text.
+"""A model directory's chat template, as Hugging Face stores it: Jinja, rendered to text.
 
 Templates are code that came with the weights, so they run in Jinja's sandbox and see plain JSON
 only. Their date never changes: a session that runs past midnight keeps its prompt.
@@ -52,7 +52,7 @@ class JinjaTemplate:
 
     @classmethod
     def load(cls, directory: Path, options: Mapping[str, object]) -> "JinjaTemplate":
-        """Return the template of a directory. Raises `TemplateRefusal`, also if it has none."""
+        """Return a directory's template. Raises `TemplateRefusal`, also if it has none."""
         try:
             source = template_source(directory)
             tokens = special_tokens(directory)

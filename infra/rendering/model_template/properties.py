@@ -1,4 +1,4 @@
-"""Properties of a chat template, found by rendering a few messages. Pure.
+"""A chat template's properties, found by rendering a few messages. Pure.
 
 A template drops what it does not know without a word. So each property is tried once. What a
 template lacks is refused later instead of being left out of prompts.
@@ -96,7 +96,7 @@ def _close(template: JinjaTemplate, tokenizer: Tokenizer) -> tuple[str, int]:
 
 
 def _first_special(text: str, tokenizer: Tokenizer) -> int | None:
-    """Return the first special token of a text, or None if other text stands before it."""
+    """Return a text's first special token, or None if other text stands before it."""
     ids = tokenizer.encode(text)
     places = [place for place, token_id in enumerate(ids) if token_id in tokenizer.special_ids]
     blank = places and not tokenizer.decode(ids[: places[0]]).strip()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from seamlessflow.infra.weights.from_trainer.sending import WeightsService
 
 Addresses = Callable[[str], Sequence[str]]
-"""Returns the addresses of the training processes of a policy."""
+"""Returns the addresses of a policy's training processes."""
 
 
 def weights_receiver(

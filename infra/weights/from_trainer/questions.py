@@ -1,13 +1,13 @@
 """Questions of rollout processes to those that send weights, and the answers; sent as JSON. Pure.
 
-A question is for a share of the bytes of a directory, one for each process that sends it.
+A question is for a share of a directory's bytes, one for each process that sends it.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 TOKENIZER = "tokenizer"
-"""Name of the directory of a policy's tokenizer, beside its versions."""
+"""Name that a policy's tokenizer has as a directory, beside its versions."""
 
 ANSWER_S = 180.0
 """Limit for an answer: another transfer may be under way."""
@@ -39,7 +39,7 @@ class WeightsAnswer:
     """Rank of the process that asked."""
     ranks: int = 0
     sizes: Mapping[str, int]
-    """Bytes of each file of the directory."""
+    """Bytes of each file in the directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Piece:
 
 
 def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
-    """Yield the pieces of a share, by names and offsets.
+    """Yield a share's pieces, by names and offsets.
 
-    `sizes` has the bytes of each file. The `shares` are equal, and together have every byte once.
+    `sizes` has each file's bytes. The `shares` are equal, and together have every byte once.
     """
     total = sum(sizes.values())
     before = 0

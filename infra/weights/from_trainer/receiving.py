@@ -45,7 +45,7 @@ class WeightsNotSent(SeamlessFlowError):
 
 
 class WeightsReceiver:
-    """The versions of one policy, from its training processes into the cache of this host."""
+    """The versions of one policy, from its training processes into this host's cache."""
 
     def __init__(self, senders: Callable[[str], Sequence[str]], policy: str, cache: Path) -> None:
         """`senders` returns the addresses of a policy's training processes."""
@@ -54,7 +54,7 @@ class WeightsReceiver:
         self._cache = HostCache(cache, policy)
 
     def version(self, version: int, manifest_sha256: str) -> Path:
-        """Return the directory of a version, taken if it is not there.
+        """Return a version's directory, taken if it is not there.
 
         Raises `WeightsNotSent`, `WeightsInvalid`, `DiskFull`; nothing is left then.
         """
@@ -68,7 +68,7 @@ class WeightsReceiver:
         return self._cache.version(version, manifest_sha256, make)
 
     def tokenizer(self, tokenizer_hash: str) -> Path:
-        """Return the directory of the tokenizer, taken if it is not there. Raises as `version`.
+        """Return the tokenizer's directory, taken if it is not there. Raises as `version`.
 
         Its hash is for the caller to compare.
         """

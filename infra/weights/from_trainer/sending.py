@@ -72,7 +72,7 @@ class WeightsService:
                         line.close()
 
     def _asked(self) -> Mapping[WeightsQuestion, Sequence[Line]]:
-        """Return the lines of those that ask the same, of one short time."""
+        """Return the lines of those that ask the same within a short time."""
         asked: dict[WeightsQuestion, list[Line]] = {}
         deadline = time.monotonic() + LOOK_S
         while (left_s := deadline - time.monotonic()) > 0:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class WeightsFetcher:
-    """The versions of one policy in the cache of this host."""
+    """The versions of one policy in this host's cache."""
 
     def __init__(self, storage: WeightsStorage, policy: str, cache: Path) -> None:
         self._storage = storage
@@ -35,7 +35,7 @@ class WeightsFetcher:
         self._cache = HostCache(cache, policy)
 
     def version(self, version: int, manifest_sha256: str) -> Path:
-        """Return the directory of a version, made if it is not there.
+        """Return a version's directory, made if it is not there.
 
         Raises `WeightsGone`, `WeightsInvalid`, `StorageUnavailable`, `DiskFull`; nothing is left
         then.
@@ -51,7 +51,7 @@ class WeightsFetcher:
         return self._cache.version(version, manifest_sha256, make)
 
     def tokenizer(self, tokenizer_hash: str) -> Path:
-        """Return the directory of the tokenizer, made if it is not there. Raises as `version`."""
+        """Return the tokenizer's directory, made if it is not there. Raises as `version`."""
 
         def fill(draft: Path) -> None:
             self._storage.fetch(tokenizer_place(self._policy, tokenizer_hash), draft)

@@ -48,7 +48,7 @@ class WeightsSender:
 
     @property
     def url(self) -> str:
-        """URL of the storage."""
+        """The storage's URL."""
         return self._storage.url
 
     def newest(self) -> int:

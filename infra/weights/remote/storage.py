@@ -2,7 +2,7 @@
 
 Below the URL each policy has `anchors/` with whole versions, `deltas/` with weight deltas, and
 `tokenizers/`, by their hash. Each anchor or delta is a directory. Its name has its version and that
-version's manifest hash. So two runs do not take each other's. The manifest of a directory is
+version's manifest hash. So two runs do not take each other's. A directory's manifest is
 written last. A directory without one is not complete.
 """
 
@@ -98,7 +98,7 @@ class WeightsStorage:
             raise WeightsGone(f"{self.url}/{place}") from error
 
     def versions(self, policy: str, form: WeightsForm) -> Mapping[int, Sequence[str]]:
-        """Return the places of all versions of a policy, oldest first."""
+        """Return where all a policy's versions are, oldest first."""
         folder = f"{policy_folder(policy)}/{form}"
         try:
             paths = self._asked(lambda: self._files.ls(self._path(folder), detail=False))

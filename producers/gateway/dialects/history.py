@@ -151,7 +151,7 @@ def places_by_call(messages: Sequence[HistoryMessage], wording: Wording) -> Sequ
     calls = _Calls()
     run = list[tuple[CallPlace, int]]()
     for place, message in enumerate(messages):
-        # A message that stands for an answer of the session (`turn_references.py`) has no role.
+        # A message that stands for an answer of the session (`schemas/identity.py`) has no role.
         role = message.get("role", "assistant")
         if role == "tool":
             call = calls.answer(message["tool_call_id"])

@@ -1,10 +1,10 @@
-"""Answers of the clock engine: their text, their length, and the turns that get them. Pure.
+"""The clock engine's answers: their text, their length, and the turns that get them. Pure.
 
 The text goes round, from a place that follows from the prompt. Its tokens follow from the prompt
 alone, so a prompt's greedy and sampled answers are the same. The length follows from the turn. So
 another engine goes on with both.
 
-The draw of a length follows from the seed, the session and the turn's place in it. The place is its
+A length's draw follows from the seed, the session and the turn's place in it. The place is its
 prompt's length, and its number among the choices. So two rehearsals of a run have the same lengths
 in any order of events. A turn that moves to another worker is as long as one that stays.
 """
@@ -16,7 +16,7 @@ import numpy as np
 import xxhash
 
 from seamlessflow.infra.device_model.batch import ModelledTurn
-from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.infra.device_model.settings import LengthsSection, drawn_tokens
 from seamlessflow.producers.rollout.engine.contract import FinishReason, TokenChunk
 from seamlessflow.producers.rollout.engine.made_up import made_up_chunk
 from seamlessflow.producers.rollout.engine.request import Request, last_chunk
@@ -25,7 +25,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES, pack
 
 
 class AnswerLengths:
-    """The distribution of the lengths, and the seed of all draws."""
+    """Distribution that lengths have, and the seed for all draws."""
 
     def __init__(self, section: LengthsSection, seed: int = 0) -> None:
         self._section = section
@@ -51,7 +51,7 @@ class Answer:
     first: int
     """Place of its first token in the text."""
     length: int
-    """Tokens of the whole completion."""
+    """The whole completion's tokens."""
     reason: FinishReason
     stop: bytes = b""
     """Its last token, if that is not one of the text."""

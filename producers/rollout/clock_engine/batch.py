@@ -1,4 +1,4 @@
-"""The turns of the clock engine as a function of time: which chunks come when. Pure.
+"""The clock engine's turns as a function of time: which chunks come when. Pure.
 
 `ModelledBatch` says which turns run and how fast. An event is a turn's arrival, first token or end,
 or a report of all running turns. Nothing happens for a token. Each method first counts what was
@@ -24,7 +24,7 @@ from seamlessflow.producers.rollout.engine.request import Request, RequestChunk,
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 BLOCK = 64
-"""Tokens of a block: more are cheaper to look up, fewer leave less of a prompt to compute again."""
+"""A block's tokens: more are cheaper to look up, fewer leave less of a prompt to compute again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class ClockBatch:
         self._report_at_s = inf
         self._paused = False
         self._computed = True
-        """False if the KV of running turns is lost or of other weights."""
+        """False if running turns' KV is lost or from other weights."""
 
     def add(self, request: Request, now_s: float) -> list[RequestChunk]:
         """Take a request; one whose id is live is ignored."""
@@ -262,7 +262,7 @@ class BlockPrefixes:
         return link in self._kept or link in self._held
 
     def _links(self, tokens: bytes) -> Iterator[int]:
-        """Yield for each block a hash of the weights and of all tokens up to its end."""
+        """Yield for each block a hash over the weights and all tokens up to its end."""
         link = self._weights
         size = BLOCK * TOKEN_BYTES
         for at in range(0, len(tokens) - size + 1, size):

@@ -30,9 +30,9 @@ _TOKENS = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClockEngineSettings:
-    """Settings of the engine; the rows of `rates`, which are scaled, are the most turns at once.
+    """The engine's settings; the rows of `rates`, which are scaled, are the most turns at once.
 
-    `token_bytes` is the KV of a token, `memory_bytes` that of a device. A running turn delivers its
+    `token_bytes` is a token's KV, `memory_bytes` that of a device. A running turn delivers its
     tokens every `report_s`; `max_length` is the context limit.
     """
 

@@ -1,10 +1,10 @@
-"""The contract of rules that end a turn early, and the check of what a rule returns. Pure.
+"""The contract of rules that end a turn early, the check of what one returns, and its trial. Pure.
 
-A rule sees the sampled tokens of a turn, each once and in order. So what it says follows from the
+A rule sees a turn's sampled tokens, each once and in order. So what it says follows from the
 tokens alone, however an engine cuts them into chunks and whichever workers sample them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 import orjson
@@ -12,7 +12,7 @@ import orjson
 from seamlessflow.infra.user_functions import ResultMalformed
 
 MOST_STATE_BYTES = 4096
-"""Most bytes of a rule's state as JSON: it stands in each record of progress."""
+"""Most bytes in a rule's state as JSON: it stands in each record of progress."""
 _MOST_REASON = 100
 Ends = Literal["turn", "session"]
 
@@ -46,7 +46,7 @@ class TurnStop(NamedTuple):
 
     reason: str
     ends: Ends = "turn"
-    """The end that it makes: of the turn, or with it of the session."""
+    """Its end: the turn's, or with it the session's."""
 
 
 class TurnRule(Protocol):
@@ -92,3 +92,27 @@ def checked_step(result: Any) -> tuple[Any, TurnStop | None]:
     if stop.ends not in get_args(Ends):
         raise ResultMalformed(f"a TurnStop that ends {stop.ends!r:.40}", "turn or session")
     return state, stop._replace(reason=stop.reason[:_MOST_REASON])
+
+
+_TOKENS = 48
+_MOST_TOP = 20
+
+
+def try_control(function: Callable[..., TurnRule]) -> list[tuple[bytes, TurnStop | None]]:
+    """Call a function of the seam `rollout.control.name`, and its rule for some tokens.
+
+    Return states and verdicts. Raises what the function raises, and `ResultMalformed`.
+    """
+    rule = function()
+    top = rule.top
+    if not isinstance(top, int) or isinstance(top, bool) or not 0 <= top <= _MOST_TOP:
+        raise ResultMalformed(f"a rule whose top is {top!r:.40}", f"from 0 to {_MOST_TOP}")
+    state = rule.begin(TurnFacts(prompt_length=10, max_tokens=100, temperature=1.0, tools=False))
+    steps: list[tuple[bytes, TurnStop | None]] = [(state_json(state), None)]
+    for number in range(_TOKENS):
+        logprob = -0.1 * (number % 7)
+        others = tuple(logprob - 0.25 * place for place in range(top))
+        token = SampledToken(number % 5, logprob, others, thinking=number < _TOKENS // 2)
+        state, stop = checked_step(rule.step(state, token))
+        steps.append((state_json(state), stop))
+    return steps

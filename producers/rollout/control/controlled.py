@@ -50,7 +50,7 @@ class TokenRows(NamedTuple):
 
 
 class ControlledTurn:
-    """A rule on a turn. Results of a rule of the user's own are checked at each token."""
+    """A rule on a turn. A user's rule has its results checked at each token."""
 
     def __init__(
         self,
@@ -60,7 +60,7 @@ class ControlledTurn:
         ends: Collection[int] = (),
         error: str = "",
     ) -> None:
-        """Begin, or go on behind the tokens of an earlier dispatch. `ends` end a turn themselves.
+        """Begin, or go on behind an earlier dispatch's tokens. `ends` end a turn themselves.
 
         `error` says why the turn has no `rule`.
         """
@@ -91,7 +91,7 @@ class ControlledTurn:
         return orjson.dumps([self._state, verdict, self.error])
 
     def feed(self, rows: TokenRows, offset: int) -> None:
-        """Show the rule further tokens, the first of which stands at `offset` of the completion."""
+        """Show the rule further tokens; the first stands at the completion's `offset`."""
         rule = self._rule
         if rule is None or self._over:
             return

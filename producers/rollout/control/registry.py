@@ -18,11 +18,11 @@ from seamlessflow.schemas.records import GenerateTurn, TurnControl
 
 
 class UsedRules:
-    """The rules of a worker. Raises `FunctionUnusable` for one of the user's own that is none."""
+    """A worker's rules. Raises `FunctionUnusable` for one of the user's own that is none."""
 
     def __init__(self, section: ControlSection | None = None) -> None:
         self._users: tuple[str, bytes, str] | None = None
-        """Name, settings and hash of the rule of the user's own."""
+        """Name, settings and hash of the user's rule."""
         self._rules: dict[tuple[str, bytes], TurnRule] = {}
         name = None if section is None else section.name
         if section is None or name is None or not is_user_function(name):

@@ -78,7 +78,7 @@ class ChunkSpan:
 class TokenChunk:
     """New tokens of one request: `offset` and span starts count in its completion.
 
-    `spans` covers exactly the tokens of this chunk. The last chunk has a finish reason. It may hold
+    `spans` covers exactly this chunk's tokens. The last chunk has a finish reason. It may hold
     no tokens. An abort always holds none: all tokens so far came in earlier chunks. If the request
     asked for them, `top_ids` (int32) and `top_logprobs` (float32) hold `top_logprobs` entries a
     token. They are under the same distribution, most likely first. `refused` comes with an abort.
@@ -100,7 +100,7 @@ ChunkCallback = Callable[[TokenChunk], None]
 
 @dataclass(frozen=True, slots=True)
 class EngineHealth:
-    """Snapshot of an engine. `error` is set once the engine has failed for good and must be built
+    """An engine's snapshot. `error` is set once the engine has failed for good and must be built
     anew.
 
     - `waiting`: requests that are not sampled yet, and queued calls

@@ -6,7 +6,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class EngineError(SeamlessFlowError):
-    """Base of all errors of an engine."""
+    """Base of all an engine's errors."""
 
 
 class RequestInvalid(EngineError):

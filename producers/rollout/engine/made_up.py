@@ -20,7 +20,7 @@ LOGPROB = -0.5
 """The log-probability of every sampled token at temperature 1."""
 
 FIRST_OTHER = math.log((1 - math.exp(LOGPROB)) * (1 - math.exp(-1)))
-"""Log-probability of the first other token: all tokens together then have a probability of 1."""
+"""Log-probability that the first other token has: with it all tokens sum to 1."""
 
 
 def made_up_chunk(

@@ -10,7 +10,7 @@ give the tokens that arrived.
 """
 
 _KEPT = 1 - 1 / 1024
-"""Weight of the passes so far when one is added: the line is that of the last thousand or so."""
+"""Weight that earlier passes keep when one is added: the line shows the last thousand or so."""
 
 LONGEST_S = 0.25
 """Time over which arriving tokens are put together to passes: streams bring them in bursts."""
@@ -70,7 +70,7 @@ class PassTimes:
 
 
 class StreamTimes:
-    """Time of the passes of a server that runs up to `full` streams at once. One thread."""
+    """Time that passes take on a server with up to `full` streams at once. One thread."""
 
     def __init__(self, full: int) -> None:
         self.passes = PassTimes(full)

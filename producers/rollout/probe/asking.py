@@ -1,4 +1,4 @@
-"""The probe of an engine: the questions of `questions.py`, asked with a deadline.
+"""An engine's probe: the questions of `questions.py`, asked with a deadline.
 
 Called from the device thread while nothing else is sampled. Six short requests are asked once the
 engine is built, one after it woke up.

@@ -12,7 +12,7 @@ from seamlessflow.producers.rollout.probe.answers import ROUNDING, ProbeAnswer, 
 
 PROMPT_TEXT = "1 + 1 ="
 LENGTH = 8
-"""Tokens of an answer."""
+"""An answer's tokens."""
 
 SPLIT = 4
 """The place from which an answer is continued by another request."""

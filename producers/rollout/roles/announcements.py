@@ -61,7 +61,7 @@ class _Origin(TypedDict):
 
 
 def _origin(roles: RolloutRoles, now_ms: int) -> _Origin:
-    """Return the time and the writer of an event."""
+    """Return an event's time and writer."""
     return {"at_ms": now_ms, "worker": roles.worker, "incarnation": roles.incarnation}
 
 

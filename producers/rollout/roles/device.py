@@ -140,7 +140,7 @@ class RolloutDevice:
             return self._acquire(move, weights, parser, times)
 
     def _here(self, move: Acquire | Load | Preload) -> PublishedWeights:
-        """Return the weights of a move with a directory of this host."""
+        """Return a move's weights with a directory on this host."""
         if self._loaded == move.weights:
             return self._loaded  # the files are not needed
         if self._verified == move.weights and self._verified.path.is_dir():
@@ -148,7 +148,7 @@ class RolloutDevice:
         return self._places.weights(move.weights, move.policy.policy)
 
     def _parser_for(self, policy: PolicyWeights, weights: PublishedWeights) -> MessageParser:
-        """Check that the move can be made; return the parser of its policy."""
+        """Check that the move can be made; return its policy's parser."""
         if not self._known(weights):
             self._engines.verify(_as_made(weights, policy))
             self._verified = weights

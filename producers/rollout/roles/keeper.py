@@ -1,4 +1,4 @@
-"""The keeper of the role: begins the moves that `roles.py` decides on the device, and writes their
+"""The role's keeper: begins the moves that `roles.py` decides on the device, and writes their
 outcomes to `control`.
 
 Main loop only. Turns are handed back as soon as the role is to be given up, before the engine
@@ -118,7 +118,7 @@ class RoleKeeper:
         self._device.begin(move, times)
 
     def conclude(self, outcome: Outcome, now_ms: int) -> None:
-        """Act on what the device reports of a move. Raises the error of a failed one."""
+        """Act on what the device reports of a move. Raises a failed one's error."""
         match outcome:
             case Acquired():
                 outcome.times.end("report")

@@ -44,14 +44,14 @@ class Preload:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """The move out of the role: free the device; then comes `RoleReleased`."""
+    """The role's move out: free the device; then comes `RoleReleased`."""
 
     assignment: int
 
 
 @dataclass(frozen=True, slots=True)
 class Rejoin:
-    """The start of a new incarnation, after the scheduler declared this one lost."""
+    """A new incarnation's start, after the scheduler declared this one lost."""
 
 
 DeviceMove = Acquire | Load | Preload | Release
@@ -71,7 +71,7 @@ class Acquired:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The first outcome of a load: no turn is sampled until its `Loaded`."""
+    """A load's first outcome: no turn is sampled until its `Loaded`."""
 
     move: Load
 

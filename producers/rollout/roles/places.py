@@ -42,10 +42,10 @@ class WeightsSource(Protocol):
     """
 
     def version(self, version: int, manifest_sha256: str) -> Path:
-        """Return the directory of a version of this host."""
+        """Return a version's directory on this host."""
 
     def tokenizer(self, tokenizer_hash: str) -> Path:
-        """Return the directory of a tokenizer of this host."""
+        """Return a tokenizer's directory on this host."""
 
 
 class HostPlaces:

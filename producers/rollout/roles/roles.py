@@ -58,7 +58,7 @@ class RolloutRoles(WorkerRoles):
     """The time of the training process's last record, and whether it held its role then."""
 
     def apply(self, record: Record) -> None:
-        """Fold one record in, in the order of its topic."""
+        """Fold one record in, in its topic's order."""
         match record:
             case r.SchedulerClaimed() | r.SchedulerSnapshot() | r.WorkerAssignment():
                 self.epoch = max(self.epoch, record.epoch)

@@ -163,7 +163,7 @@ class ContinuousBatch:
         return emissions
 
     def _drop(self, request: Request) -> int:
-        """Forget a live request; return the length of its completion."""
+        """Forget a live request; return its completion's length."""
         del self._live[request.request_id]
         if request not in self.table.requests:
             self.waiting.remove(request)

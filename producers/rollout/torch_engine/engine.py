@@ -38,7 +38,7 @@ from seamlessflow.producers.rollout.torch_engine.weights import (
 
 @dataclass(frozen=True, slots=True)
 class TorchEngineSettings:
-    """Settings of the engine; `max_length` is the context limit (None: the model's own).
+    """The engine's settings; `max_length` is the context limit (None: the model's own).
 
     `kv_bytes` bounds all KV memory. Rows beyond `max_running` hold the KV of finished requests for
     prompts that continue them. `threads` is torch's intra-op thread count, for the whole process

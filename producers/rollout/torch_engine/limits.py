@@ -6,7 +6,7 @@ from typing import Any
 FULL, SLIDING = "full_attention", "sliding_attention"
 """Types of layers, as configurations name them and models look up their masks."""
 _OF_THE_BATCH = frozenset({"dynamic", "longrope", "su"})
-"""Rotary scalings by the longest row of a batch; `su` is an older name of `longrope`."""
+"""Rotary scalings by a batch's longest row; `su` is an older name of `longrope`."""
 
 
 def unsupported(config: Mapping[str, Any]) -> str:

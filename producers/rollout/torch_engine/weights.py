@@ -1,4 +1,4 @@
-"""New weights of the engine: everything is read and checked before the model is touched.
+"""The engine's new weights: everything is read and checked before the model is touched.
 
 A whole model comes in the safetensors files of a Hugging Face directory, with the model's own
 parameter names. A name that shares its storage with another one (tied embeddings) may be left out.
@@ -70,7 +70,7 @@ def _load(directory: Path) -> dict[str, Tensor]:
 
 
 def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:
-    """Return the names of a state dict, grouped by the tensor that they name."""
+    """Return a state dict's names, grouped by the tensor that they name."""
     groups: defaultdict[tuple[int, torch.Size], list[str]] = defaultdict(list)
     for name, tensor in state.items():  # tied parameters share their storage
         groups[tensor.data_ptr(), tensor.shape].append(name)
@@ -92,7 +92,7 @@ class Adapter:
 
 
 def read_adapter(directory: Path, state: Mapping[str, Tensor]) -> Adapter:
-    """Return the adapter of a directory, for a model with this state dict.
+    """Return a directory's adapter, for a model with this state dict.
 
     Raises `WeightsRejected` if it cannot be read, is of another model, or not finite.
     """
@@ -145,7 +145,7 @@ class AdaptedLayers:
 
 
 def _add(scale: float) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
-    """Return a hook that adds scale B A x to the output of a layer, as the trainer does."""
+    """Return a hook that adds scale B A x to a layer's output, as the trainer does."""
 
     def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> Tensor:
         a = module.get_buffer(_A)

@@ -1,4 +1,4 @@
-"""The assistant message of a turn, parsed while its tokens come, and its JSON. Pure.
+"""A turn's assistant message, parsed while its tokens come, and its JSON. Pure.
 
 One text is parsed: the prompt's prefill (a forced tool call), earlier dispatches' tokens, and those
 sampled now. Deltas hold only what earlier dispatches have not written.
@@ -123,7 +123,7 @@ def template_prompt(request: GenerateTurn) -> bytes:
 
 
 def prefill(request: GenerateTurn) -> bytes:
-    """Return the prefill: the end of the prompt, with which the completion begins."""
+    """Return the prefill: the prompt's end, with which the completion begins."""
     return request.prompt_ids[len(request.prompt_ids) - TOKEN_BYTES * request.prefill :]
 
 

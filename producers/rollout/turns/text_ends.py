@@ -108,7 +108,7 @@ class OneCall:
 
     def __init__(self, inner: MessageStream, ends: Collection[int]) -> None:
         self.found_after: int | None = None
-        """The number of tokens up to the end of the turn; None until a token behind it came."""
+        """The number of tokens up to the turn's end; None until a token behind it came."""
         self._inner = inner
         self._ends = ends
         self._called = False

@@ -1,4 +1,4 @@
-"""The HTTP client of a vLLM server; every call has a deadline.
+"""A vLLM server's HTTP client; every call has a deadline.
 
 `/pause`, `/update_weights` and others belong to vLLM's development mode and can do anything: only
 this process may reach the server.

@@ -1,4 +1,4 @@
-"""The command line and the environment of a vLLM server. Pure.
+"""The command line and a vLLM server's environment. Pure.
 
 vLLM pins other versions of many libraries than this process has, so it runs in its own Python
 environment. It listens on the loopback interface and downloads nothing.
@@ -128,7 +128,7 @@ def _arguments(settings: VllmSection, capacity: int, model: Path, port: int) -> 
 
 
 def _few_threads(number: int) -> dict[str, str]:
-    """Return the variables that let several servers share the cores of a machine.
+    """Return the variables that let several servers share a machine's cores.
 
     By default each server binds itself to the first cores, all to the same ones. It also samples in
     another process than the one that schedules ("mp"). It uses "uni" instead if the last variable

@@ -1,4 +1,4 @@
-"""The live requests of the vLLM engine, on its event loop; no other thread touches them.
+"""The vLLM engine's live requests, on its event loop; no other thread touches them.
 
 A pause is a barrier: the server ends all calls, and every stream is read to its end. So all tokens
 sampled so far have arrived when `pause` returns. A call to the server lives under one version. Kept

@@ -50,7 +50,7 @@ def require_same(directory: Path, wanted: ModelFacts) -> None:
 
 
 def adapter_rank(directory: Path, base: ModelFacts) -> int:
-    """Return the rank of an adapter. Raise `WeightsRejected` unless it fits its base."""
+    """Return an adapter's rank. Raise `WeightsRejected` unless it fits its base."""
     try:
         return fitting(directory, _shapes(directory), base.shapes).rank
     except AdapterInvalid as error:
@@ -70,7 +70,7 @@ def keep(directory: Path, target: Path) -> None:
 
 
 def _shapes(directory: Path) -> Mapping[str, tuple[int, ...]]:
-    """Return the shape of each tensor, read from the headers of the safetensors files alone."""
+    """Return each tensor's shape, read from the headers of the safetensors files alone."""
     shapes: dict[str, tuple[int, ...]] = {}
     files = sorted(directory.glob("*.safetensors"))
     if not files:

@@ -42,7 +42,7 @@ class RequestRefused(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class TokenEvent:
-    """Event of a stream: new tokens, and with the last ones how the stream ended.
+    """A stream's event: new tokens, and with the last ones how the stream ended.
 
     `versions`, with the last tokens, are the labels of the weights that sampled the stream.
     `cached_tokens`, with the usage, are the prompt tokens whose KV was there.

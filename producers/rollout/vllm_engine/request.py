@@ -47,7 +47,7 @@ class VllmRequest:
 
     @property
     def completed(self) -> int:
-        """Length of the completion."""
+        """The completion's length."""
         return len(self.tokens) - self.request.prompt_length
 
     def check(self, vocabulary: int, limit: int, seeds: bool) -> None:

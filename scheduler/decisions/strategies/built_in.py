@@ -1,4 +1,4 @@
-"""The built-in strategies: pure functions from a snapshot to the wanted role of each worker.
+"""The built-in strategies: pure functions from a snapshot to each worker's wanted role.
 
 `docs/scheduling/strategies.md` compares them. Named in `registry.py`.
 """

@@ -29,13 +29,13 @@ HYSTERESIS = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A possible gang: the first workers of an order, and their speeds together."""
+    """A possible gang: an order's first workers, and their speeds together."""
 
     members: Sequence[WorkerView]
     count: int
     devices: int
     slowest: float
-    """Training speed of each device, limited by the slowest worker."""
+    """Each device's training speed, limited by the slowest worker."""
     rollout: float
 
     @property

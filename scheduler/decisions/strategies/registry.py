@@ -1,6 +1,6 @@
 """The strategies by name: the built-in ones, and functions of a user.
 
-Called by `scheduler/bootstrap.py`, the simulator and the checks of a configuration.
+Called by `scheduler/bootstrap.py`, the simulator and a configuration's checks.
 """
 
 import reprlib

@@ -1,4 +1,4 @@
-"""Wanted roles: the results of a strategy, and the gangs that they follow from. Pure.
+"""Wanted roles: a strategy's results, and the gangs that they follow from. Pure.
 
 A gang is wanted as a whole or not at all. A strategy returns only the workers whose role matters
 now; the others stay as they are. Called by the strategies.

@@ -1,6 +1,6 @@
-"""Closed forms of the time of a step, without stragglers. Pure.
+"""Closed forms of a step's time, without stragglers. Pure.
 
-`step_limits` returns lower bounds of a step's time, by strategy and by the speeds of the split.
+`step_limits` returns lower bounds of a step's time, by strategy and by the split's speeds.
 `predicted` is the time for equal devices. In a step, rollout takes the device time R, training
 takes T, and the gang has g of G devices. If changes of role and new weights cost nothing,
 `multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Used by the strategies
@@ -41,7 +41,7 @@ class StepWork:
     switch: float = 0.0
     """Time that a device is away for a change to training and back."""
     back: float = 0.0
-    """Time of the change back, if `switch` does not include it: no training waits for it."""
+    """The change back's time, if `switch` does not include it: no training waits for it."""
     load: float = 0.0
     """Time that a device's rollout stands still for a step's weights."""
     latency: float = 0.0
@@ -50,14 +50,14 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """The speeds of devices divided into gang and others: work in a unit of time."""
+    """Speeds of the gang's devices and of others: work in a unit of time."""
 
     everyone: float
     """Rollout speed of all together."""
     gang: float
     """Rollout speed of the devices that train; it is missing while they train."""
     train: float
-    """Training speed of the gang: the speed of its slowest device times its devices."""
+    """The gang's training speed: the speed of its slowest device times its devices."""
 
     @classmethod
     def of_equal(cls, devices: int, gang: int) -> "Split":
@@ -71,12 +71,12 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """The time of a step, and the share of device time that it leaves idle."""
+    """A step's time, and the share of device time that it leaves idle."""
 
     step: float
     idle: float
     limit: str
-    """Longest wait of a step: `work` of all devices, `rollout`, `training`, both (`one after the
+    """A step's longest wait: `work` of all devices, `rollout`, `training`, both (`one after the
     other`), or the groups' `latency`."""
 
 

@@ -66,7 +66,7 @@ class DeviceTime:
 
     @property
     def useful(self) -> float:
-        """Return the time of tokens at the full batch's cost, and of training."""
+        """Return the time that tokens take at the full batch's cost, and training."""
         return self.subtotal(DECODING, TRAINING)
 
     @property
@@ -98,7 +98,7 @@ def device_time(intervals: Iterable[Interval], window: TimeWindow) -> dict[str, 
 
 
 def together(times: Iterable[DeviceTime]) -> DeviceTime:
-    """Return the sum of the device times of several workers."""
+    """Return several workers' device times, summed."""
     summands = list(times)
     return DeviceTime({name: sum(time.subtotal(name) for time in summands) for name in CATEGORIES})
 
@@ -177,7 +177,7 @@ def _cut(
 
 
 def _own_part(report: WorkerUsage, steps_ms: int) -> Mapping[str, float]:
-    """Return the shares of the steps in a stretch, which take `steps_ms` of it."""
+    """Return the steps' shares in a stretch, out of which they take `steps_ms`."""
     # The clocks of worker and trainer may differ.
     training = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
     return {name: part for name, part in ((TRAINING, training), (WAITING, 1 - training)) if part}

@@ -1,4 +1,4 @@
-"""The occupation of the workers: the state of each over time, folded from `control`.
+"""The occupation of the workers: each over time's state, folded from `control`.
 
 A worker is present from the joining of its first process to the loss of its last. Without a role it
 waits, also while it starts with its first role. Called by `scheduler/state/timeline.py`.

@@ -56,12 +56,12 @@ class Spells:
 
 @dataclass
 class Waits:
-    """The fold of the reasons to wait. Decisions of older epochs must not get here."""
+    """Fold of reasons to wait. Older epochs' decisions must not get here."""
 
     _roles: defaultdict[str, list[tuple[int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Roles of each worker, each with its begin; an empty name means no role."""
+    """Each worker's roles, each with its begin; an empty name means no role."""
     _open: set[str] = field(default_factory=set)
     _rolled: Spells = field(default_factory=Spells)
     """Times with a group under way."""
@@ -144,6 +144,6 @@ class Waits:
 def _split(
     waiting: float, first_ms: int, interval: Interval, first: str, second: str
 ) -> dict[str, float]:
-    """Return the waiting in two parts, the first of them for `first_ms` of the interval."""
+    """Return the waiting in two parts, the first for the interval's `first_ms`."""
     part = waiting * min(1.0, first_ms / (interval.end_ms - interval.start_ms))
     return {name: share for name, share in ((first, part), (second, waiting - part)) if share > 0}

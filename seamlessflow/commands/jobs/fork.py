@@ -25,7 +25,7 @@ from seamlessflow.schemas.forks import PLAYBACK
 
 @dataclass(frozen=True, slots=True)
 class ForkOptions:
-    """Options of the command."""
+    """The command's options."""
 
     out: Path | None
     job: ForkJob

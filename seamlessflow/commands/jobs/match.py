@@ -27,7 +27,7 @@ _COLUMNS = ("recorded", "would_match", "turns", "shared_tokens", "would_share_to
 
 @dataclass(frozen=True, slots=True)
 class MatchOptions:
-    """Options of the command."""
+    """The command's options."""
 
     out: Path | None
     selection: SessionSelection

@@ -17,8 +17,8 @@ from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
 from seamlessflow.recorded.merge.difference import Difference
-from seamlessflow.recorded.merge.merge import MergeJob
-from seamlessflow.recorded.merge.merging import MergeOutcome, check, replay_merge, two_sessions
+from seamlessflow.recorded.merge.merge_run import MergeOutcome, check, replay_merge, two_sessions
+from seamlessflow.recorded.merge.partitions import MergeJob
 from seamlessflow.recorded.merge.rules import MergeRules
 from seamlessflow.recorded.merge.shards import MergeStopped
 from seamlessflow.recorded.merge.verification import MOST_NAMED, Comparison
@@ -29,7 +29,7 @@ from seamlessflow.trainer.metrics.unlearned import listed
 
 @dataclass(frozen=True, slots=True)
 class MergeOptions:
-    """Options of the command."""
+    """The command's options."""
 
     out: Path | None
     selection: SessionSelection

@@ -34,12 +34,12 @@ from seamlessflow.recorded.retrain.tensors import (
     write_step,
 )
 from seamlessflow.recorded.retrain.view import COMPARED, outcome_lines, step_line, steps_json
-from seamlessflow.schemas.steps import shown_step, step_name
+from seamlessflow.schemas.tokens import shown_step, step_name
 
 
 @dataclass(frozen=True, slots=True)
 class TrainOptions:
-    """Options of the command."""
+    """The command's options."""
 
     out: Path | None
     policy: str | None

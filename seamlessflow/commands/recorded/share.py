@@ -56,13 +56,12 @@ def publish(
     from seamlessflow.checks.packages import require
 
     require("share", "cryptography")
-    from seamlessflow.checks.sharing import before_publishing
     from seamlessflow.config_file import load
     from seamlessflow.named_models import Fetched
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.select.options import selection
     from seamlessflow.recorded.share.publishing import Publishing
-    from seamlessflow.runs.sharing import kafka_of, publishing_job
+    from seamlessflow.runs.sharing import before_publishing, kafka_of, publishing_job
 
     loaded = load(config, before_publishing, fetched=Fetched.NONE)
     chosen = selection(groups=groups or (), tasks=tasks or ())
@@ -99,13 +98,12 @@ def take(
     from seamlessflow.checks.packages import require
 
     require("share", "cryptography")
-    from seamlessflow.checks.sharing import before_taking
     from seamlessflow.config_file import load
     from seamlessflow.named_models import Fetched
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.share.taking import TakingJob, TakingOutcome
     from seamlessflow.recorded.share.taking import take as take_groups
-    from seamlessflow.runs.sharing import kafka_of, taking_rules
+    from seamlessflow.runs.sharing import before_taking, kafka_of, taking_rules
 
     loaded = load(config, before_taking, fetched=Fetched.WITHOUT_WEIGHTS)
     outcome = TakingOutcome()

@@ -11,7 +11,7 @@ from seamlessflow.commands.options import AsJson, Out
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamlessflow.recorded.stops.trying import Tried
+    from seamlessflow.recorded.stops import Tried
 
 
 def stops(
@@ -37,8 +37,7 @@ def stops(
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import stoppable
-    from seamlessflow.recorded.stops.reading import recorded_sessions
-    from seamlessflow.recorded.stops.trying import built, grid, tried
+    from seamlessflow.recorded.stops import built, grid, recorded_sessions, tried
 
     chosen = grid(settings or [])
     for values in chosen if settings else []:

@@ -1,1 +1,0 @@
-"""Commands about device time: predictions before a run, and pictures of one."""

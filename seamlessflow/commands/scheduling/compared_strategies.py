@@ -29,7 +29,7 @@ _PACED = ("recycled", "stopped", "over age")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulateOptions:
-    """Options of the command; None for each that is not given."""
+    """The command's options; None for each that is not given."""
 
     config: Path | None
     recorded: Path | None
@@ -68,7 +68,7 @@ class SimulateOptions:
 
 
 def compare_strategies(options: SimulateOptions) -> bool:
-    """Print the figures of each strategy; return False if no strategy has any, or if one failed."""
+    """Print each strategy's figures; return False if no strategy has any, or if one failed."""
     check_strategies(options.strategies or ())
     sections = options.sections()
     measured = measured_sections(options.recorded, options.kafka, options.measured)
@@ -109,7 +109,7 @@ def _compare(config: "RunConfig", cluster: "ModelledCluster", timelines: Path | 
 
 
 def _headed(config: "RunConfig") -> tuple[str, ...]:
-    """Print the head of the table; return its columns."""
+    """Print the table's head; return its columns."""
     paced = bool(config.pacing.extra_groups or config.pacing.redundancy)
     columns = (*_COLUMNS, *(_PACED if paced else ()))
     typer.echo("  ".join(f"{name:>{_width(name)}}" for name in columns))

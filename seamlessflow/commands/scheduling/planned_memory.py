@@ -37,7 +37,7 @@ class MemoryOptions:
     """Devices that train alone."""
     engine_devices: int | None
     memory: str | None
-    """Memory of each device."""
+    """Each device's memory."""
     host_memory: str | None
     settings: Sequence[str]
     as_json: bool
@@ -128,7 +128,7 @@ def _size(option: str, text: str | None) -> float | None:
 
 
 def _configured(options: MemoryOptions) -> "RunConfig":
-    """Return the run of a file, or one on so many devices, with further settings."""
+    """Return a file's run, or one on so many devices, with further settings."""
     from seamlessflow.checks.models import trained_model_faults
     from seamlessflow.config_file import parse, sections_of
     from seamlessflow.device_defaults import by_modelled_devices, by_this_machine

@@ -14,8 +14,8 @@ from seamlessflow.commands.scheduling.options import check_strategies
 
 if TYPE_CHECKING:
     from seamlessflow.lab.simulation.figures import SimulatedFigures
-    from seamlessflow.reports.measured_step import MeasuredStep
-    from seamlessflow.reports.split_plan import PlannedCluster, SplitChoice
+    from seamlessflow.lab.simulation.measured_step import MeasuredStep
+    from seamlessflow.lab.simulation.split_plan import PlannedCluster, SplitChoice
     from seamlessflow.scheduler.state.accounts.closed_form import StepWork
 
 _MOST_DEVICES = 100_000
@@ -86,7 +86,7 @@ def plan_steps(options: StepOptions) -> None:
 
 
 def _plan_given(options: StepOptions, devices: int | None) -> None:
-    from seamlessflow.reports.split_plan import PlannedCluster
+    from seamlessflow.lab.simulation.split_plan import PlannedCluster
     from seamlessflow.scheduler.state.accounts.closed_form import COLOCATED, MULTIPLEXED
 
     work = _work(options.work, devices)
@@ -147,10 +147,10 @@ def _check(strategy: str | None, simulated: bool) -> None:
 def _plan_recorded(out: Path | None, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.infra.kafka.whole_topic import read_topic
+    from seamlessflow.lab.simulation.measured_step import measured_step
+    from seamlessflow.lab.simulation.split_plan import planned
     from seamlessflow.processes.cluster import kafka_to_audit
     from seamlessflow.rehearsal.directory import scale_of
-    from seamlessflow.reports.measured_step import measured_step
-    from seamlessflow.reports.split_plan import planned
     from seamlessflow.schemas.topics import CONTROL
 
     skipped = Skipped()
@@ -192,6 +192,7 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
     from seamlessflow.config_file import load, no_task
     from seamlessflow.device_defaults import by_modelled_devices
     from seamlessflow.each_policy import left_out
+    from seamlessflow.lab.simulation.split_plan import choices, planned
     from seamlessflow.named_models import Fetched
     from seamlessflow.reports import simulated_split as simulated
     from seamlessflow.reports.simulated_workers import (
@@ -199,7 +200,6 @@ def _plan_config(path: Path, strategy: str | None, lag: int | None) -> None:
         with_own_work,
         with_own_workers,
     )
-    from seamlessflow.reports.split_plan import choices, planned
     from seamlessflow.reports.variant import cluster_of
 
     fetched = Fetched.WITHOUT_WEIGHTS
@@ -235,10 +235,10 @@ def _print_plan(
     rows: "Sequence[tuple[SplitChoice, SimulatedFigures | None]] | None" = None,
     steps: int = 0,
 ) -> None:
-    """Print the choices of a plan. `rows` adds the figures of their simulations, of `steps` steps
+    """Print a plan's choices. `rows` adds the figures of their simulations, of `steps` steps
     each.
     """
-    from seamlessflow.reports.split_plan import advice, as_simulated, choices
+    from seamlessflow.lab.simulation.split_plan import advice, as_simulated, choices
 
     typer.echo(_row((*_COLUMNS, *(_SIMULATED if rows else ()))))
     for split, simulated in rows or [(choice, None) for choice in choices(cluster)]:

@@ -131,7 +131,7 @@ def _follow(out: Path | None, paths: list[Path], skipped: "Skipped") -> None:
 
 
 def _title(out: Path | None, prefix: str) -> str:
-    """Return the name of the run: its directory, or its prefix of topics."""
+    """Return the run's name: its directory, or its prefix of topics."""
     from seamlessflow.rehearsal.directory import scale_of
 
     scale = scale_of(out)

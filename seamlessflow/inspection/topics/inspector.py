@@ -1,4 +1,4 @@
-"""Inspector of a cluster: asks for its topics, and for the groups that commit offsets of them.
+"""A cluster's inspector: asks for its topics, and for the groups that commit offsets of them.
 
 Called by `seamlessflow topics list`. It joins no group, and reads no record but those that a group
 without members would read next. Offsets alone do not say how many records there are. On request
@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from seamlessflow.consumers.trajectories.settings import ManagerSection
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import LogPartition

@@ -86,7 +86,7 @@ class LagGrowth:
 def behind(
     kept: Mapping[LogPartition, range], committed: Mapping[LogPartition, int]
 ) -> Mapping[LogPartition, int]:
-    """Return the lag of each partition: the offsets that it keeps behind the committed one."""
+    """Return each partition's lag: the offsets that it keeps behind the committed one."""
     # A partition without a commit has a negative offset: all that it keeps is behind.
     return {
         place: offsets.stop - max(offsets.start, committed[place])

@@ -69,7 +69,7 @@ def _lag(group: GroupState) -> str:
 
 
 def group_tables(groups: Sequence[GroupState], growth: LagGrowth) -> RenderableType:
-    """Return the members of each group, and the partitions that each of them owns."""
+    """Return each group's members, and the partitions that each of them owns."""
     parts: list[RenderableType] = []
     for group in groups:
         parts += [

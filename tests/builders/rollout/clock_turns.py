@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Iterable
 
-from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.settings import LengthsSection
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.batch import ClockBatch
 from seamlessflow.producers.rollout.engine.contract import SamplingParams, TokenChunk

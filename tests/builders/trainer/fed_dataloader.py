@@ -8,9 +8,9 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
 from seamlessflow.trainer.data.reuse import UsedGroup
 from seamlessflow.trainer.data.rules import BatchLimits, BatchRules
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin, resume_from
-from seamlessflow.trainer.replay.mixing import Mixing
 from seamlessflow.trainer.steps.dataloader import Dataloader
 from tests.builders.records.control import committed
 from tests.builders.trainer.groups import RULES

@@ -6,9 +6,9 @@ from dataclasses import replace
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.sessions import ValidSession
-from seamlessflow.trainer.replay.mixing import MixerRules, Mixing
-from seamlessflow.trainer.replay.pools import Pool, PoolRules, StoredSession
-from seamlessflow.trainer.replay.stored import StoredRules, left_out, stored_group, stored_session
+from seamlessflow.trainer.mixing.mixed_steps import MixerRules, Mixing
+from seamlessflow.trainer.mixing.pools import Pool, PoolRules, StoredSession
+from seamlessflow.trainer.mixing.stored import StoredRules, left_out, stored_group, stored_session
 from seamlessflow.trainer.stored import OWN
 from tests.builders.trainer.trajectories import one_turn
 

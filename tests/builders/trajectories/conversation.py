@@ -7,9 +7,9 @@ from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.recorded.fork.copying import RecordedOn, forked_prefix
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.identity import forked_turn_id, tool_call_id
 from seamlessflow.schemas.records import ForkedPrefix, Record
+from seamlessflow.schemas.topics import SessionCommand
 from tests.builders.records.commands import open_session, request_turn
 from tests.builders.records.content import ids, message
 from tests.builders.records.sessions import completed

@@ -35,7 +35,7 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.inspection.topics.check import topic_faults
+from seamlessflow.inspection.topics.contract import topic_faults
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.launcher import Launcher

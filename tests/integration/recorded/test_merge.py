@@ -20,7 +20,7 @@ from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.recorded.merge.merge import MergeJob, merge
+from seamlessflow.recorded.merge.partitions import MergeJob, merge
 from seamlessflow.recorded.select.reading import partition_bounds
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.codec import decode

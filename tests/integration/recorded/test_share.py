@@ -31,7 +31,7 @@ from seamlessflow.schemas.records import Reward, SharedGroup, StepGroup, Traject
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, SHARED, TRAJECTORIES
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.sessions import ValidSession, is_unscored
-from seamlessflow.trainer.replay.stored import StoredRules, left_out, stored_session
+from seamlessflow.trainer.mixing.stored import StoredRules, left_out, stored_session
 from tests.builders.own_topics import own_topics, small
 from tests.builders.records import control
 from tests.builders.records.content import ids, message

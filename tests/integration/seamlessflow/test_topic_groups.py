@@ -10,8 +10,7 @@ from rich.console import Console, RenderableType
 from typer.testing import CliRunner
 
 from seamlessflow.__main__ import app
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never, now_ms
 from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.access import RUN_GROUP
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.kafka.start.members import client_ids
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
@@ -18,7 +18,7 @@ from tests.waiting import until
 HOLDS = """
 import sys
 from pathlib import Path
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.locks import only_run_on
 

@@ -25,9 +25,9 @@ from seamlessflow.recorded.importing.foreign_trajectory import (
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES
-from seamlessflow.trainer.replay.pools import Pool
-from seamlessflow.trainer.replay.stored import StoredRules
-from seamlessflow.trainer.replay.topics import PoolTopics, PoolUnusable
+from seamlessflow.trainer.mixing.pools import Pool
+from seamlessflow.trainer.mixing.stored import StoredRules
+from seamlessflow.trainer.mixing.topics import PoolTopics, PoolUnusable
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.publication import Publication
 from tests.builders.own_topics import own_topics, small

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 import xxhash
 
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.whole_topic import read_partitions

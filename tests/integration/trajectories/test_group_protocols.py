@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.group import membership

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from seamlessflow.schemas.avro.earlier import NotInRelease
 from seamlessflow.schemas.codec import UnknownSchema, encode
 from seamlessflow.schemas.records import Record, TrajectoryNode, TurnUndelivered
 from seamlessflow.schemas.registry import history, raw_schemas, schema_fingerprint, self_contained
@@ -17,7 +16,7 @@ from seamlessflow.schemas.releases import (
     releases,
     this_release,
 )
-from seamlessflow.schemas.written import encoder_of
+from seamlessflow.schemas.written import NotInRelease, encoder_of
 from tests.builders.records import commands, fleet, sessions
 from tests.builders.schemas.any_record import any_encoded
 from tests.builders.schemas.made_up import (

@@ -23,8 +23,8 @@ from seamlessflow.trainer.loss import (
     LossSection,
     SurrogateName,
 )
+from seamlessflow.trainer.mixing.mixers import MIXERS
 from seamlessflow.trainer.policy import AdapterSection
-from seamlessflow.trainer.replay.mixers import MIXERS
 from seamlessflow.trainer.settings import FilterName, TrainerSection
 from seamlessflow.trainer.stored import ChoiceName, MixerName, ReuseSection
 

@@ -20,7 +20,7 @@ from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.settings import TrainerSection
 
 IDENTITY = "adapter.json"
-"""File in an adapter's checkpoint: the hash of the base model, and the adapter's rank and scale."""
+"""File in an adapter's checkpoint: the base model's hash, and the adapter's rank and scale."""
 
 
 @dataclass(frozen=True, slots=True)

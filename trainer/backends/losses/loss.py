@@ -19,7 +19,7 @@ from seamlessflow.trainer.loss import LossSection
 def loss_tokens(
     batch: MicroBatch, logprobs_N: Tensor, entropies_N: Tensor, settings: LossSection
 ) -> LossTokens:
-    """Return the trained tokens of a micro-batch, scored under the weights (with gradient)."""
+    """Return a micro-batch's trained tokens, scored under the weights (with gradient)."""
 
     def column(name: Column) -> Tensor | None:
         # A micro-batch without a token, of a rank that has less to do, has none.
@@ -41,7 +41,7 @@ def loss_tokens(
 
 
 def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
-    """Return the loss of each token."""
+    """Return each token's loss."""
     correct = chosen(CORRECTIONS, settings.chosen_correction, settings.functions)
     weights = correct(tokens, settings)
     masked_N = masked(tokens, settings.masks)

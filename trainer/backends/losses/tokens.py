@@ -22,7 +22,7 @@ LARGEST_LOG_RATIO = 20.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossTokens:
-    """The trained tokens of a micro-batch, with whole turns and sessions if the loss needs them."""
+    """A micro-batch's trained tokens, with whole turns and sessions if the loss needs them."""
 
     logprobs_N: Tensor
     """Log-probs under the weights that are trained, with gradient."""
@@ -51,13 +51,13 @@ class LossTokens:
         return self.logprobs_N - self.old_N
 
     def units_N(self, level: str) -> NDArray[np.int32]:
-        """Return the number of the turn or the session of each token."""
+        """Return each token's turn or session, by number."""
         return self.turns_N if level == "turn" else self.sessions_N
 
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """The loss of each trained token, and whether a bound cut its gradient or took it away."""
+    """Each trained token's loss, and whether a bound cut its gradient or took it away."""
 
     loss_N: Tensor
     clipped_N: Tensor

@@ -1,7 +1,7 @@
 """The loss of values, by which critics of both kinds learn.
 
 Each output of a critic (`trainer/data/credit/values.py`) learns at some of its places, which may be
-before or behind trained tokens. `_N` counts the trained tokens of a micro-batch.
+before or behind trained tokens. `_N` counts a micro-batch's trained tokens.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ def clipped_errors(values_N: Tensor, targets_N: Tensor, before_N: Tensor, clip: 
 def _part(
     loss: ValueLoss, lesson: Lesson, values_N: Tensor, batch: MicroBatch, clip: float
 ) -> Tensor:
-    """Return the sum of the losses of a lesson, by the weights of its places."""
+    """Return the sum of a lesson's losses, by the weights of its places."""
 
     def column(name: Column) -> Tensor:
         # A micro-batch without a token, of a rank that has less to do, has none.

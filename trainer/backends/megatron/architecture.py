@@ -75,6 +75,6 @@ def transformer_config(
 
 
 def head_dimension(config: Any) -> int:
-    """Return the width of a head."""
+    """Return a head's width."""
     width = getattr(config, "head_dim", None)
     return int(width or config.hidden_size // config.num_attention_heads)

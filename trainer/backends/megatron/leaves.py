@@ -16,7 +16,7 @@ from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.sharded.parts import TensorPart
 
 VALUES = "score.weight"
-"""Hugging Face's name of the output of a critic."""
+"""Hugging Face's name of a critic's output."""
 LeafKind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
 """Division of a tensor over ranks. `fused`: by rows of several tensors in turn. `vocabulary`: by
 rows, padded with zeros to the same number for each rank."""
@@ -36,7 +36,7 @@ class Dimensions:
 
     @property
     def padded(self) -> int:
-        """Return the size of the vocabulary with the padding of the last rank."""
+        """Return the size of the vocabulary with the last rank's padding."""
         return -(-self.vocabulary // self.ranks) * self.ranks
 
 
@@ -128,7 +128,7 @@ def whole(leaf: Leaf, by_rank: Sequence[Tensor], dimensions: Dimensions) -> dict
 def source_parts(
     leaf: Leaf, shard: Tensor, dimensions: Dimensions, place: int
 ) -> dict[str, TensorPart]:
-    """Return a rank's parts of the Hugging Face tensors of a leaf, by name, from its shard.
+    """Return a rank's parts of a leaf's Hugging Face tensors, by name, from its shard.
 
     `place`: number of the shard. The parts share its memory if a rank has at most one block.
     """

@@ -1,4 +1,4 @@
-"""Megatron-core as this back end uses it: its names, and the groups of a rank.
+"""Megatron-core as this back end uses it: its names, and a rank's groups.
 
 No other file imports that library. Without Transformer Engine and Apex its import warns of slower
 paths, none of which is taken here.
@@ -59,7 +59,7 @@ class RankGroups:
         return gathered
 
     def sum_model(self, tensor: Tensor) -> None:
-        """Replace a tensor by its sum over the ranks of the model."""
+        """Replace a tensor by its sum over the model's ranks."""
         dist.all_reduce(tensor, group=self.tensor)
 
     def sum_data(self, tensor: Tensor) -> Tensor:

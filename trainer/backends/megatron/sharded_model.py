@@ -110,11 +110,11 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     @property
     def divided_vocabulary(self) -> "_DividedVocabulary":
-        """Return the division of the output layer over the ranks of a model."""
+        """Return the division of the output layer over a model's ranks."""
         return _DividedVocabulary(self._groups, self._dimensions)
 
     def _computed(self, module: nn.Module, *arguments: object, **named: object) -> Any:
-        """Call a module with its parameters in the type of the computation.
+        """Call a module with its parameters in the computation's type.
 
         It does not use autocast, which Megatron-core's products follow only on CUDA devices.
         Gradients come back to the parameters in their own type.

@@ -15,12 +15,12 @@ from torch.distributed.tensor import DTensor, Shard
 
 @dataclass(frozen=True, slots=True)
 class TensorPart:
-    """Consecutive rows of a tensor, or slices in another dimension, or the whole tensor."""
+    """A tensor's consecutive rows, or slices in another dimension, or the whole tensor."""
 
     values: Tensor
     """Elements, in the whole tensor's shape except for the divided dimension; there may be none."""
     shape: tuple[int, ...]
-    """Shape of the whole tensor."""
+    """The whole tensor's shape."""
     dimension: int = 0
     """The dimension in which it is divided."""
     first: int = 0

@@ -26,7 +26,7 @@ INDEX = "model.safetensors.index.json"
 def empty_model(
     kind: Any, directory: Path, dtype: torch.dtype, **more: object
 ) -> PreTrainedModel | None:
-    """Return the model of a directory, with parameters on the meta device and correct buffers.
+    """Return a directory's model, with parameters on the meta device and correct buffers.
 
     None if its files have tensors of other names or shapes: its conversion needs the whole model.
     Raise OSError or ValueError for a directory without a model.
@@ -149,7 +149,7 @@ def new_outputs(model: PreTrainedModel) -> set[nn.Module]:
 
 
 def _is_new_output(model: PreTrainedModel, name: str) -> bool:
-    """Return whether a parameter belongs to the output of a critic."""
+    """Return whether a parameter belongs to a critic's output."""
     return model.get_submodule(name.rpartition(".")[0]) in new_outputs(model)
 
 

@@ -1,6 +1,6 @@
 """Safetensors files that several ranks write at the same time, and those of a published model.
 
-Each rank writes its parts of the tensors. The place of each tensor follows from names, types and
+Each rank writes its parts of the tensors. Each tensor's place follows from names, types and
 shapes, so ranks need neither values nor messages from others. The bytes are those that
 `safetensors.torch.save_file` writes of whole tensors. The format:
 https://huggingface.co/docs/safetensors (a length, a header in JSON, the tensors). The files of a

@@ -2,7 +2,7 @@
 
 A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
 computes, and torch's process group belongs to the thread that computes. So each rank has a thread
-for the order to write and the answers, on the lines of the meeting. Called by the back ends.
+for the order to write and the answers, on the meeting's lines. Called by the back ends.
 """
 
 import math
@@ -37,7 +37,7 @@ class RankWriteFailed(SeamlessFlowError):
 
 
 class GangSaves:
-    """The checkpoints of a gang, made from its ranks' snapshots in their order."""
+    """A gang's checkpoints, made from its ranks' snapshots in their order."""
 
     def __init__(self, lines: Sequence[Line], snapshots: Queue[FileParts], leads: bool) -> None:
         """`lines`: rank 0's lead to the other ranks, in rank order; any other rank's leads to rank
@@ -56,7 +56,7 @@ class GangSaves:
     def save(self, directory: Path) -> None:
         """Have all ranks write their parts of a checkpoint. For rank 0.
 
-        Raise `RankWriteFailed`, also for a rank that has ended, and the error of this rank.
+        Raise `RankWriteFailed`, also for a rank that has ended, and this rank's error.
         """
         for line in self._lines:
             with suppress(LineLost):  # then there is no answer either

@@ -43,7 +43,7 @@ Placed = Callable[[PreTrainedModel], PreTrainedModel]
 
 
 class FrozenModel:
-    """A model with the weights of its directory, until it takes over others."""
+    """A model with its directory's weights, until it takes over others."""
 
     def __init__(
         self, directory: Path, dtype: Dtype, placed: Placed, empty: bool, renewed: bool = False
@@ -201,5 +201,5 @@ class Opponents:
 
 
 def _prefix(place: int) -> str:
-    """Return the prefix of the files of an opponent."""
+    """Return the prefix of an opponent's files."""
     return f"{OPPONENT}{place + 1}-"

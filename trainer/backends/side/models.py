@@ -93,7 +93,7 @@ class SideModels:
         device: torch.device,
         autocast: Autocast,
     ) -> AnnotatedColumns:
-        """Return the columns of each micro-batch; one pass computes all of the policy itself."""
+        """Return each micro-batch's columns; one pass computes all of the policy itself."""
         of_policy = OF_POLICY if self.head is None else (*OF_POLICY, *self.head.columns)
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast

@@ -1,6 +1,6 @@
 """Advantage estimators that see a whole batch, and the columns that devices computed for it.
 
-They are the second phase of a step, between `Backend.annotate` and the loss. Registered by name
+They are a step's second phase, between `Backend.annotate` and the loss. Registered by name
 (`BATCH_ESTIMATORS`, the setting `trainer.advantage`); `phase.py` calls them. `_N` counts the
 trained tokens of a session.
 """
@@ -25,16 +25,16 @@ from seamlessflow.trainer.data.credit.values import OUTPUTS, value_columns
 from seamlessflow.trainer.data.episodes import Episode, accumulated, followers, following
 
 GroupedEpisodes = Sequence[Sequence[Episode]]
-"""The sessions of each group of a batch."""
+"""Each group's sessions in a batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Credit:
-    """The advantage of each trained token of a session, and the critic's targets there."""
+    """Advantages for a session's trained tokens, and the critic's targets there."""
 
     advantages_N: Float64s
     targets: Mapping[Column, Float64s] = field(default_factory=dict)
-    """Numbers (N) for the critic to learn, by the column of the value; NaN where it learns none."""
+    """Numbers (N) for the critic to learn, by the value's column; NaN where it learns none."""
 
 
 BatchEstimator = Callable[[GroupedEpisodes, ReturnRules], list[list[Credit]]]
@@ -73,7 +73,7 @@ def gdpo(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def reinforce_pp(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the discounted return of each token, in standard deviations from the batch's mean.
+    """Return each token's discounted return, in standard deviations from the batch's mean.
 
     REINFORCE++, arXiv 2501.03262: no group is needed.
     """
@@ -168,7 +168,7 @@ def distill(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
-    """Return the reward of each token.
+    """Return each token's reward.
 
     The last token of a branch has `outcome`, the last token of a turn the turn's reward. Each token
     also has -`kl_penalty` x (log-prob before the step - the reference's log-prob).
@@ -187,7 +187,7 @@ def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float
 
 
 def _of_sessions(group: Sequence[Episode], values_S: Float64s) -> list[Credit]:
-    """Return the credit of sessions with one advantage for all tokens of a session."""
+    """Return credit for sessions that have one advantage for all their tokens."""
     pairs = zip(group, values_S.tolist(), strict=True)
     return [Credit(np.full(len(episode), value)) for episode, value in pairs]
 
@@ -212,7 +212,7 @@ class _Turns:
     previous_K: Int64s
     """The turn before each, `NOWHERE` for the first ones."""
     places_N: Int64s
-    """Turn of each trained token."""
+    """Each trained token's turn."""
 
     @property
     def ends_K(self) -> Bools:
@@ -224,7 +224,7 @@ class _Turns:
         return np.where(self.ends_K, behind_K, following(self.previous_K, before_K))
 
     def at_first(self, values_K: Float64s) -> Float64s:
-        """Return the values at the first token of each turn, NaN at all others (N)."""
+        """Return the values at each turn's first token, NaN at all others (N)."""
         values_N = np.full(len(self.places_N), np.nan)
         values_N[self.first_K] = values_K
         return values_N
@@ -267,7 +267,7 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
 
 @dataclass(frozen=True, slots=True)
 class _Imitation:
-    """The weights of a session's turns (K) in `habc`, and what the critic learns of the session."""
+    """The weights of a session's turns (K) in `habc`, and what the session's critic learns."""
 
     weights_K: Float64s
     counted_K: Bools

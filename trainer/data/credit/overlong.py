@@ -11,7 +11,7 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession
 
 OVERLONG = "overlong"
-"""Reason of the tokens of truncated sessions that are masked."""
+"""Reason for masked tokens in truncated sessions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

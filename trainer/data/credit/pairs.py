@@ -1,7 +1,7 @@
 """Losses of pairs of sessions, as a factor of each token's log-prob and a part of the loss.
 
 A loss is a function of both sessions' log-probs, under the policy before the step. A step has one
-update, so these are the log-probs that are trained. The gradient of each token is then known before
+update, so these are the log-probs that are trained. Each token's gradient is then known before
 the step: the slope of the loss, by the token's place in the margin. So the sessions of a pair need
 not be in one micro-batch, nor on one rank. Registered by name (`PAIR_LOSSES`, the setting
 `trainer.loss.surrogate`); `steps/annotation.py` applies them. Pure. `_P` counts pairs.
@@ -22,7 +22,7 @@ from seamlessflow.trainer.data.chains import OPPONENTS, Chain, Column, credited
 from seamlessflow.trainer.data.pairs import SessionPair
 
 Differences = Mapping[Column, Float64s]
-"""By model, the log-prob of each pair's chosen session less that of the rejected one (P)."""
+"""By model, each pair's chosen session's log-prob less the rejected one's (P)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +45,14 @@ class PairLoss:
 
 @dataclass(slots=True)
 class _Session:
-    """The sums of a session's columns over its trained tokens, and what its pairs make of them."""
+    """A session's columns, summed over its trained tokens, and what its pairs make of them."""
 
     tokens: int = 0
     sums: defaultdict[Column, float] = field(default_factory=lambda: defaultdict(float))
     slope: float = 0.0
-    """Sum of the derivatives of its pairs' losses by its log-prob."""
+    """Its pairs' losses derived by its log-prob, summed."""
     loss: float = 0.0
-    """Its half of the losses of its pairs."""
+    """Its half in its pairs' losses."""
 
 
 def pairs_squared(differences: Differences, settings: PairsSection) -> PairLosses:
@@ -91,7 +91,7 @@ PAIR_LOSSES: Mapping[str, PairLoss] = {
 
 
 def opponent_weights(settings: PairsSection) -> list[float]:
-    """Return the weight of each opponent, the newest first; they sum to 1."""
+    """Return each opponent's weight, the newest first; they sum to 1."""
     section = settings.opponents
     weights = section.weights or (1.0,) * section.most
     return [weight / sum(weights) for weight in weights]
@@ -101,7 +101,7 @@ def with_pair_losses(batch: Batch, name: str, settings: PairsSection) -> Batch:
     """Return the batch with the mean loss of its pairs, divided among their tokens.
 
     A token's advantage is minus the derivative of that mean by its log-prob, its column PAIR_LOSS
-    its part of the mean. Both are multiplied by the tokens of the step, since the loss of a step is
+    its part of the mean. Both are multiplied by the step's tokens, since the loss of a step is
     a mean over these. A pair of which one session has lost all tokens leaves.
     """
     if not batch.chains():
@@ -190,7 +190,7 @@ def _spread(
 
 
 def _share(session: _Session, by_token: bool) -> float:
-    """Return the part of a token's log-prob in that of its session."""
+    """Return a token's part in its session's log-prob."""
     return 1 / session.tokens if by_token else 1.0
 
 

@@ -1,6 +1,6 @@
-"""The second phase of a step: the batch with the devices' columns, and its advantages.
+"""A step's second phase: the batch with the devices' columns, and its advantages.
 
-Pure; called by `steps/annotation.py`. `_N` counts the trained tokens of a chain, a session or a
+Pure; called by `steps/annotation.py`. `_N` counts a chain's trained tokens, a session or a
 micro-batch, `_S` all tokens of all chains.
 """
 
@@ -118,7 +118,7 @@ def checked_credit(
 
 
 def entropy_scaled(batch: Batch, scale: float) -> Batch:
-    """Return the batch with A x (1 + scale x (h - 1)) for the advantage A of each token.
+    """Return the batch with A x (1 + scale x (h - 1)) for each token's advantage A.
 
     h is the mean entropy of the session's trained tokens, divided by that of the batch. So the
     factor is 1 for the mean token. `scale` 1 is the entropy-aware advantage scaling of Kuaishou
@@ -144,7 +144,7 @@ def entropy_scaled(batch: Batch, scale: float) -> Batch:
 
 
 def hybrid_scaled(batch: Batch, scale: float, rules: ReturnRules) -> Batch:
-    """Return the batch with A x (1 + scale x S) for the advantage A of each token.
+    """Return the batch with A x (1 + scale x S) for each token's advantage A.
 
     S = z(H) - z(c), at least -2 and at most 2. H is the entropy where the token is predicted, c the
     probability of the five likeliest tokens there. z is a distance from the mean over the batch's
@@ -171,7 +171,7 @@ def hybrid_scaled(batch: Batch, scale: float, rules: ReturnRules) -> Batch:
 def by_chain(
     chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: AnnotatedColumns
 ) -> list[Columns]:
-    """Return the columns of each chain, from those of the micro-batches."""
+    """Return each chain's columns, from those of the micro-batches."""
     if not chains:
         return []
     starts_C = np.cumsum([0, *map(len, chains)])

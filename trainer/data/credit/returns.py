@@ -1,6 +1,6 @@
 """Returns: the weighted sums of named rewards, for a session or for a turn. Pure.
 
-Called by `data/sessions.py` and, for the figures of a run, by the launcher. `weights` are the
+Called by `data/sessions.py` and, for a run's figures, by the launcher. `weights` are the
 weights in `trainer.rewards` that are not 0. A session needs each of these rewards.
 """
 
@@ -16,13 +16,13 @@ _UNJUDGED = {"unrewarded", "pruned", "filtered"}
 """Final states in which a session has no return, unless a rule of control ended it."""
 
 CONTROL = "control"
-"""Limit of a session that a rule of `rollout.control` ended, and source of its reward."""
+"""Limit for a session that a `rollout.control` rule ended, and its reward's source."""
 _MOST_NAMED = 5
 """Most names of given rewards that a text lists."""
 
 
 def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
-    """Return the last session reward of each name."""
+    """Return each name's last session reward."""
     return {reward.name: reward for reward in trajectory.rewards if reward.scope == "session"}
 
 
@@ -42,7 +42,7 @@ def session_return(trajectory: Trajectory, weights: RewardWeights = ONE_REWARD) 
 
 
 def _pruned_return(trajectory: Trajectory) -> float | None:
-    """Return what a session counts that a rule of control ended; of any other, None."""
+    """Return what a session counts if a rule of control ended it, else None."""
     if trajectory.limit != CONTROL:
         return None
     rewards = session_rewards(trajectory).values()
@@ -65,7 +65,7 @@ def turn_returns(trajectory: Trajectory, weights: RewardWeights) -> dict[str, fl
 
 
 def weighted(rewards: Mapping[str, float], weights: RewardWeights) -> float:
-    """Return the weighted sum of rewards, the same whatever the order of the setting."""
+    """Return the weighted sum of rewards, the same whatever the setting's order."""
     return sum((weights[name] * rewards.get(name, 0.0) for name in sorted(weights)), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Outputs of a critic: the values that each computes, and what it learns at these places.
+"""A critic's outputs: the values that each computes, and what it learns at these places.
 
 An output has values before trained tokens, and may have others behind them. Each value has a
 target and a weight in the loss of its output, which are columns of their own. Pure; called by both
@@ -24,7 +24,7 @@ class Lesson(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CriticOutput:
-    """One output of a critic; the weights of all its lessons sum to 1 over an update."""
+    """One critic's output; its lessons' weights sum to 1 over an update."""
 
     loss: ValueLoss
     before: Lesson
@@ -55,7 +55,7 @@ OUTPUTS: Mapping[str, tuple[CriticOutput, ...]] = {
     "turn_gae": (RETURNS,),
     "habc": (VIABILITY, EFFICIENCY),
 }
-"""Outputs of the critic, by the estimator of advantages that needs it."""
+"""The critic's outputs, by the estimator of advantages that needs it."""
 
 
 def value_columns(outputs: Sequence[CriticOutput]) -> tuple[Column, ...]:

@@ -43,7 +43,7 @@ class EvaluationRound:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationFigures:
-    """Figures of a round."""
+    """A round's figures."""
 
     reward: float | None = None
     """Mean terminal reward over sessions; None without any."""
@@ -51,7 +51,7 @@ class EvaluationFigures:
     """Standard error of that mean; None for fewer than two groups."""
     sessions: int = 0
     pass_at: dict[int, float] = field(default_factory=dict)
-    """Chance that one of k sessions of a task passes, by k."""
+    """Chance that one in k sessions on a task passes, by k."""
 
 
 def figures(groups: Sequence[EvaluatedGroup]) -> EvaluationFigures:
@@ -79,7 +79,7 @@ def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
 
     `groups`: number of sessions in each group, and how many pass. The unbiased estimate is
     1 - C(n - c, k) / C(n, k) if c of n sessions pass (arXiv 2107.03374, equation 1). The largest k
-    is at most the size of the smallest group.
+    is at most the smallest group's size.
     """
     counts = [(size, passed) for size, passed in groups if size]
     chances = {}

@@ -1,4 +1,4 @@
-"""Figures of a batch that are known before it is trained: metrics of its step. Pure.
+"""Figures that a batch has before it is trained: its step's metrics. Pure.
 
 Called by `steps/sequence.py`.
 """
@@ -224,19 +224,19 @@ def _label(name: str) -> str:
 
 
 def _task(group: Prepared) -> str:
-    """Return the task of a group; a task without a name differs from all others."""
+    """Return a group's task; a task without a name differs from all others."""
     names = (session.source.task_id for session in group.group.sessions)
     return next(filter(None, names), group.group.group_id)
 
 
 def _equal(sessions: Sequence[ValidSession]) -> int:
-    """Return how many sessions of a group have the trained tokens of another one."""
+    """Return how many sessions in a group have another one's trained tokens."""
     counts = Counter(map(_sampled, sessions))
     return sum(count for count in counts.values() if count > 1)
 
 
 def _sampled(session: ValidSession) -> bytes:
-    """Return the trained tokens of a session as bytes."""
+    """Return a session's trained tokens as bytes."""
     return b"".join(
         chain.tokens.ids_T[chain.tokens.trained_T].tobytes() for chain in session.chains
     )

@@ -30,8 +30,7 @@ from seamlessflow.producers.gateway.dialects.openai_responses.items import (
 )
 from seamlessflow.producers.gateway.dialects.openai_responses.tools import function_name
 from seamlessflow.producers.gateway.errors import ApiError, bad
-from seamlessflow.schemas.identity import turn_of_tool_call
-from seamlessflow.schemas.turn_references import turn_reference
+from seamlessflow.schemas.identity import turn_of_tool_call, turn_reference
 
 _InputPart = Literal["reasoning", "message", "call"]
 _ROLES = {"user": "user", "system": "system", "developer": "system"}

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.infra.device_model.model_shape import read_shape
-from seamlessflow.memory.parts import total
+from seamlessflow.machine import total
 from seamlessflow.memory.training import RankShape, rank_memory
 from seamlessflow.trainer.settings import TrainerSection
 from tests.builders.models import config, random_model, saved

@@ -3,11 +3,16 @@
 import pytest
 from tokenizers import Tokenizer as RustTokenizer
 
-from seamlessflow.infra.rendering.long_texts import TEXTS_KEPT, LongTexts, TokensWanted
 from seamlessflow.infra.rendering.outside_text import OutsideText
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.settings import RendererSettings
-from seamlessflow.infra.rendering.tokenizer import LONGEST_TEXT_KEPT, Tokenizer
+from seamlessflow.infra.rendering.tokenizer import (
+    LONGEST_TEXT_KEPT,
+    TEXTS_KEPT,
+    LongTexts,
+    Tokenizer,
+    TokensWanted,
+)
 from tests.builders.messages import ASKED
 from tests.builders.tokenizers import byte_tokenizer
 

@@ -15,9 +15,9 @@ from opentelemetry.sdk.metrics import export
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.settings import ProcessSettings, TelemetrySettings
+from seamlessflow.infra.telemetry.instruments import MetricsExport, MetricsOutput
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG, METRICS, UNREADABLE
-from seamlessflow.infra.telemetry.output import MetricsExport, MetricsOutput
 from tests.paths import ROOT
 from tests.waiting import until
 

@@ -17,9 +17,9 @@ from opentelemetry.trace import SpanKind
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.settings import TelemetrySettings
 from seamlessflow.infra.telemetry.contexts import RandomIds
+from seamlessflow.infra.telemetry.instruments import metrics_export
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.names import PROVIDER
-from seamlessflow.infra.telemetry.output import metrics_export
 from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
 from seamlessflow.schemas.records import TurnCancelled
 from seamlessflow.schemas.topics import Headers

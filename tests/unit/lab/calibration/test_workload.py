@@ -7,7 +7,7 @@ from random import Random
 import orjson
 import pytest
 
-from seamlessflow.infra.device_model.lengths import LengthsSection, drawn_tokens
+from seamlessflow.infra.device_model.settings import LengthsSection, drawn_tokens
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.lab.calibration.recorded_run import (
     mean_hop_s,

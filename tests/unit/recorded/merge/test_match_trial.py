@@ -10,8 +10,8 @@ import pytest
 from seamlessflow.consumers.trajectories.decisions.context import Context
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer, RequestMessages
 from seamlessflow.consumers.trajectories.matching.recorded import MatchSettings
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import STRICTNESSES, Strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.rendering.settings import RendererError, RendererSettings
 from seamlessflow.recorded.merge.match_trial import NOT_RECORDED, REFUSED, MatchTrial
 from seamlessflow.recorded.select.refold import Refold

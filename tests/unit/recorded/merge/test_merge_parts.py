@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.difference import Difference
-from seamlessflow.recorded.merge.merge import MergeJob
+from seamlessflow.recorded.merge.partitions import MergeJob
 from seamlessflow.recorded.merge.rules import MergeRules
 from seamlessflow.recorded.merge.shards import parts
 from seamlessflow.recorded.merge.targets import MergeProgress

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.recorded.merge.rewriting import rewriting
 from seamlessflow.recorded.merge.rules import RECORDED, MergeRules

@@ -12,7 +12,7 @@ from seamlessflow.recorded.retrain.reexecution import Reexecution
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.trainer.backends.backend import StepInput
-from seamlessflow.trainer.replay.mixing import Mixing
+from seamlessflow.trainer.mixing.mixed_steps import Mixing
 from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.records import control
 from tests.builders.trainer.stub_backend import StubBackend

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.recorded.select.refold import Refold
 from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Record, Trajectory

@@ -19,7 +19,7 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.chains import ELSEWHERE
 from seamlessflow.trainer.data.sessions import ValidSession, is_foreign, is_unscored
-from seamlessflow.trainer.replay.stored import StoredRules, left_out, stored_session
+from seamlessflow.trainer.mixing.stored import StoredRules, left_out, stored_session
 from tests.builders.records.control import dropped
 from tests.builders.shared_groups import (
     OURS,

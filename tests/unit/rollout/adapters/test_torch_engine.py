@@ -13,7 +13,7 @@ from seamlessflow.infra.weights.adapter import TENSORS
 from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation

@@ -6,7 +6,7 @@ from statistics import fmean, pstdev
 
 import pytest
 
-from seamlessflow.infra.device_model.lengths import LengthsSection
+from seamlessflow.infra.device_model.settings import LengthsSection
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.engine.request import Request
 from seamlessflow.schemas.tokens import unpack

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from transformers import AutoModelForCausalLM
 
-from seamlessflow.infra.device_model.lengths import LengthsSection
 from seamlessflow.infra.device_model.rates import Rates
+from seamlessflow.infra.device_model.settings import LengthsSection
 from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, Answers
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import Engine
 from seamlessflow.producers.rollout.engine.made_up import FIRST_OTHER, LOGPROB
 from seamlessflow.producers.rollout.scripted_engine import Script, ScriptedEngine
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.models import model, plain_rows, saved
 from tests.builders.rollout.generation import as_bytes

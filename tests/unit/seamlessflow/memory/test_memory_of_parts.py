@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from seamlessflow.infra.device_model.model_shape import ModelShape, read_shape
+from seamlessflow.machine import total
 from seamlessflow.memory.engine import EngineShape, engine_memory
-from seamlessflow.memory.parts import total
 from seamlessflow.memory.training import RankMemory, RankShape, rank_memory
 from seamlessflow.trainer.activations import fitting_tokens
 from seamlessflow.trainer.parallelism import PAIRS

@@ -1,6 +1,6 @@
 """A rehearsal's verdict: when this machine distorted it, and which process is full first."""
 
-from seamlessflow.lab.calibration.hops import Hops
+from seamlessflow.lab.calibration.recorded_run import Hops
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.rehearsal.software import SoftwareTime
 from seamlessflow.rehearsal.verdict import (

@@ -7,7 +7,7 @@ from typing import Any
 
 from rich.console import Console
 
-from seamlessflow.lab.calibration.hops import Hops
+from seamlessflow.lab.calibration.recorded_run import Hops
 from seamlessflow.rehearsal.rehearsal import Rehearsed
 from seamlessflow.rehearsal.software import SoftwareTime
 from seamlessflow.rehearsal.view import view

@@ -5,7 +5,7 @@ from seamlessflow.infra.weights.tensors import tensors_hash
 from seamlessflow.infra.weights.versions import version_directory
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.reports.outcome import keep_final_weights
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from tests.builders.engines.adapters import adapter
 from tests.builders.trainer.models import write_tiny
 

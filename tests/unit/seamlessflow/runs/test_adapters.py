@@ -19,8 +19,8 @@ from seamlessflow.infra.weights.tensors import tensor_hashes, tensors_hash
 from seamlessflow.infra.weights.versions import version_directory
 from seamlessflow.inspection.model_directory import incomplete
 from seamlessflow.runs.chosen_weights import NoSuchVersion, choose_weights
-from seamlessflow.runs.merged_model import write_merged
 from seamlessflow.runs.supervised import fine_tune
+from seamlessflow.runs.whole_model import write_merged
 from tests.builders.engines.adapters import adapter
 from tests.builders.trainer.models import write_tiny
 

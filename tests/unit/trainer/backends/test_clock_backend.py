@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load, save, save_file
 
-from seamlessflow.infra.deadline import never
+from seamlessflow.infra.clock import never
 from seamlessflow.infra.device_model.settings import DeviceModelSection, worker_rates
 from seamlessflow.infra.network.line import LineLost
 from seamlessflow.trainer.backends.backend import Computing, ModelUnusable, StepInput, unmeasured

@@ -9,7 +9,7 @@ import pytest
 from seamlessflow.infra.device_model.settings import DeviceModelSection
 from seamlessflow.infra.weights.adapter import CONFIG
 from seamlessflow.infra.weights.tensors import tensor_hashes
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from seamlessflow.trainer.backends.backend import (
     Computing,
     LocalBackend,

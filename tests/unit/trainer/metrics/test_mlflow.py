@@ -13,8 +13,7 @@ from pydantic import ValidationError
 
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.trainer.metrics.mlflow import Mlflow, legal_name
-from seamlessflow.trainer.metrics.sample_texts import SampleText
-from seamlessflow.trainer.metrics.trackers import TrackedRun
+from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun
 from seamlessflow.trainer.settings import TrainerSection
 
 LIMIT_S = 20.0

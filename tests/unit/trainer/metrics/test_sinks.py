@@ -11,9 +11,8 @@ import pytest
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.settings import SharedRunSection
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.trainer.metrics.sample_texts import SampleText
 from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, WeightsAndBiases
-from seamlessflow.trainer.metrics.trackers import TrackedRun, flattened
+from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, flattened
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import ExitStatus, KafkaUnavailable
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.rendering.settings import RendererSettings

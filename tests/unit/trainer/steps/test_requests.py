@@ -16,7 +16,7 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.packing import Layout
 from seamlessflow.trainer.data.sessions import ValidSession, read
 from seamlessflow.trainer.data.staleness import StepClock
-from seamlessflow.trainer.replay.stored import stored_session
+from seamlessflow.trainer.mixing.stored import stored_session
 from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.steps.inputs import batch_rules
 from seamlessflow.trainer.stored import OWN

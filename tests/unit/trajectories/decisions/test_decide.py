@@ -8,9 +8,8 @@ import pytest
 from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Sampling
-from seamlessflow.schemas.topics import SESSIONS
+from seamlessflow.schemas.topics import SESSIONS, SessionCommand
 from tests.builders.records.commands import (
     assign_reward,
     cancel_turn,

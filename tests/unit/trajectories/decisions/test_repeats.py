@@ -9,7 +9,7 @@ from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.sessions.ended import EndedSessions, kept_of
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
+from seamlessflow.schemas.topics import SessionCommand
 from tests.builders.records.commands import assign_reward, close_session, open_session
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, finalized, opened, started

@@ -9,8 +9,8 @@ from seamlessflow.consumers.trajectories.decisions.decide import decide
 from seamlessflow.consumers.trajectories.sessions.ended import EndedRead
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SessionCommand
 from tests.builders.records.commands import assign_reward, close_session
 from tests.builders.records.sessions import claimed, opened
 from tests.builders.trajectories.decisions import context, kinds

@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, whole_history
-from seamlessflow.schemas.turn_references import turn_reference
+from seamlessflow.schemas.identity import turn_reference
 from tests.builders.records.commands import request_turn
 from tests.builders.records.content import ids
 from tests.builders.records.sessions import completed, dispatched, started

@@ -4,8 +4,8 @@ from typing import Any
 
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
 from seamlessflow.schemas import records as r
-from seamlessflow.schemas.commands import SessionCommand
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import SessionCommand
 from tests.builders.records.commands import (
     assign_reward,
     cancel_turn,

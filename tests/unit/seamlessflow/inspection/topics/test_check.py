@@ -7,7 +7,7 @@ import pytest
 
 from seamlessflow.infra.kafka.topics.existing import FoundTopic
 from seamlessflow.infra.settings import KafkaSettings
-from seamlessflow.inspection.topics.check import TopicFault, faults
+from seamlessflow.inspection.topics.contract import TopicFault, faults
 from seamlessflow.schemas.topics import TOPICS, Topic
 
 KAFKA = KafkaSettings(bootstrap_servers="a:1", topic_prefix="x.")

@@ -14,7 +14,7 @@ from transformers import PreTrainedModel
 
 from seamlessflow.infra.weights.adapter import CONFIG, TENSORS
 from seamlessflow.infra.weights.tensors import tensors_hash
-from seamlessflow.trainer.backends.adapter.merged import merge
+from seamlessflow.trainer.backends.adapter.whole_model import merge
 from seamlessflow.trainer.backends.backend import ModelUnusable, StepInput
 from seamlessflow.trainer.backends.optimizer_state import OPTIMIZER, WEIGHTS
 from seamlessflow.trainer.backends.torch_backend import TorchBackend
