@@ -143,7 +143,7 @@ def model_named(name: str) -> ModelSize:
 
 
 def _sized(name: str, shape: ModelShape, config: Mapping[str, object]) -> ModelSize:
-    """Return the size of a model with usual attention's keys and values."""
+    """Return the bytes of keys and values, for a model with usual attention."""
     layers, heads, hidden = (
         _number(name, config, key)
         for key in ("num_hidden_layers", "num_attention_heads", "hidden_size")
