@@ -1,12 +1,14 @@
 """A process of an environment package, as the agents' process sees it: starts, runs, ends.
 
-`inside/host.py` has the lines that both exchange. What the process leaves when it ends, such as
-programs that it started, is ended too (`leftovers.py`).
+`inside/host.py` has the lines that both exchange. What the process leaves when it ends goes too:
+programs that it started (`leftovers.py`), and its folder for temporary files.
 """
 
 import asyncio
 import json
+import shutil
 import socket
+import tempfile
 from asyncio import Future, StreamReader, StreamWriter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -71,6 +73,7 @@ class EnvironmentChild:
         out: StreamWriter,
         spec: EnvironmentSpec,
         mark: Mapping[str, str],
+        folder: str,
     ) -> None:
         self.concurrent = 0
         """Episodes that it may run at once; 0: no limit."""
@@ -79,6 +82,7 @@ class EnvironmentChild:
         self._out = out
         self._spec = spec
         self._mark = mark
+        self._folder = folder
         self._episodes: dict[int, Future[object]] = {}
         self._count = 0
         self._reading: asyncio.Task[None] | None = None
@@ -90,7 +94,8 @@ class EnvironmentChild:
         spec.log_file.parent.mkdir(parents=True, exist_ok=True)
         command = [str(spec.python), "-P", str(HOST), str(theirs.fileno()), str(spec.adapter)]
         mark = new_mark()
-        variables = {**_passed_on(spec), **mark}
+        folder = tempfile.mkdtemp(prefix="environment-")
+        variables = {**_passed_on(spec), "TMPDIR": folder, **mark}
         with theirs:
             try:
                 process = ChildProcess(
@@ -98,9 +103,10 @@ class EnvironmentChild:
                 )
             except OSError as error:
                 ours.close()
+                shutil.rmtree(folder)
                 raise EnvironmentUnusable(f"{spec.name}: {spec.python}: {error}") from error
         lines, out = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE_BYTES)
-        child = cls(process, lines, out, spec, mark)
+        child = cls(process, lines, out, spec, mark, folder)
         child._send(spec.first_line(tasks))
         return child
 
@@ -165,6 +171,7 @@ class EnvironmentChild:
         end_leftovers(self._process.pid, self._mark)
         if not ended:
             await asyncio.to_thread(self._process.kill)
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
         if self._reading is not None:
             await self._reading
 

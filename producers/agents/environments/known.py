@@ -51,6 +51,8 @@ KNOWN: Mapping[str, KnownEnvironment] = {
         ),
         KnownEnvironment("textarena", ("textarena",), "text games, here for one player"),
         KnownEnvironment("gymnasium", ("gymnasium",), "worlds with text and numbered actions"),
+        KnownEnvironment("verifiers", ("verifiers",), "task sets of the hub, or of your own"),
+        KnownEnvironment("openenv", ("openenv",), "worlds behind a server, over HTTP"),
     )
 }
 

@@ -129,6 +129,14 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
         call("TaskStop", task_id="none"),
         _REPAIRED,
     ],
+    # Of environments (`tests/environments`).
+    "answer": ["I think it is <answer>5</answer>."],
+    "blackjack": ["I take a card: [Hit]", *["Enough. [Stand]"] * 40],
+    "lake": ["Down, 1.", "1", "Right: 2", "1", "2", "2"],
+    "sums": [thought("Add them.") + call("ledger_add", first=2, second=3), "2 and 3 make 5."],
+    "counting": ["Two first.\n" + call("act", amount=2), call("act", amount=3)],
+    "leaving": [call("act", amount=2), call("act", amount=-1)],
+    "wandering": [call("act", count="many"), "I am tired.", call("act", amount=5)],
     "codex-delegating": [
         "A sub-agent repairs it.\n"
         + call("multi_agent_v1__spawn_agent", message=cue("codex") + "Repair calc.py."),

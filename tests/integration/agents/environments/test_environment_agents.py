@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -231,6 +232,20 @@ def test_programs_that_a_process_started_end_with_it(adapter: Start, apart: bool
     left = only(spec)
     assert isinstance(left, int)
     until(lambda: not Path(f"/proc/{left}").exists() or _is_zombie(left), "the program has ended")
+
+
+def test_temporary_files_end_with_the_process_that_left_them(adapter: Start) -> None:
+    spec = adapter(
+        """
+        async def run(self, task, session):
+            import tempfile
+            return tempfile.mkdtemp()
+        """
+    )
+    left = only(spec)
+    assert isinstance(left, str)
+    assert not Path(left).parent.exists()
+    assert Path(left).parent != Path(tempfile.gettempdir())
 
 
 def _is_zombie(process: int) -> bool:

@@ -1,0 +1,71 @@
+"""reasoning-gym, TextArena and Gymnasium: episodes of the installed packages in real sessions."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.agent_system import AgentSystem, same_tokens
+from tests.agents.engine.scripts import cue
+from tests.e2e.running_system import RunningSystem
+from tests.environments.checks import SCRIPTS, TINY, Row, one_chain, row
+from tests.environments.playing import installed
+
+LAKE = "FrozenLake-v1"
+SCRIPTED: Mapping[str, tuple[Mapping[str, Any], int]] = {
+    "reasoning_gym": ({"datasets": ["chain_sum"], "size": 2, "system": cue("answer")}, 1),
+    "textarena": ({"games": ["Blackjack-v0"], "size": 2, "system": cue("blackjack")}, 2),
+    "gymnasium": (
+        {
+            "worlds": {LAKE: {"is_slippery": False}},
+            "size": 2,
+            "actions": {LAKE: [f"{cue('lake')}left", "down", "right", "up"]},
+        },
+        6,
+    ),
+}
+"""Settings of each package with a script that plays it, and the fewest turns of an episode."""
+RANDOM: Mapping[str, Mapping[str, Any]] = {
+    "reasoning_gym": {"datasets": ["chain_sum", "basic_arithmetic"], "size": 2, "max_tokens": 24},
+    "textarena": {"games": ["Blackjack-v0", "GuessTheNumber-v0"], "size": 2, "max_tokens": 24},
+    "gymnasium": {"worlds": [LAKE, "Taxi-v4"], "size": 2, "max_tokens": 24, "turns": 5},
+}
+
+
+@pytest.mark.parametrize("name", SCRIPTED)
+def test_the_log_has_the_tokens_of_a_played_episode_in_a_chain(
+    name: str, acting: AgentSystem, tmp_path: Path, rows: list[Row]
+) -> None:
+    settings, turns = SCRIPTED[name]
+    with installed(name, settings, acting.running, tmp_path) as package:
+        task, other = package.tasks(tmp_path)
+        assert task["id"] != other["id"]
+        package.begin()
+        before = len(acting.sampled(0))
+        episode = package.play(task)
+    one_chain(episode)
+    same_tokens(episode.trajectory, acting.sampled(before))
+    assert len(episode.sampled) >= turns
+    rows.append(row(package, task["id"], SCRIPTS, episode))
+
+
+def test_a_lake_that_is_crossed_gives_its_reward(acting: AgentSystem, tmp_path: Path) -> None:
+    settings, _ = SCRIPTED["gymnasium"]
+    with installed("gymnasium", settings, acting.running, tmp_path) as package:
+        [task, _] = package.tasks(tmp_path)
+        package.begin()
+        episode = package.play(task)
+    assert episode.result == {"reward": 1.0, "rewards": {"readable": 1.0}}
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_the_log_has_the_tokens_of_a_model_that_plays(
+    name: str, sampling: RunningSystem, tmp_path: Path, rows: list[Row]
+) -> None:
+    with installed(name, RANDOM[name], sampling, tmp_path) as package:
+        tasks = package.tasks(tmp_path)
+        package.begin()
+        episodes = [package.play(task) for task in tasks]
+    one_chain(*episodes)
+    rows.append(row(package, f"{len(tasks)} tasks", TINY, *episodes))
