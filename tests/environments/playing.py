@@ -123,11 +123,11 @@ def installed(
     name: str, settings: Mapping[str, Any], system: RunningSystem, directory_of_logs: Path
 ) -> Iterator[Package]:
     """Yield a package. Fails, never skips, if it is not installed."""
-    known = KNOWN[name]
-    assert is_installed(known), f"seamlessflow environments install {name}"
-    python = directory(known) / "bin" / "python"
+    entry = KNOWN[name]
+    assert is_installed(entry), f"seamlessflow environments install {name}"
+    python = directory(entry) / "bin" / "python"
     log_file = directory_of_logs / f"{name}.log"
-    spec = EnvironmentSpec(name, python, known.adapter, settings, os.environ, log_file)
+    spec = EnvironmentSpec(name, python, entry.adapter, settings, os.environ, log_file)
     with relay(system.url) as server:
         package = Package(spec, system, server)
         try:

@@ -25,7 +25,9 @@ class Environment:
         """
         if refused := {"env", "image", "use_docker"} & options.keys():
             raise ValueError(f"{refused} starts a container: start a server, and name it `server`")
-        self._server, self._turns, self._wait_s = server.rstrip("/"), turns, wait_s
+        self._server = server.rstrip("/")
+        self._turns = turns
+        self._wait_s = wait_s
         self._resets: list[dict[str, Any]] = resets or [{"seed": seed} for seed in range(100)]
         self._options = options
         self._schema: dict[str, Any] = {}
@@ -49,7 +51,8 @@ class Environment:
         Raises `ConnectionError` if the server goes away, and `ValueError` if it scores no step.
         """
         client, tools, seen = await self._waited(lambda: self._begun(task["reset"]))
-        connection, fit = client._ws, True
+        connection = client._ws
+        fit = True
         rewards: list[float | None] = []
         messages: list[Any] = [{"role": "user", "content": json.dumps(seen.observation)}]
         try:
@@ -96,8 +99,9 @@ class Environment:
                 action = {**named, "arguments": action}
             yield action, {"role": "tool", "tool_call_id": call.id}
         if not answer.tool_calls:
-            text, fields = answer.content or "", self._schema.get("required", [])
-            yield _loaded(text) or dict.fromkeys(fields[:1], text), {"role": "user"}
+            text = answer.content or ""
+            first = self._schema.get("required", [])[:1]
+            yield _loaded(text) or dict.fromkeys(first, text), {"role": "user"}
 
     async def _waited(self, attempt: Callable[[], Awaitable[Any]]) -> Any:
         """Return what an attempt returns, once the server is there and has a place."""

@@ -31,7 +31,8 @@ class Environment:
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
         os.environ.update(PYTHONPATH=os.pathsep.join(path), PATH=programs)
         config = _config(taskset, environment)
-        self._policy, self._name = _policy(config), config.env_id
+        self._policy = _policy(config)
+        self._name = config.env_id
         self._environment = vf.load_environment(config)
         self._tasks = self._environment.taskset.select(vf.SelectConfig(**(select or {})))
         if not self._tasks.bounded:
@@ -83,7 +84,8 @@ class Environment:
             request.headers["authorization"] = f"Bearer {key}"
 
         config = vf.EvalClientConfig(base_url=base_url, api_key_var="KEY_OF_NO_SESSION")
-        clients, name = self._environment._interception.clients, config.model_dump_json()
+        name = config.model_dump_json()
+        clients = self._environment._interception.clients
         if name not in clients:
             clients[name] = EvalClient(config)
             clients[name].client.event_hooks = {"request": [sign]}
