@@ -63,7 +63,6 @@ def sampling(
 ) -> Iterator[RunningSystem]:
     """Yield a system whose policy is the tiny model on the torch engine."""
     with running_system(broker, tmp_path_factory.mktemp("sampling")) as made:
-        made.max_context = 4096
         made.publish_weights(0, seed=0)
         made.start_gateway()
         made.start("manager", "seamlessflow.consumers.trajectories")

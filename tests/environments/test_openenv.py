@@ -28,7 +28,8 @@ STARTS_S = 120.0
 class Server:
     """A server of a world that counts."""
 
-    def __init__(self) -> None:
+    def __init__(self, *options: str) -> None:
+        self._options = options
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.start()
@@ -36,7 +37,7 @@ class Server:
     def start(self) -> None:
         """Start it on its port."""
         command = [str(PYTHON), str(PROGRAMS / "counting_server.py"), str(self.port)]
-        self._process = subprocess.Popen(command)
+        self._process = subprocess.Popen([*command, *self._options])
 
     def await_ready(self) -> None:
         """Wait until it answers."""
@@ -54,15 +55,22 @@ class Server:
             return False
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    """Yield a server; a test that ends it starts it again."""
-    made = Server()
+@contextmanager
+def running(*options: str) -> Iterator[Server]:
+    """Yield a server that answers."""
+    made = Server(*options)
     try:
         made.await_ready()
         yield made
     finally:
         made.end()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    """Yield a server; a test that ends it starts it again."""
+    with running() as made:
+        yield made
 
 
 def reset(script: str, **more: Any) -> dict[str, Any]:
@@ -92,6 +100,21 @@ def test_the_log_has_the_tokens_of_calls_that_act_in_a_chain(
     same_tokens(episode.trajectory, acting.sampled(before))
     assert episode.result == {"reward": 1.0, "rewards": {"readable": 1.0}, "status": "complete"}
     rows.append(row(package, "calls of an action", SCRIPTS, episode))
+
+
+def test_a_world_with_tools_of_its_own_is_played_by_calls_of_these(
+    acting: AgentSystem, tmp_path: Path, rows: list[Row]
+) -> None:
+    with (
+        running("tools") as other,
+        playing(other, acting.running, tmp_path, reset("calling")) as (package, [task]),
+    ):
+        before = len(acting.sampled(0))
+        episode = package.play(task)
+    one_chain(episode)
+    same_tokens(episode.trajectory, acting.sampled(before))
+    assert episode.result == {"reward": 1.0, "rewards": {"readable": 1.0}, "status": "complete"}
+    rows.append(row(package, "calls of tools that the world lists", SCRIPTS, episode))
 
 
 def test_answers_that_are_no_action_are_answered_and_the_episode_goes_on(
@@ -151,11 +174,11 @@ def away(server: Server) -> Iterator[Callable[[], None]]:
 def test_the_log_has_the_tokens_of_a_model_that_talks_to_a_world(
     server: Server, sampling: RunningSystem, tmp_path: Path, rows: list[Row]
 ) -> None:
-    limits = {"turns": 3, "max_tokens": 16}
+    limits = {"turns": 2, "max_tokens": 8}
     with playing(server, sampling, tmp_path, {"seed": 1}, **limits) as (package, [task]):
         episode = package.play(task)
     one_chain(episode)
-    assert len(episode.sampled) == 3
+    assert len(episode.sampled) == 2
     assert episode.result == {"reward": 0, "rewards": {"readable": 0.0}, "status": "truncated"}
     rows.append(row(package, "texts that are no action", TINY, episode))
 

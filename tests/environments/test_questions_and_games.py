@@ -28,8 +28,8 @@ SCRIPTED: Mapping[str, tuple[Mapping[str, Any], int]] = {
 """Settings of each package with a script that plays it, and the fewest turns of an episode."""
 RANDOM: Mapping[str, Mapping[str, Any]] = {
     "reasoning_gym": {"datasets": ["chain_sum", "basic_arithmetic"], "size": 2, "max_tokens": 24},
-    "textarena": {"games": ["Blackjack-v0", "GuessTheNumber-v0"], "size": 2, "max_tokens": 24},
-    "gymnasium": {"worlds": [LAKE, "Taxi-v4"], "size": 2, "max_tokens": 24, "turns": 5},
+    "textarena": {"games": ["Blackjack-v0"], "size": 2, "max_tokens": 16},
+    "gymnasium": {"worlds": [LAKE, "CliffWalking-v1"], "size": 1, "max_tokens": 16, "turns": 3},
 }
 
 

@@ -135,6 +135,7 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     "lake": ["Down, 1.", "1", "Right: 2", "1", "2", "2"],
     "sums": [thought("Add them.") + call("ledger_add", first=2, second=3), "2 and 3 make 5."],
     "counting": ["Two first.\n" + call("act", amount=2), call("act", amount=3)],
+    "calling": ["Two first.\n" + call("add", amount=2), call("add", amount=3)],
     "leaving": [call("act", amount=2), call("act", amount=-1)],
     "wandering": [call("act", count="many"), "I am tired.", call("act", amount=5)],
     "codex-delegating": [

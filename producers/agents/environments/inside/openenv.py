@@ -83,7 +83,7 @@ class Environment:
             tools = [{"name": "act", "description": "Act.", "parameters": self._schema}]
             if self._lists_tools:
                 listed = (await client.step({"type": "list_tools"})).observation["tools"]
-                tools = [{**tool, "parameters": tool.pop("input_schema")} for tool in listed]
+                tools = [{"parameters": tool.pop("input_schema"), **tool} for tool in listed]
             functions = [{"type": "function", "function": tool} for tool in tools]
             return client, functions, await client.reset(**reset)
         except BaseException:
