@@ -27,9 +27,9 @@ class Environment:
         """`taskset`: its `id` and settings. `select`: tasks of it, in verifiers' words. `path`:
         folders with modules of task sets. `environment`: more of verifiers' own `env`.
         """
-        sys.path[:0] = path
+        sys.path[:0] = [str(Path(folder).absolute()) for folder in path]
         programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-        os.environ.update(PYTHONPATH=os.pathsep.join(path), PATH=programs)
+        os.environ.update(PYTHONPATH=os.pathsep.join(sys.path[: len(path)]), PATH=programs)
         config = _config(taskset, environment)
         self._policy = _policy(config)
         self._name = config.env_id
