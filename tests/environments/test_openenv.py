@@ -3,6 +3,7 @@
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,14 @@ def reset(script: str, **more: Any) -> dict[str, Any]:
     return {"cue": cue(script), **more}
 
 
+RESETS = {
+    "counting": reset("counting"),
+    "wandering": reset("wandering"),
+    "unscored": reset("counting", scored=False),
+    "leaving": reset("leaving"),
+}
+
+
 @contextmanager
 def playing(
     server: Server, system: RunningSystem, logs: Path, *resets: dict[str, Any], **settings: Any
@@ -90,16 +99,33 @@ def playing(
         yield package, tasks
 
 
+@dataclass(frozen=True)
+class Worlds:
+    """The package, ready to play, and its tasks by their names."""
+
+    package: Package
+    tasks: dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def worlds(
+    server: Server, acting: AgentSystem, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Worlds]:
+    """Yield worlds that scripts play."""
+    logs = tmp_path_factory.mktemp("worlds")
+    with playing(server, acting.running, logs, *RESETS.values()) as (package, tasks):
+        yield Worlds(package, dict(zip(RESETS, tasks, strict=True)))
+
+
 def test_the_log_has_the_tokens_of_calls_that_act_in_a_chain(
-    server: Server, acting: AgentSystem, tmp_path: Path, rows: list[Row]
+    worlds: Worlds, acting: AgentSystem, rows: list[Row]
 ) -> None:
-    with playing(server, acting.running, tmp_path, reset("counting")) as (package, [task]):
-        before = len(acting.sampled(0))
-        episode = package.play(task)
+    before = len(acting.sampled(0))
+    episode = worlds.package.play(worlds.tasks["counting"])
     one_chain(episode)
     same_tokens(episode.trajectory, acting.sampled(before))
     assert episode.result == {"reward": 1.0, "rewards": {"readable": 1.0}, "status": "complete"}
-    rows.append(row(package, "calls of an action", SCRIPTS, episode))
+    rows.append(row(worlds.package, "calls of an action", SCRIPTS, episode))
 
 
 def test_a_world_with_tools_of_its_own_is_played_by_calls_of_these(
@@ -117,36 +143,28 @@ def test_a_world_with_tools_of_its_own_is_played_by_calls_of_these(
     rows.append(row(package, "calls of tools that the world lists", SCRIPTS, episode))
 
 
-def test_answers_that_are_no_action_are_answered_and_the_episode_goes_on(
-    server: Server, acting: AgentSystem, tmp_path: Path
-) -> None:
-    with playing(server, acting.running, tmp_path, reset("wandering")) as (package, [task]):
-        episode = package.play(task)
+def test_answers_that_are_no_action_are_answered_and_the_episode_goes_on(worlds: Worlds) -> None:
+    episode = worlds.package.play(worlds.tasks["wandering"])
     one_chain(episode)
     assert episode.result == {"reward": 1.0, "rewards": {"readable": 0.0}, "status": "complete"}
 
 
-def test_a_world_that_scores_no_step_is_a_failure(
-    server: Server, acting: AgentSystem, tmp_path: Path
-) -> None:
-    unscored = reset("counting", scored=False)
-    with playing(server, acting.running, tmp_path, unscored) as (package, [task]):
-        error = package.fail(task)
+def test_a_world_that_scores_no_step_is_a_failure(worlds: Worlds) -> None:
+    error = worlds.package.fail(worlds.tasks["unscored"])
     assert isinstance(error, EpisodeFailed)
     assert "the world scored no step" in str(error)
     assert not error.infrastructure
 
 
 def test_a_server_that_ends_takes_its_episode_along_and_is_waited_for_by_the_next(
-    server: Server, acting: AgentSystem, tmp_path: Path
+    worlds: Worlds, server: Server
 ) -> None:
-    resets = [reset("leaving"), reset("counting")]
-    with playing(server, acting.running, tmp_path, *resets) as (package, [leaves, counts]):
-        error = package.fail(leaves)
-        assert isinstance(error, EpisodeFailed)
-        assert not error.infrastructure
-        server.start()
-        assert package.play(counts).result["reward"] == 1.0
+    error = worlds.package.fail(worlds.tasks["leaving"])
+    assert isinstance(error, EpisodeFailed)
+    assert not error.infrastructure
+    server.end()
+    server.start()
+    assert worlds.package.play(worlds.tasks["counting"]).result["reward"] == 1.0
 
 
 def test_a_server_that_stays_away_is_a_failure_within_the_limit(

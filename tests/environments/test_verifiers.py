@@ -97,7 +97,6 @@ def test_the_log_has_the_tokens_of_a_model_that_answers(
     ("settings", "words"),
     [
         ({}, "endless_set has tasks without end: set `select: {limit: 1000}`"),
-        ({"retries": {"max_retries": 1}}, "env.retries is refused"),
         ({"agent": {"retries": {"max_retries": 1}}}, "agent.retries is refused"),
         ({"agent": {"runtime": {"type": "prime"}}}, "agent.runtime prime is refused"),
         ({"id": "user_sim"}, r"\['assistant', 'user'\] cannot all be the policy"),
