@@ -4,13 +4,16 @@ A name is followed part by part, and no part through a symbolic link: a command 
 to files outside, which this process could read or write.
 """
 
+import errno
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_IN_THE_WAY = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 
 
 def write_file(root: Path, name: str, content: bytes, executable: bool = False) -> None:
@@ -38,6 +41,36 @@ def read_file(root: Path, name: str, most: int) -> bytes:
     if len(content) > most:
         raise ValueError(f"{name} has more than {most:,} bytes")
     return content
+
+
+def copy_tree(source: Path, root: Path) -> None:
+    """Copy a directory, or unpack an archive, into a directory that no command has changed yet.
+
+    Links stay links. Members of an archive whose names lead outside are refused.
+    """
+    if source.is_dir():
+        shutil.copytree(source, root, symlinks=True, dirs_exist_ok=True)
+    elif source.suffix == ".zip":
+        shutil.unpack_archive(source, root)
+    else:
+        shutil.unpack_archive(source, root, filter="data")
+
+
+def lay_files(source: Path, root: Path) -> bool:
+    """Write each file below `source` under its name in the directory; return False if a link or a
+    directory is in the way. Raises `OSError`.
+    """
+    for file in sorted(source.rglob("*")):
+        if file.is_file():
+            content = file.read_bytes()
+            try:
+                name = str(file.relative_to(source))
+                write_file(root, name, content, os.access(file, os.X_OK))
+            except OSError as error:
+                if error.errno in _IN_THE_WAY:
+                    return False
+                raise
+    return True
 
 
 @contextmanager

@@ -56,21 +56,24 @@ def wrapped(
     if network:
         arguments.append("--share-net")
         places |= dict.fromkeys(("/etc/resolv.conf", "/etc/hosts", "/etc/ssl"))
+    arguments += ["--proc", "/proc", "--dev", "/dev"]
+    arguments += ["--tmpfs", "/tmp"]  # nosec B108 # one inside; places may be in it
     for place in places:
         if Path(place).is_symlink() and place in _SYSTEM:
             arguments += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).exists():
             arguments += ["--ro-bind", str(Path(place).resolve()), place]
-    arguments += ["--proc", "/proc", "--dev", "/dev"]
-    arguments += ["--tmpfs", "/tmp"]  # nosec B108 # inside, a directory of its own
     arguments += ["--bind", str(directory), INSIDE, "--chdir", INSIDE, "--", *command]
     return arguments
 
 
-def environment(isolation: Isolation, directory: Path) -> dict[str, str]:
+def environment(
+    isolation: Isolation, directory: Path, prefixes: Sequence[str] = ()
+) -> dict[str, str]:
     """Return the whole environment of a command: nothing of this process, which has keys."""
     home = INSIDE if isolation is Isolation.BUBBLEWRAP else str(directory)
-    return {"PATH": _PATH, "HOME": home, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
+    path = ":".join((*(f"{prefix}/bin" for prefix in prefixes), _PATH))
+    return {"PATH": path, "HOME": home, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
 @cache

@@ -18,7 +18,12 @@ from typing import Self
 
 from seamlessflow.infra.disk import ScratchDirectory
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.producers.sandbox.directory import read_file, write_file
+from seamlessflow.producers.sandbox.directory import (
+    copy_tree,
+    lay_files,
+    read_file,
+    write_file,
+)
 from seamlessflow.producers.sandbox.isolation import (
     INSIDE,
     Isolation,
@@ -135,11 +140,16 @@ class Sandbox:
         isolation: Isolation | None = None,
         supervisors: Supervisors | None = None,
         parent: Path | None = None,
+        prefixes: Sequence[str] = (),
     ) -> None:
-        """`isolation`: by default the best of this machine. `parent`: folder of the directory."""
+        """`isolation`: by default the best of this machine. `parent`: folder of the directory.
+        `prefixes`: places that a command may read, such as virtual environments; their `bin` comes
+        first on its path.
+        """
         self.limits = limits or SandboxLimits()
         self.isolation = isolation or isolation_here()
         self._supervisors = supervisors or _none_ahead
+        self._prefixes = prefixes
         self._scratch = ScratchDirectory(parent)
         self.directory = self._scratch.path / "files"
         self.directory.mkdir()
@@ -170,6 +180,16 @@ class Sandbox:
             write_file(
                 self.directory, name, content.encode() if isinstance(content, str) else content
             )
+
+    def fill(self, source: Path) -> None:
+        """Copy a directory or unpack an archive into it, before any command. Raises `OSError`."""
+        copy_tree(source, self.directory)
+
+    def lay(self, source: Path) -> bool:
+        """Write all files of a directory over those of the same names; return False if a command
+        left a link or a directory in the way. Raises `OSError`.
+        """
+        return lay_files(source, self.directory)
 
     def read(self, name: str, most: int = 1 << 20) -> bytes:
         """Return a file of the directory. Raises `ValueError` or `OSError`."""
@@ -212,12 +232,12 @@ class Sandbox:
         if len(stdin.encode()) > _LARGEST_STDIN:
             raise ValueError(f"stdin takes {_LARGEST_STDIN:,} bytes: write a file")
         if self.isolation is Isolation.BUBBLEWRAP:
-            command = wrapped(command, self.directory, limits.network)
+            command = wrapped(command, self.directory, limits.network, self._prefixes)
         job = {
             "command": list(command),
             "directory": str(self.directory),
             "scratch": str(self._scratch.path),
-            "environment": environment(self.isolation, self.directory),
+            "environment": environment(self.isolation, self.directory, self._prefixes),
             "stdin": stdin,
             "time_s": limits.time_s,
             "cpu_s": limits.cpu_s,

@@ -39,7 +39,6 @@ APART = {
     "producers/rollout/torch_engine/compatibility": "transformers' inner names, in one place",
     "producers/rollout/vllm_engine/model": "files of a model beside a running engine",
     "producers/rollout/vllm_engine/process_guard": "runs in a process of its own, without vLLM",
-    "producers/sandbox/directory": "follows no link, beside what starts processes",
     "producers/scorers/programs": "runs programs, beside the table of all scorers",
     "producers/scorers/texts": "pure, as the other scorers beside the table of all",
     "recorded/interchange/schema_registry": "a client of another server",

@@ -1,10 +1,12 @@
 """Commands in a sandbox, with bubblewrap where it works, and without."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tarfile
 import textwrap
 from collections.abc import Iterator
 from contextlib import closing
@@ -221,7 +223,8 @@ def test_a_result_says_what_its_isolation_does_not_prevent(sandbox: Sandbox) -> 
 def test_a_killed_parent_leaves_no_process_and_no_directory(
     sandbox: Sandbox, tmp_path: Path
 ) -> None:
-    mark = f"orphan-{os.getpid()}-{sandbox.isolation.value}"
+    rest = f"{os.getpid()}-{sandbox.isolation.value}"
+    mark = f"orphan-{rest}"  # of the command alone
     program = f"""
 import sys
 from pathlib import Path
@@ -229,13 +232,13 @@ from seamlessflow.producers.sandbox.isolation import Isolation
 from seamlessflow.producers.sandbox.sandbox import Sandbox, SandboxLimits
 isolation = Isolation({sandbox.isolation.value!r})
 box = Sandbox(SandboxLimits(time_s=500), isolation, parent=Path(sys.argv[1]))
-box.run(["sh", "-c", "sleep 1000; true {mark}"])
+box.run(["sh", "-c", "sleep 1000; true orphan-" + sys.argv[2]])
 """
     folder = tmp_path.parent / f"{tmp_path.name}-orphaned"
     folder.mkdir()
-    parent = subprocess.Popen([sys.executable, "-c", program, str(folder)])
+    parent = subprocess.Popen([sys.executable, "-c", program, str(folder), rest])
     try:
-        until(lambda: len(processes_with(mark)) > 1)
+        until(lambda: processes_with(mark) != [])
     finally:
         parent.kill()
         parent.wait()
@@ -265,3 +268,59 @@ def test_a_command_alone_has_a_directory_of_its_own() -> None:
     assert ended.stdout.endswith(b"\nx")
     if ended.isolation is Isolation.PROCESSES:
         assert not Path(ended.stdout.decode().splitlines()[0]).exists()
+
+
+@pytest.mark.parametrize("form", ["directory", "gztar", "zip"])
+def test_a_sandbox_begins_as_a_copy_of_a_directory_or_an_archive(
+    sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory, form: str
+) -> None:
+    source = tmp_path_factory.mktemp("source")
+    (source / "a").mkdir()
+    (source / "a" / "b").write_text("text")
+    archive = str(tmp_path_factory.mktemp("packed") / "repository")
+    packed = source if form == "directory" else Path(shutil.make_archive(archive, form, source))
+    sandbox.fill(packed)
+    assert sandbox.run(["sh", "-c", "cat a/b; echo other > a/b"]).stdout == b"text"
+    assert (source / "a" / "b").read_text() == "text"
+
+
+def test_an_archive_that_leads_outside_is_refused(sandbox: Sandbox) -> None:
+    archive = sandbox.directory.parent / "bad.tar"
+    with tarfile.open(archive, "w") as packed:
+        packed.addfile(tarfile.TarInfo("../outside"))
+    with pytest.raises(tarfile.OutsideDestinationError):
+        sandbox.fill(archive)
+
+
+@pytest.mark.parametrize(
+    ("left", "laid"),
+    [
+        ("echo theirs > check", True),
+        ("ln -s /etc/passwd check", False),
+        ("mkdir check", False),
+        ("mkfifo check", False),
+        ("rm -r sub; ln -s /tmp sub", False),
+    ],
+)
+def test_files_are_laid_over_those_of_a_command_and_through_no_link(
+    sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory, left: str, laid: bool
+) -> None:
+    source = tmp_path_factory.mktemp("source")
+    (source / "sub").mkdir()
+    (source / "sub" / "run").write_text("#!/bin/sh\necho run")
+    (source / "sub" / "run").chmod(0o755)
+    (source / "check").write_text("ours")
+    sandbox.run(["sh", "-c", f"mkdir sub; {left}"])
+    assert sandbox.lay(source) == laid
+    if laid:
+        ended = sandbox.run(["sh", "-c", "cat check; sub/run"])
+        assert ended.stdout == b"oursrun\n"
+
+
+def test_programs_of_a_prefix_come_first(tmp_path: Path) -> None:
+    program = tmp_path / "prefix" / "bin" / "cat"
+    program.parent.mkdir(parents=True)
+    program.write_text("#!/bin/sh\necho mine")
+    program.chmod(0o755)
+    with Sandbox(prefixes=[str(tmp_path / "prefix")]) as sandbox:
+        assert sandbox.run(["cat"]).stdout == b"mine\n"
