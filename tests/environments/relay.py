@@ -1,7 +1,8 @@
 """A relay between an environment and the gateway: the ids of tokens that the environment's own
 client got.
 
-It asks the gateway for log-probs, which name each token by its id. All else passes as it is.
+It asks the gateway for log-probs of Chat Completions, which name each token by its id. All else
+passes as it is.
 """
 
 import json
@@ -62,9 +63,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(503, "application/json", b'{"error": {"message": "away"}}')
             return
         headers = {name: value for name, value in self.headers.items() if _passed(name)}
-        asked = {**body, "logprobs": True}
+        chat = self.path.endswith("/chat/completions")
+        asked = {**body, "logprobs": True} if chat else body
         answer = server.client.post(f"{server.gateway}{self.path}", json=asked, headers=headers)
-        if answer.status_code == 200:
+        if chat and answer.status_code == 200:
             key = self.headers["authorization"].removeprefix("Bearer ")
             server.received[key].append(list(_ids(answer.text, bool(body.get("stream")))))
         self._send(answer.status_code, answer.headers["content-type"], answer.content)

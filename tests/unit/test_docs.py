@@ -76,6 +76,7 @@ OTHERS = {
     "DeepSeek",
     "FightLadder",
     "MindAgent",
+    "NeMo",
     "NetworkPolicy",
     "OpenTelemetry",
     "PodDisruptionBudget",

@@ -53,6 +53,15 @@ KNOWN: Mapping[str, KnownEnvironment] = {
         KnownEnvironment("gymnasium", ("gymnasium",), "worlds with text and numbered actions"),
         KnownEnvironment("verifiers", ("verifiers",), "task sets of the hub, or of your own"),
         KnownEnvironment("openenv", ("openenv",), "worlds behind a server, over HTTP"),
+        KnownEnvironment(
+            "inspect_ai", ("inspect-ai",), "tasks of Inspect, with their solvers and scorers"
+        ),
+        KnownEnvironment(
+            "nemo_gym", ("openai",), "rows of a NeMo Gym resources server that runs elsewhere"
+        ),
+        KnownEnvironment(
+            "mini_swe_agent", ("mini-swe-agent",), "repairs of repositories, by their tests"
+        ),
     )
 }
 

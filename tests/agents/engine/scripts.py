@@ -136,6 +136,8 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     "sums": [thought("Add them.") + call("ledger_add", first=2, second=3), "2 and 3 make 5."],
     "counting": ["Two first.\n" + call("act", amount=2), call("act", amount=3)],
     "calling": ["Two first.\n" + call("add", amount=2), call("add", amount=3)],
+    "summing": [thought("Add them.") + call("add", a=2, b=3), "The sum is 5"],
+    "incrementing": ["Three.\n" + call("increment_counter", count=3), "Done."],
     "leaving": [call("act", amount=2), call("act", amount=-1)],
     "wandering": [call("act", count="many"), "I am tired.", call("act", amount=5)],
     "codex-delegating": [

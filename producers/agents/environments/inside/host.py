@@ -29,6 +29,7 @@ the environment, never a reward. A line each way is a JSON object:
 """
 
 import asyncio
+import importlib
 import importlib.util
 import inspect
 import json
@@ -36,7 +37,7 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -56,12 +57,34 @@ class Session(SimpleNamespace):
     def __repr__(self) -> str:
         return f"Session({self.session_id})"
 
+    @property
+    def client(self) -> Any:
+        """An `openai` client with the session's URL and key."""
+        return client_of(self)
+
     async def ask(self, messages: list[Mapping[str, Any]], **options: Any) -> Any:
         """Return the message that the policy answers, as `openai` has it."""
-        completion = await client_of(self).chat.completions.create(
+        completion = await self.client.chat.completions.create(
             model=self.model, messages=messages, **options
         )
         return completion.choices[0].message
+
+    def sandbox(self, prefixes: Sequence[str] = (), **limits: Any) -> Any:
+        """Return a directory for commands, apart from the rest of the machine: a `Sandbox`.
+
+        `prefixes`: places that a command may read, with programs in their `bin`. `limits`: of each
+        command, as `SandboxLimits` names them.
+        """
+        ours = our_sandbox()
+        return ours.Sandbox(ours.SandboxLimits(**limits), prefixes=prefixes)
+
+
+def our_sandbox() -> Any:
+    """Return this project's module of the sandbox, which needs the standard library alone."""
+    if "seamlessflow" not in sys.modules and importlib.util.find_spec("seamlessflow") is None:
+        package = sys.modules["seamlessflow"] = ModuleType("seamlessflow")
+        package.__path__ = [str(Path(__file__).parents[4])]
+    return importlib.import_module("seamlessflow.producers.sandbox.sandbox")
 
 
 _CONNECTIONS: dict[str, Any] = {}

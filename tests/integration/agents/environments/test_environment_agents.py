@@ -6,6 +6,7 @@ import sys
 import tempfile
 import textwrap
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,20 @@ def test_an_environment_gets_no_setting_of_this_project(adapter: Start) -> None:
         SEAMLESSFLOW_AGENTS__ADMIN_KEY="hidden",
     )
     assert only(spec) == 0.0
+
+
+def test_an_episode_has_the_sandbox_without_packages_of_this_project(adapter: Start) -> None:
+    spec = adapter(
+        """
+        def run(self, task, session):
+            with session.sandbox(time_s=9) as sandbox:
+                ended = sandbox.run(["cat", "task"], {"task": task["text"]})
+                return [ended.stdout.decode(), sandbox.limits.time_s, sandbox.directory.exists()]
+        """
+    )
+    bare = replace(spec, python=Path(sys.base_prefix) / "bin" / "python3")
+    tasks = [b'{"text": "first"}', b'{"text": "second"}']
+    assert asyncio.run(results(bare, *tasks)) == [["first", 9, True], ["second", 9, True]]
 
 
 @pytest.mark.parametrize(
