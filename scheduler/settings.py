@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
+from seamlessflow.infra.judged_rewards import SharedRewardsSection
 from seamlessflow.infra.settings import (
     ProcessSettings,
     SamplingSection,
@@ -374,6 +375,7 @@ class SchedulerSettings(ProcessSettings):
     scheduler: SchedulerSection = Field(default_factory=SchedulerSection)
     pacing: PacingSection = Field(default_factory=PacingSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    rewards: SharedRewardsSection = Field(default_factory=SharedRewardsSection)
 
 
 def milliseconds(seconds: float) -> int:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.judged_rewards import JUDGE
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -116,7 +117,7 @@ class Evaluation:
                 detail=_reason(trajectory, self.plan.weights),
             )
         )
-        if attempt + 1 < MOST_ATTEMPTS:
+        if attempt + 1 < MOST_ATTEMPTS and trajectory.cause != JUDGE:
             return [self._task(number, sample, attempt + 1, now_ms)]
         self._given_up.add((number, sample))
         return []

@@ -12,6 +12,7 @@ from seamlessflow.consumers.trajectories.decisions.endings import (
     ruled,
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.judged_rewards import JUDGE_FAILED
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 
@@ -35,7 +36,8 @@ def overdue(session: Session, context: Context) -> Decision:
     if session.closed is None:
         decision.extend(_overdue_session(session, context))
     elif _reward_is_overdue(session, context.now_ms):
-        decision.events.append(finalized(session, "reward_deadline", context))
+        reason = JUDGE_FAILED if session.lacking_judges else "reward_deadline"
+        decision.events.append(finalized(session, reason, context))
     return decision
 
 
