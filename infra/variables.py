@@ -29,6 +29,7 @@ SECTIONS = (
     "POLICIES",
     "POLICY",
     "RESTARTS",
+    "REWARDS",
     "ROLLOUT",
     "RUN",
     "SCHEDULER",

@@ -28,6 +28,7 @@ GATEWAY = "gateway"
 MANAGER = "manager"
 ROLLOUT = "rollout"
 AGENTS = "agents"
+REWARDS = "rewards"
 SCHEDULER = "scheduler"
 TRAINER = "trainer"
 TRAINING = "training"
@@ -63,7 +64,7 @@ class Access:
     """Beginning of its transactional ids; empty if it has none."""
 
 
-def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
+def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[str, Access]:
     """Return the access of each kind of process, with the settings' consumer groups."""
     return {
         GATEWAY: Access(
@@ -89,6 +90,12 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             buries=(TASKS,),
             joins=(agents_group,),
             names=("agents-",),
+        ),
+        REWARDS: Access(
+            reads=(SESSIONS, TASKS),
+            writes=(REQUESTS,),
+            joins=(rewards_group,),
+            names=("reward-worker",),
         ),
         SCHEDULER: Access(
             reads=(CONTROL, FLEET, ARMS),

@@ -193,6 +193,24 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_agents_left_total": MetricSpec(
         "counter", "{agent}", "Agents that were told to end and went on"
     ),
+    "seamlessflow_judges_tries_total": MetricSpec(
+        "counter",
+        "{try}",
+        "Tries of a judge that ended: with a reward, by an outage, or by a failure that counts",
+        ("judge", "outcome"),
+    ),
+    "seamlessflow_judges_seconds": MetricSpec(
+        "histogram", "s", "From the begin of a judge's try to its end", ("judge",), _SECONDS
+    ),
+    "seamlessflow_judges_waiting": MetricSpec(
+        "gauge", "{judgement}", "Judgements of this reward worker without a verdict"
+    ),
+    "seamlessflow_judges_refused_total": MetricSpec(
+        "counter",
+        "{reward}",
+        "Rewards of judges that the manager refused: of ended, erased or unknown sessions",
+        ("reason",),
+    ),
     "seamlessflow_audit_rounds_total": MetricSpec(
         "counter", "{round}", "Times that an audit read all that was new and judged it"
     ),
