@@ -10,7 +10,6 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
-from seamlessflow.infra.judged_rewards import SharedRewardsSection
 from seamlessflow.infra.settings import (
     ProcessSettings,
     SamplingSection,
@@ -20,6 +19,7 @@ from seamlessflow.infra.settings import (
     SharedRunSection,
 )
 from seamlessflow.infra.user_functions import UserFunctionName, refuse_unnamed
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 from seamlessflow.scheduler.tasks.prepared.settings import TaskDataSection
 

@@ -84,19 +84,7 @@ def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[
             buries=(PROMPTS,),
             names=("rollout-",),
         ),
-        AGENTS: Access(
-            reads=(TASKS, CONTROL, FLEET),
-            writes=(CONTROL,),
-            buries=(TASKS,),
-            joins=(agents_group,),
-            names=("agents-",),
-        ),
-        REWARDS: Access(
-            reads=(SESSIONS, TASKS),
-            writes=(REQUESTS,),
-            joins=(rewards_group,),
-            names=("reward-worker",),
-        ),
+        **_of_user_code(agents_group, rewards_group),
         SCHEDULER: Access(
             reads=(CONTROL, FLEET, ARMS),
             writes=(CONTROL, FLEET, ARMS, TASKS),
@@ -117,6 +105,25 @@ def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[
             joins=(RUN_GROUP,),
             looks_up=(manager_group, agents_group),
             names=("launcher",),
+        ),
+    }
+
+
+def _of_user_code(agents_group: str, rewards_group: str) -> Mapping[str, Access]:
+    """Return the access of the processes that run agents and judges."""
+    return {
+        AGENTS: Access(
+            reads=(TASKS, CONTROL, FLEET),
+            writes=(CONTROL,),
+            buries=(TASKS,),
+            joins=(agents_group,),
+            names=("agents-",),
+        ),
+        REWARDS: Access(
+            reads=(SESSIONS, TASKS),
+            writes=(REQUESTS,),
+            joins=(rewards_group,),
+            names=("reward-worker",),
         ),
     }
 

@@ -313,8 +313,10 @@ class RunConfig(BaseSettings):
         if unweighed := [name for name in self.rewards.judges if name not in weighed]:
             text = f"trainer.rewards weighs no reward {unweighed[0]!r}: give it a weight there"
             raise ValueError(f"rewards.judges.{unweighed[0]}: {text}")
-        if self.agents.timeout_reward and "reward" not in weighed:
-            text = "is the reward named reward, which trainer.rewards does not weigh"
+        if self.agents.timeout_reward and "reward" not in weighed - self.rewards.judges.keys():
+            text = (
+                "is the reward named reward, which trainer.rewards does not weigh, or a judge gives"
+            )
             remedy = "leave it out, and such a session has 0 for each that is named"
             raise ValueError(f"agents.timeout_reward {text}: {remedy}")
         return self

@@ -2,9 +2,9 @@
 
 from pydantic import Field
 
-from seamlessflow.infra.judged_rewards import SharedRewardsSection
 from seamlessflow.infra.settings import ProcessSettings, Section
 from seamlessflow.infra.worker.control_rule import SharedRolloutSection
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 
 
 class ManagerSection(Section):

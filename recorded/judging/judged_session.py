@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
-from seamlessflow.infra.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.tokens import TOKEN_BYTES, unpack
 

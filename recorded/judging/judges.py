@@ -15,8 +15,8 @@ from seamlessflow.recorded.judging.settings import JudgeSection
 from seamlessflow.schemas.json_text import write_json
 
 
-class Judge(Protocol):
-    """What rewards a session."""
+class SessionJudge(Protocol):
+    """Judge of sessions."""
 
     async def reward(self, session: JudgedSession) -> object:
         """Return what the judge returned. Raises what it raises.
@@ -61,7 +61,7 @@ class CommandJudge:
         return False
 
 
-def judge_of(settings: JudgeSection) -> Judge:
+def judge_of(settings: JudgeSection) -> SessionJudge:
     """Return the judge of these settings. Raises `FunctionUnusable`."""
     if settings.command:
         return CommandJudge(Command(settings.command, os.environ))

@@ -20,7 +20,7 @@ from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.recorded.judging.requests import Judgement, Over, RequestedPartition
+from seamlessflow.recorded.judging.requests import DueJudgement, Over, RequestedPartition
 from seamlessflow.schemas.topics import SESSIONS
 
 _CLIENT_ID = "reward-worker"
@@ -33,7 +33,7 @@ _log = log.logger(__name__)
 class FeedCalls:
     """Functions that the feed calls in its own thread; each returns at once."""
 
-    start: Callable[[Judgement], object]
+    start: Callable[[DueJudgement], object]
     """Gets a judgement to make."""
     over: Callable[[Over], object]
     """Gets judgements that are over."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
-from seamlessflow.infra.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.recorded.judging.judged_session import JudgedSession, judged_session
 from seamlessflow.schemas.records import (
     AssignReward,
@@ -37,13 +37,13 @@ class JudgementKey(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class DueJudgement:
     """A judgement to make."""
 
     key: JudgementKey
     deadline_ms: int
     session: JudgedSession
-    """What the judge gets, but for the task."""
+    """The session as the judge gets it, but for the task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ class RequestedPartition:
                 return Over(self._forget(keys), ended=True)
         return Over()
 
-    def take_due(self) -> Iterator[Judgement]:
+    def take_due(self) -> Iterator[DueJudgement]:
         """Yield the judgements that are to be asked for now, each once.
 
         To be called once all is read that the log had when the partition was taken over.
@@ -99,7 +99,7 @@ class RequestedPartition:
                 del self._due[key]
                 self._asked[key] = None
                 deadline_ms = 0 if session.closed is None else session.closed.await_reward_until_ms
-                yield Judgement(key, deadline_ms, judged)
+                yield DueJudgement(key, deadline_ms, judged)
 
     @property
     def rebuild_from(self) -> tuple[int, int]:

@@ -5,8 +5,8 @@ from typing import Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from seamlessflow.infra.judged_rewards import SharedRewardsSection
 from seamlessflow.infra.settings import ProcessSettings, Section
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

@@ -13,13 +13,13 @@ from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.producers.agents.harness.containment import ContainedCall
 from seamlessflow.recorded.judging.judged_session import JudgedSession
-from seamlessflow.recorded.judging.judges import Judge
+from seamlessflow.recorded.judging.judges import SessionJudge
 from seamlessflow.recorded.judging.settings import JudgeSection
 from seamlessflow.recorded.judging.verdict import (
     FailedTry,
+    JudgesWord,
     Rewarded,
     Unrewarded,
-    Verdict,
     failed_try,
     reward_in,
 )
@@ -41,7 +41,7 @@ class Tries:
     def __init__(
         self,
         name: str,
-        judge: Judge,
+        judge: SessionJudge,
         settings: JudgeSection,
         metrics: Metrics,
         clock: Callable[[], int] = now_ms,
@@ -59,7 +59,7 @@ class Tries:
 
     async def verdict(
         self, session: JudgedSession, deadline_ms: int, wanted: Callable[[], bool] = lambda: True
-    ) -> Verdict:
+    ) -> JudgesWord:
         """Return the judge's verdict.
 
         Behind the deadline, or once it is not `wanted`, no further try is made. One that is under

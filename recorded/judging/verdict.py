@@ -35,7 +35,7 @@ class FailedTry:
     """Time that it asked for before the next try, or None."""
 
 
-Verdict = Rewarded | Unrewarded
+JudgesWord = Rewarded | Unrewarded
 
 
 def reward_in(value: object, name: str) -> float:

@@ -19,11 +19,11 @@ from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.producers.agents.harness.containment import contain_exits
 from seamlessflow.recorded.judging.judges import judge_of
 from seamlessflow.recorded.judging.request_feed import FeedCalls, RequestFeed
-from seamlessflow.recorded.judging.requests import Judgement, JudgementKey, Over, reward_command
+from seamlessflow.recorded.judging.requests import DueJudgement, JudgementKey, Over, reward_command
 from seamlessflow.recorded.judging.settings import RewardWorkerSettings
 from seamlessflow.recorded.judging.tasks import TaskPayloads
 from seamlessflow.recorded.judging.tries import Tries
-from seamlessflow.recorded.judging.verdict import Rewarded, Unrewarded, Verdict
+from seamlessflow.recorded.judging.verdict import JudgesWord, Rewarded, Unrewarded
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TASKS
@@ -108,7 +108,7 @@ class Judgements:
         self.failure = self.failure or error
         self._stop.set()
 
-    def start(self, judgement: Judgement) -> None:
+    def start(self, judgement: DueJudgement) -> None:
         """Begin a judgement."""
         key = judgement.key
         if key in self._tasks:
@@ -138,7 +138,7 @@ class Judgements:
             await tries.close()
         await asyncio.to_thread(self._producer.close)
 
-    async def _judge(self, judgement: Judgement) -> None:
+    async def _judge(self, judgement: DueJudgement) -> None:
         key = judgement.key
         verdict = await self._verdict(judgement)
         value = verdict.value if isinstance(verdict, Rewarded) else None
@@ -148,7 +148,7 @@ class Judgements:
         command = reward_command(key, value, reason, now_ms(), judgement.deadline_ms)
         self._producer.send(REQUESTS.name, command, key=session_name(key.session_id))
 
-    async def _verdict(self, judgement: Judgement) -> Verdict:
+    async def _verdict(self, judgement: DueJudgement) -> JudgesWord:
         key = judgement.key
         tries = self._judges.get(key.judge)
         if tries is None:

@@ -10,7 +10,7 @@ its returns differ, when a group is admitted that samples some of its sessions a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from seamlessflow.infra.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record

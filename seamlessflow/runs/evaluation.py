@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.deadline import Stopping
-from seamlessflow.infra.judged_rewards import JUDGE
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import SampleFailed, Sampling, Task, Trajectory

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seamlessflow.infra.errors import SeamlessFlowError
-from seamlessflow.infra.judged_rewards import JUDGE, JUDGE_FAILED
+from seamlessflow.infra.worker.judged_rewards import JUDGE, JUDGE_FAILED
 from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
 from seamlessflow.trainer.data.figures.evaluation import passed
 from seamlessflow.trainer.data.sessions import (

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import xxhash
 
-from seamlessflow.infra.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.schemas.records import Reward, SeedSession, Trajectory
 from seamlessflow.schemas.tokens import FOREIGN, POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import Headers

@@ -12,7 +12,7 @@ from seamlessflow.consumers.trajectories.decisions.endings import (
     ruled,
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
-from seamlessflow.infra.judged_rewards import JUDGE_FAILED
+from seamlessflow.infra.worker.judged_rewards import JUDGE_FAILED
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 

@@ -36,7 +36,7 @@ from seamlessflow.consumers.trajectories.sessions.fold import (
     judgement,
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
-from seamlessflow.infra.judged_rewards import JUDGE_FAILED
+from seamlessflow.infra.worker.judged_rewards import JUDGE_FAILED
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.commands import SessionCommand

@@ -20,7 +20,7 @@ from seamlessflow.consumers.trajectories.sessions.tokenless import (
 )
 from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.infra.errors import ENDS_PROCESS
-from seamlessflow.infra.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.schemas.records import SessionClosed, Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import TRAJECTORIES

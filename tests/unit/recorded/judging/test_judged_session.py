@@ -1,4 +1,4 @@
-"""What judges get of a session."""
+"""Sessions as judges get them."""
 
 from seamlessflow.schemas.records import Reward
 from tests.builders.judging import reward_of, seen_session

@@ -2,7 +2,7 @@
 
 import random
 
-from seamlessflow.infra.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.recorded.judging.requests import JudgementKey, Over, reward_command
 from tests.builders.judging import ended_session, requested, reward_of
 from tests.builders.records.sessions import claimed, finalized, refused
@@ -55,8 +55,8 @@ def test_events_of_an_owner_that_was_replaced_ask_for_nothing() -> None:
 
 
 def test_the_next_owner_begins_at_the_oldest_open_session() -> None:
-    first, second = ended_session("kind", session="a"), ended_session("kind", session="b")
-    partition = requested([*first, *second], begin=100)
+    events = [*ended_session("kind", session="a"), *ended_session("kind", session="b")]
+    partition = requested(events, begin=100)
 
     assert partition.rebuild_from == (100, 1)
     partition.apply(finalized(session_id="a"), 110)
@@ -76,13 +76,17 @@ def test_rewards_that_the_manager_refused_are_counted() -> None:
 
 def test_a_reward_has_one_id_whoever_sends_it_and_time_to_be_refused() -> None:
     key = JudgementKey("s", "kind")
-    one = reward_command(key, 0.5, "", 10, 20)
-    other = reward_command(key, None, "prose", 11, 20)
+    rewarded = reward_command(key, 0.5, "", 10, 20)
+    lacking = reward_command(key, None, "prose", 11, 20)
 
-    assert one.command_id == other.command_id
-    assert (one.reward.name, one.reward.value, one.reward.source) == ("kind", 0.5, JUDGE)
-    assert (other.failure, one.final) == ("prose", False)
-    assert one.expires_at_ms > 20
+    assert rewarded.command_id == lacking.command_id
+    assert (rewarded.reward.name, rewarded.reward.value, rewarded.reward.source) == (
+        "kind",
+        0.5,
+        JUDGE,
+    )
+    assert (lacking.failure, rewarded.final) == ("prose", False)
+    assert rewarded.expires_at_ms > 20
 
 
 def test_wherever_owners_change_the_same_judgements_are_left() -> None:

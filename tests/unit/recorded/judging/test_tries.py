@@ -11,7 +11,7 @@ from seamlessflow.recorded.judging.judged_session import JudgedSession
 from seamlessflow.recorded.judging.judges import CallableJudge
 from seamlessflow.recorded.judging.settings import JudgeSection
 from seamlessflow.recorded.judging.tries import Tries, growing_pause_s
-from seamlessflow.recorded.judging.verdict import Rewarded, Unrewarded, Verdict
+from seamlessflow.recorded.judging.verdict import JudgesWord, Rewarded, Unrewarded
 from tests.builders.judging import seen_session
 
 SESSION = seen_session()
@@ -38,8 +38,8 @@ def tries_of(score: Score, clock: Callable[[], int] = lambda: 0, **settings: obj
     return Tries("kind", CallableJudge(score), section, Metrics(), clock, lambda tries: 0.0)
 
 
-def judged(score: Score, deadline_ms: int = 1, **settings: object) -> Verdict:
-    async def judge() -> Verdict:
+def judged(score: Score, deadline_ms: int = 1, **settings: object) -> JudgesWord:
+    async def judge() -> JudgesWord:
         return await tries_of(score, **settings).verdict(SESSION, deadline_ms)  # type: ignore[arg-type]
 
     return asyncio.run(judge())
@@ -94,7 +94,7 @@ def test_a_judge_that_calls_exit_ends_its_try_alone() -> None:
 def test_a_session_that_has_ended_is_not_judged() -> None:
     script = Script(1.0)
 
-    async def judge() -> Verdict:
+    async def judge() -> JudgesWord:
         return await tries_of(script).verdict(SESSION, 1, wanted=lambda: False)
 
     assert asyncio.run(judge()) == Unrewarded("its session has ended") and script.calls == 0

@@ -3,7 +3,7 @@
 from fractions import Fraction
 from pathlib import Path
 
-from seamlessflow.infra.judged_rewards import SharedRewardsSection
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 from seamlessflow.scheduler.decisions import pacing
 from seamlessflow.scheduler.settings import PacingSection, RunSection
 from seamlessflow.scheduler.tasks.mixture import TaskSets, with_forks
