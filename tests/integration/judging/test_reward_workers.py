@@ -13,11 +13,13 @@ from pathlib import Path
 import orjson
 import pytest
 
+from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.audit.audit import audit
 from seamlessflow.recorded.judging.requests import JudgementKey, reward_command
+from seamlessflow.recorded.merge.rules import judgements
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TASKS, TRAJECTORIES
 from tests.builders.records.tasks import task
@@ -31,6 +33,7 @@ pytestmark = pytest.mark.kafka
 SESSIONS_JUDGED = 24
 KILLS = 8
 LIMIT_S = 120
+TASK_JUDGE = Path(judges.__file__)
 
 
 @dataclass
@@ -54,9 +57,10 @@ class JudgedSystem:
     def wait_for_calls(self, count: int) -> None:
         until(lambda: self.calls().total() >= count, f"{count} calls of judges", LIMIT_S)
 
-    def start_worker(self) -> None:
+    @property
+    def environment(self) -> dict[str, str]:
         kafka = self.system.kafka
-        environment = {
+        return {
             **os.environ,
             "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
             "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
@@ -69,9 +73,11 @@ class JudgedSystem:
             judges.AWAY: str(self.away),
             **self.variables,
         }
+
+    def start_worker(self) -> None:
         with (self.directory / "worker.log").open("ab") as log:
             command = [sys.executable, "-m", "seamlessflow.recorded.judging"]
-            self.workers.append(subprocess.Popen(command, env=environment, stderr=log))
+            self.workers.append(subprocess.Popen(command, env=self.environment, stderr=log))
 
     def kill_worker(self, rng: random.Random) -> None:
         worker = self.workers.pop(rng.randrange(len(self.workers)))
@@ -159,6 +165,35 @@ def test_each_closed_session_has_each_judges_reward_once_however_often_workers_a
         assert values == [("level", float(number)), ("task", number / 2)], f"seed {seed}"
         assert (made_of[name].status, made_of[name].cause) == ("complete", "policy")
     assert audit(judged.system.kafka).clean
+
+
+@indirect(300, level={})
+def test_a_recording_is_judged_anew_and_stays_as_it_is(judged: JudgedSystem) -> None:
+    judged.close_sessions(3)
+    before = judged.wait_for_trajectories(3)
+    rewards = judged.directory / "rewards.jsonl"
+
+    def command(*options: str) -> subprocess.CompletedProcess[str]:
+        judge = [sys.executable, "-m", "seamlessflow", "judge", "--judge", f"{TASK_JUDGE}:task"]
+        options = ("--name", "level", "--to", str(rewards), "--compare", "--json", *options)
+        return subprocess.run(
+            [*judge, *options], env=judged.environment, capture_output=True, text=True
+        )
+
+    made = command("--most-unrewarded", "0")
+
+    assert made.returncode == 0, made.stderr
+    outcome = orjson.loads(made.stdout)
+    # This log has no run, so no weights, by which a session without `reward` does not count.
+    assert (outcome["judged"], outcome["left_out"], outcome["exceeded"]) == (3, 3, [])
+    lines = [orjson.loads(line) for line in rewards.read_text().splitlines()]
+    assert {line["session_id"]: (line["name"], line["value"]) for line in lines} == {
+        f"s-{number}": ("level", number / 2) for number in range(3)
+    }
+    assert set(judgements(rewards)) == before.keys(), "replay merge --rewards takes the file"
+    assert judged.trajectories() == before
+    refused = command("--most-unrewarded", "0", "--judge", f"{TASK_JUDGE}:prose", "--retries", "0")
+    assert refused.returncode == ExitStatus.LASTING, refused.stderr
 
 
 @indirect(300, absent={"retries": 0})
