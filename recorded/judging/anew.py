@@ -71,10 +71,11 @@ def judge_anew(
         if isinstance(item.record, Task):
             tasks.add(item.record)
     largest = largest_trajectory(kafka)
-    function = judge_of(judge.settings)
+    metrics = Metrics()
+    function = judge_of(judge.name, judge.settings, metrics)
     with asyncio.Runner() as runner:
         contain_exits(runner.get_loop())
-        tries = Tries(judge.name, function, judge.settings, Metrics())
+        tries = Tries(judge.name, function, judge.settings, metrics)
         for batch in _batches(kafka, selection, skipped, show, stopping):
             words = runner.run(_words(batch, tries, tasks, judge.wait_s))
             for session, word in zip(batch, words, strict=True):

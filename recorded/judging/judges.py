@@ -1,4 +1,4 @@
-"""Judges of two kinds behind one protocol: a Python callable, or any command line.
+"""Judges of three kinds behind one protocol: a Python callable, any command line, or a model.
 
 `tries.py` calls them, limits their time and says what their failures mean.
 """
@@ -7,10 +7,12 @@ import os
 from dataclasses import asdict
 from typing import Protocol
 
+from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.user_functions import load_function
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
 from seamlessflow.producers.agents.harness.command import Command, CommandFailed
 from seamlessflow.recorded.judging.judged_session import JudgedSession
+from seamlessflow.recorded.judging.models import ModelJudge
 from seamlessflow.recorded.judging.settings import JudgeSection
 from seamlessflow.schemas.json_text import write_json
 
@@ -27,6 +29,9 @@ class SessionJudge(Protocol):
     def goes_on(self, session: JudgedSession) -> bool:
         """Return whether a thread still judges the session."""
 
+    def close(self) -> None:
+        """Give up what it holds."""
+
 
 class CallableJudge:
     """Judge that is a function, called as `function(session)`."""
@@ -40,6 +45,9 @@ class CallableJudge:
 
     def goes_on(self, session: JudgedSession) -> bool:
         return self._threads.runs_with(session)
+
+    def close(self) -> None:
+        """Leave threads that go on to themselves."""
 
 
 class CommandJudge:
@@ -60,9 +68,14 @@ class CommandJudge:
     def goes_on(self, session: JudgedSession) -> bool:
         return False
 
+    def close(self) -> None:
+        """Hold nothing."""
 
-def judge_of(settings: JudgeSection) -> SessionJudge:
+
+def judge_of(name: str, settings: JudgeSection, metrics: Metrics) -> SessionJudge:
     """Return the judge of these settings. Raises `FunctionUnusable`."""
+    if settings.model is not None:
+        return ModelJudge(name, settings.model, metrics)
     if settings.command:
         return CommandJudge(Command(settings.command, os.environ))
     return CallableJudge(load_function(settings.callable))

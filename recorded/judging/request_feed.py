@@ -126,7 +126,8 @@ class RequestFeed:
             self._partitions[place] = RequestedPartition(folded)
 
     def _apply(self, item: Received) -> None:
-        partition = self._partitions.get((item.topic, item.partition))
+        place = (item.topic, item.partition)
+        partition = self._partitions.get(place)
         if partition is None or item.offset < partition.log.position:
             return
         over = partition.apply(item.record, item.offset)
@@ -135,6 +136,10 @@ class RequestFeed:
         for reason in partition.refused:
             self._metrics.counter("seamlessflow_judges_refused_total", reason=reason).inc()
         partition.refused.clear()
+        if place not in self._ends:  # else an earlier owner has observed them
+            for spread in partition.spreads:
+                self._metrics.histogram("seamlessflow_judges_disagreement").observe(spread)
+        partition.spreads.clear()
 
     def _start_due(self, reader: Reader) -> None:
         for place, end in list(self._ends.items()):

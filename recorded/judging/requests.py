@@ -65,6 +65,8 @@ class RequestedPartition:
     _asked: dict[JudgementKey, None] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
     """Reasons of the refusals of rewards, until they are counted."""
+    spreads: list[float] = field(default_factory=list)
+    """Differences between the rewards of a session's judges, until they are observed."""
 
     def apply(self, event: Record, offset: int) -> Over:
         """Apply the next event; return the judgements that are over with it."""
@@ -83,6 +85,11 @@ class RequestedPartition:
             case SessionFinalized():
                 del self.log.sessions[session.session_id]
                 judges = () if session.closed is None else session.closed.judges
+                values = [
+                    reward.value for reward in session.rewards.values() if reward.source == JUDGE
+                ]
+                if len(values) > 1:
+                    self.spreads.append(max(values) - min(values))
                 keys = [JudgementKey(session.session_id, name) for name in judges]
                 return Over(self._forget(keys), ended=True)
         return Over()

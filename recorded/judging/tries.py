@@ -85,7 +85,8 @@ class Tries:
             await asyncio.sleep(pause_s)
 
     async def close(self) -> None:
-        """Stop waiting for threads that go on."""
+        """Close the judge, and stop waiting for threads that go on."""
+        self._judge.close()
         for task in self._leftovers:
             task.cancel()
             with suppress(asyncio.CancelledError):

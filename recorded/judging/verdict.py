@@ -63,6 +63,9 @@ def failed_try(error: BaseException) -> FailedTry:
 
 def _asked_pause(error: BaseException) -> float | None:
     """Return the seconds that a server asked for, as clients of HTTP have them in their errors."""
+    asked = getattr(error, "again_after_s", None)
+    if isinstance(asked, float):
+        return asked
     headers = getattr(getattr(error, "response", None), "headers", None)
     text = str(headers.get("retry-after", "")) if isinstance(headers, Mapping) else ""
     return float(text) if text.isascii() and text.isdigit() else None

@@ -40,7 +40,7 @@ async def serve(settings: RewardWorkerSettings, stop: asyncio.Event) -> None:
     group = {SESSIONS.name: settings.rewards.group}
     with instruments(settings, "reward worker", name, group) as made:
         judges = {
-            judge: Tries(judge, judge_of(section), section, made.metrics)
+            judge: Tries(judge, judge_of(judge, section, made.metrics), section, made.metrics)
             for judge, section in settings.rewards.judges.items()
         }
         contain_exits(asyncio.get_running_loop())

@@ -86,7 +86,7 @@ class ProcessSpecs:
             "seamlessflow.consumers.trajectories",
             manager=section,
             rollout=control,
-            rewards=self._config.rewards,
+            rewards=self._config.rewards.shared,
         )
 
     def reward_workers(self) -> list[ChildSpec]:
@@ -148,7 +148,7 @@ class ProcessSpecs:
             scheduler=self._scheduling,
             pacing=config.pacing,
             evaluation=config.evaluation,
-            rewards=config.rewards,
+            rewards=config.rewards.shared,
         )
 
     def scheduler_without_tasks(self) -> ChildSpec:

@@ -329,13 +329,19 @@ def test_a_reward_at_the_time_limit_must_be_one_that_counts() -> None:
 
 
 JUDGE = {"callable": "my.judges:kind"}
+MODEL = {"url": "http://127.0.0.1:1/v1", "name": "m", "prompt": "Rate: $answer"}
 
 
 @pytest.mark.parametrize(
     ("judges", "words"),
     [
-        ({"kind": {}}, "rewards.judges.kind: exactly one of callable and command must be set"),
+        ({"kind": {}}, "rewards.judges.kind: exactly one of callable, command and model must"),
         ({"kind": {**JUDGE, "command": ["judge"]}}, "rewards.judges.kind: exactly one of"),
+        ({"kind": {"model": {**MODEL, "url": "there"}}}, "rewards.judges.kind.model.url: "),
+        ({"kind": {"model": {**MODEL, "prompt": "$text"}}}, "$text stands for nothing"),
+        ({"kind": {"model": {**MODEL, "prompt": "5 $"}}}, "a $ without a name stands for nothing"),
+        ({"kind": {"model": {**MODEL, "score": "(a)(b)"}}}, "has 2 groups"),
+        ({"kind": {"model": {**MODEL, "score": "("}}}, "is no regular expression"),
         ({"kind": {**JUDGE, "timeout_s": 0}}, "rewards.judges.kind.timeout_s: "),
         ({"a judge": JUDGE}, "rewards.judges: 'a judge' is no name of up to 64 letters"),
         ({"kind": JUDGE}, "rewards.judges.kind: trainer.rewards weighs no reward 'kind'"),

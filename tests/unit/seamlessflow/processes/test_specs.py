@@ -247,6 +247,16 @@ def test_a_run_with_judges_has_reward_workers_and_all_know_whom_to_wait_for(
     assert agents.rewards == ("reward",)
 
 
+def test_the_key_of_a_model_that_judges_is_given_to_reward_workers_alone() -> None:
+    model = {"url": "http://there/v1", "name": "m", "prompt": "$answer", "api_key": "sk-judge"}
+    made = children(rewards={"judges": {"reward": {"model": model}}})
+    (worker,) = made.reward_workers()
+    assert "sk-judge" in worker.environment["SEAMLESSFLOW_REWARDS"]
+    others = [made.manager(), made.scheduler(), made.agents(), made.gateway(), *made.trainers()]
+    assert not any("sk-judge" in "".join(spec.environment.values()) for spec in others)
+    assert "sk-judge" not in repr(worker)
+
+
 def test_a_run_without_judges_has_no_reward_workers_and_waits_for_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
