@@ -8,6 +8,8 @@ from seamlessflow.producers.agents.harness.command import TRY_AGAIN, CommandFail
 from seamlessflow.producers.agents.result import REWARD, BadResult, result_of, rewards_of, shown
 
 _SHOWN_CHARACTERS = 300
+_OF_FILES = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+"""Errors that no wait mends: the judge's own file or program is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,8 @@ def reward_in(value: object, name: str) -> float:
 
 def failed_try(error: BaseException) -> FailedTry:
     """Return what an exception of a judge means."""
-    away = isinstance(error, OSError) or is_infrastructure_failure(error)
+    absent = isinstance(error, _OF_FILES)
+    away = (isinstance(error, OSError) and not absent) or is_infrastructure_failure(error)
     if isinstance(error, CommandFailed):
         away = error.exit_status == TRY_AGAIN
     kind = "" if isinstance(error, BadResult | CommandFailed) else f"{type(error).__name__}: "

@@ -55,7 +55,10 @@ def test_what_is_away_is_an_outage(error: Exception) -> None:
     assert failed_try(error).outage
 
 
-@pytest.mark.parametrize("error", [KeyError("score"), CommandFailed(1, "no"), BadResult("prose")])
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("score"), CommandFailed(1, "no"), BadResult("prose"), FileNotFoundError("judge")],
+)
 def test_what_a_judge_does_wrong_counts(error: Exception) -> None:
     assert not failed_try(error).outage
 
