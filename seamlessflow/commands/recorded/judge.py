@@ -13,7 +13,7 @@ from seamlessflow.commands.options import AsJson, Groups, Out, SessionNames, Sin
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from seamlessflow.recorded.judging.comparison import JudgeComparison, JudgedAnew
+    from seamlessflow.recorded.judging.comparison import JudgeBounds, JudgeComparison, JudgedAnew
 
 JudgeName = Annotated[
     str, typer.Option("--judge", help="Judge, FILE.py:function or module:function.")
@@ -65,12 +65,11 @@ def judge(
     bound is exceeded.
     """
     from seamlessflow.console import reading_bar
-    from seamlessflow.infra.errors import ExitStatus
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.judging.anew import NewJudge, judge_anew
-    from seamlessflow.recorded.judging.comparison import JudgeBounds, compared
+    from seamlessflow.recorded.judging.comparison import JudgeBounds
     from seamlessflow.recorded.judging.settings import JudgeSection, RewardsSection
     from seamlessflow.recorded.select.options import selection
 
@@ -84,16 +83,24 @@ def judge(
         judged = list(judge_anew(kafka, chosen, new, skipped, show, lambda: stop.asked))
     if to is not None:
         _write(to, name, judged)
-    comparison = compared(judged)
     bounds = JudgeBounds(most_signs, most_lost, most_unrewarded)
-    exceeded = list(bounds.exceeded(comparison)) if compare else []
-    if as_json:
-        content = {**(asdict(comparison) if compare else {}), "exceeded": exceeded}
-        typer.echo(orjson.dumps({"judged": len(judged), **content}).decode())
-    else:
-        _show(judged, comparison if compare else None, exceeded)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)
+    _report(judged, bounds if compare else None, as_json)
+
+
+def _report(judged: "Sequence[JudgedAnew]", bounds: "JudgeBounds | None", as_json: bool) -> None:
+    """Print what was judged, with `bounds` also what would change. Raises `typer.Exit`."""
+    from seamlessflow.infra.errors import ExitStatus
+    from seamlessflow.recorded.judging.comparison import compared
+
+    comparison = None if bounds is None else compared(judged)
+    exceeded = [] if bounds is None or comparison is None else list(bounds.exceeded(comparison))
+    if as_json:
+        content = {} if comparison is None else {**asdict(comparison), "exceeded": exceeded}
+        typer.echo(orjson.dumps({"judged": len(judged), **content}).decode())
+    else:
+        _show(judged, comparison, exceeded)
     if exceeded:
         raise typer.Exit(ExitStatus.LASTING)
 

@@ -1,4 +1,4 @@
-"""What another judge would have changed."""
+"""Comparisons of a judge with another one."""
 
 from seamlessflow.recorded.judging.comparison import JudgeBounds, JudgedAnew, compared
 

@@ -115,11 +115,6 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
             {"judges": {"reward": {"command": ["/nope/judge"]}}},
             "rewards.judges.reward.command: there is no program /nope/judge",
         ),
-        (
-            "rewards",
-            {"judges": {"reward": {"callable": "my_agent:run"}}},
-            "rewards.judges.reward.callable: 'my_agent:run' is called with (session), but",
-        ),
         ("scheduler", {"policy": "multiplex"}, "did you mean multiplexed?"),
         ("scheduler", {"policy": "my_agent:nope"}, "scheduler.policy: 'my_agent:nope' cannot be"),
         ("trainer", {"tensorboard_dir": "here"}, "tensorboard is not installed"),
