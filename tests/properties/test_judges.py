@@ -25,6 +25,7 @@ from tests.seed import seed
 
 JUDGES = ("brief", "kind")
 WAIT_MS = 20_000
+STEP_MS = 4_000
 CASES = 60
 MOST_READS = 200
 
@@ -75,8 +76,11 @@ class Surroundings:
         for _ in range(4 * self.sessions + 4):
             self._judge()
             self.partition.settle()
-        self.partition.now_ms += 2 * WAIT_MS
-        self.partition.settle(16)
+        # A longer step is an outage to the manager, behind which no deadline passes for a while.
+        for _ in range(4 * WAIT_MS // STEP_MS):
+            self.partition.now_ms += STEP_MS
+            self.partition.ask()  # reads on what a successor has not read yet
+            self.partition.settle(3)
 
     def _close(self) -> None:
         name = f"s{self.sessions}"
