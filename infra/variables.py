@@ -31,6 +31,7 @@ SECTIONS = (
     "POLICIES",
     "POLICY",
     "RESTARTS",
+    "REWARDS",
     "ROLLOUT",
     "RUN",
     "SCHEDULER",

@@ -19,6 +19,7 @@ from seamlessflow.infra.settings import (
     SharedRunSection,
 )
 from seamlessflow.infra.user_functions import UserFunctionName, refuse_unnamed
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 from seamlessflow.scheduler.sampling.settings import LiveForks, SamplerSection, TermsSection
 from seamlessflow.scheduler.tasks.prepared.settings import TaskDataSection
 
@@ -374,6 +375,7 @@ class SchedulerSettings(ProcessSettings):
     scheduler: SchedulerSection = Field(default_factory=SchedulerSection)
     pacing: PacingSection = Field(default_factory=PacingSection)
     evaluation: EvaluationSection = Field(default_factory=EvaluationSection)
+    rewards: SharedRewardsSection = Field(default_factory=SharedRewardsSection)
 
 
 def milliseconds(seconds: float) -> int:

@@ -66,6 +66,7 @@ class AssignReward(Record):
     reward: Reward
     final: bool = True
     idempotency_key: str | None = None
+    failure: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -759,6 +760,7 @@ class RewardAssigned(Record):
     reward: Reward
     final: bool
     idempotency_key: str | None = None
+    failure: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -872,6 +874,7 @@ class SessionClosed(Record):
     await_rewards: tuple[str, ...] = ()
     idempotency_key: str | None = None
     call_hash: bytes | None = None
+    judges: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

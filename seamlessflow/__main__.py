@@ -18,6 +18,7 @@ from seamlessflow.commands.recorded import replay, share
 from seamlessflow.commands.recorded.erase import erase
 from seamlessflow.commands.recorded.export import export
 from seamlessflow.commands.recorded.import_files import import_files
+from seamlessflow.commands.recorded.judge import judge
 from seamlessflow.commands.recorded.stops import stops
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
@@ -64,6 +65,7 @@ app.command()(erase)
 app.command()(doctor)
 app.command()(export)
 app.command()(stops)
+app.command()(judge)
 app.command(name="import")(import_files)
 app.add_typer(replay.app, name="replay")
 app.add_typer(share.app, name="share")

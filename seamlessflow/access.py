@@ -28,6 +28,7 @@ GATEWAY = "gateway"
 MANAGER = "manager"
 ROLLOUT = "rollout"
 AGENTS = "agents"
+REWARDS = "rewards"
 SCHEDULER = "scheduler"
 TRAINER = "trainer"
 TRAINING = "training"
@@ -63,7 +64,7 @@ class Access:
     """Beginning of its transactional ids; empty if it has none."""
 
 
-def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
+def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[str, Access]:
     """Return the access of each kind of process, with the settings' consumer groups."""
     return {
         GATEWAY: Access(
@@ -83,13 +84,7 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             buries=(PROMPTS,),
             names=("rollout-",),
         ),
-        AGENTS: Access(
-            reads=(TASKS, CONTROL, FLEET),
-            writes=(CONTROL,),
-            buries=(TASKS,),
-            joins=(agents_group,),
-            names=("agents-",),
-        ),
+        **_of_user_code(agents_group, rewards_group),
         SCHEDULER: Access(
             reads=(CONTROL, FLEET, ARMS),
             writes=(CONTROL, FLEET, ARMS, TASKS),
@@ -110,6 +105,25 @@ def needs(manager_group: str, agents_group: str) -> Mapping[str, Access]:
             joins=(RUN_GROUP,),
             looks_up=(manager_group, agents_group),
             names=("launcher",),
+        ),
+    }
+
+
+def _of_user_code(agents_group: str, rewards_group: str) -> Mapping[str, Access]:
+    """Return the access of the processes that run agents and judges."""
+    return {
+        AGENTS: Access(
+            reads=(TASKS, CONTROL, FLEET),
+            writes=(CONTROL,),
+            buries=(TASKS,),
+            joins=(agents_group,),
+            names=("agents-",),
+        ),
+        REWARDS: Access(
+            reads=(SESSIONS, TASKS),
+            writes=(REQUESTS,),
+            joins=(rewards_group,),
+            names=("reward-worker",),
         ),
     }
 

@@ -32,6 +32,7 @@ from seamlessflow.lab.simulation.settings import SimulationSection
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.producers.rollout.settings import RolloutSection
+from seamlessflow.recorded.judging.settings import RewardsSection
 from seamlessflow.recorded.share.settings import ShareSection
 from seamlessflow.scheduler.settings import (
     EvaluationSection,
@@ -194,6 +195,9 @@ class RunConfig(BaseSettings):
     scheduler: SchedulerSection = Field(
         default_factory=SchedulerSection, description="How roles are assigned to workers"
     )
+    rewards: RewardsSection = Field(
+        default_factory=RewardsSection, description="Judges that reward sessions off their path"
+    )
     manager: ManagerSection = Field(
         default_factory=ManagerSection, description="The trajectory manager"
     )
@@ -302,12 +306,17 @@ class RunConfig(BaseSettings):
         return self
 
     @model_validator(mode="after")
-    def _timeout_counts(self) -> Self:
+    def _weighed_rewards(self) -> Self:
         others = (section.trainer for section in self.policies.values())
         sections = (trainer for trainer in others if "rewards" in trainer.model_fields_set)
         weighed = {name for trainer in (self.trainer, *sections) for name in trainer.reward_weights}
-        if self.agents.timeout_reward and "reward" not in weighed:
-            text = "is the reward named reward, which trainer.rewards does not weigh"
+        if unweighed := [name for name in self.rewards.judges if name not in weighed]:
+            text = f"trainer.rewards weighs no reward {unweighed[0]!r}: give it a weight there"
+            raise ValueError(f"rewards.judges.{unweighed[0]}: {text}")
+        if self.agents.timeout_reward and "reward" not in weighed - self.rewards.judges.keys():
+            text = (
+                "is the reward named reward, which trainer.rewards does not weigh, or a judge gives"
+            )
             remedy = "leave it out, and such a session has 0 for each that is named"
             raise ValueError(f"agents.timeout_reward {text}: {remedy}")
         return self

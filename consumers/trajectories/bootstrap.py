@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from seamlessflow.consumers.trajectories.acting.spilling import SpillFile
 from seamlessflow.consumers.trajectories.bus.connections import connect
-from seamlessflow.consumers.trajectories.decisions.context import ControlTerms
+from seamlessflow.consumers.trajectories.decisions.context import ControlTerms, JudgeTerms
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
@@ -58,7 +58,10 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     ):
         connections = connect(settings, name, static, made, stopping)
         renderers = Renderers(LONG_TEXT)
-        manager = Manager(name, section, connections, renderers, made, spilled, control=control)
+        judges = judge_terms(settings)
+        manager = Manager(
+            name, section, connections, renderers, made, spilled, control=control, judges=judges
+        )
         manager.run(stopping)
 
 
@@ -81,6 +84,12 @@ def control_terms(settings: ManagerSettings, encode: EncodeRecord) -> ControlTer
     except WrittenReleaseLacks as error:
         raise SettingsRejected("SEAMLESSFLOW_ROLLOUT__CONTROL__NAME", str(error)) from error
     return ControlTerms(rule, section.exempt, section.record_top)
+
+
+def judge_terms(settings: ManagerSettings) -> JudgeTerms:
+    """Return the judges that a session waits for, in the order of their names."""
+    section = settings.rewards
+    return JudgeTerms(tuple(sorted(section.judges)), int(1000 * section.longest_wait_s))
 
 
 def check_rules(write_release: str | None) -> None:

@@ -27,7 +27,7 @@ from seamlessflow.consumers.trajectories.bus.connections import Connections, clo
 from seamlessflow.consumers.trajectories.bus.inbox import Outages
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
-from seamlessflow.consumers.trajectories.decisions.context import Contexts, ControlTerms
+from seamlessflow.consumers.trajectories.decisions.context import Contexts, ControlTerms, JudgeTerms
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
 from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts, Renderers
@@ -112,6 +112,7 @@ class Manager:
         spilled: SpillStore,
         clock: Callable[[], int] = now_ms,
         control: ControlTerms | None = None,
+        judges: JudgeTerms | None = None,
     ) -> None:
         hand_back_ms = int(settings.hand_back_s * 1000)
         self._name = name
@@ -124,7 +125,7 @@ class Manager:
         self._run_ends = RunEnds()
         self._clock = clock
         self._outages = Outages(clock)
-        contexts = self._contexts(settings, control)
+        contexts = self._contexts(settings, control, judges)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         metrics = instruments.metrics
         failures = Failures(contexts, outbox, metrics)
@@ -141,7 +142,9 @@ class Manager:
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
 
-    def _contexts(self, settings: ManagerSection, control: ControlTerms | None) -> Contexts:
+    def _contexts(
+        self, settings: ManagerSection, control: ControlTerms | None, judges: JudgeTerms | None
+    ) -> Contexts:
         return Contexts(
             self._fleet,
             self._renderers.for_policy,
@@ -152,6 +155,7 @@ class Manager:
             self._outages.ended_ms,
             self._run_ends,
             control or ControlTerms(),
+            judges or JudgeTerms(),
         )
 
     def run(self, stopping: Callable[[], bool]) -> None:

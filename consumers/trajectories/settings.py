@@ -4,6 +4,7 @@ from pydantic import Field
 
 from seamlessflow.infra.settings import ProcessSettings, Section
 from seamlessflow.infra.worker.control_rule import SharedRolloutSection
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 
 
 class ManagerSection(Section):
@@ -53,8 +54,10 @@ class ManagerSection(Section):
 class ManagerSettings(ProcessSettings):
     """All settings of `python -m seamlessflow.consumers.trajectories`.
 
-    Of `rollout` only the rule is read that ends turns early: it is recorded with each turn.
+    Of `rollout` only the rule is read that ends turns early: it is recorded with each turn. Of
+    `rewards` only the judges' names are, and the time that a session waits for them.
     """
 
     manager: ManagerSection = ManagerSection()
     rollout: SharedRolloutSection = Field(default_factory=SharedRolloutSection)
+    rewards: SharedRewardsSection = Field(default_factory=SharedRewardsSection)

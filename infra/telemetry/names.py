@@ -193,6 +193,40 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_agents_left_total": MetricSpec(
         "counter", "{agent}", "Agents that were told to end and went on"
     ),
+    "seamlessflow_judges_tries_total": MetricSpec(
+        "counter",
+        "{try}",
+        "Tries of a judge that ended: with a reward, by an outage, or by a failure that counts",
+        ("judge", "outcome"),
+    ),
+    "seamlessflow_judges_seconds": MetricSpec(
+        "histogram", "s", "From the begin of a judge's try to its end", ("judge",), _SECONDS
+    ),
+    "seamlessflow_judges_tokens_total": MetricSpec(
+        "counter",
+        "{token}",
+        "Tokens of a model judge, as its server counts them",
+        ("judge", "kind"),
+    ),
+    "seamlessflow_judges_cached_total": MetricSpec(
+        "counter", "{answer}", "Scores of a model judge that were known from before", ("judge",)
+    ),
+    "seamlessflow_judges_disagreement": MetricSpec(
+        "histogram",
+        "1",
+        "Difference between the largest and the smallest reward of a session's judges",
+        (),
+        (0.01, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1, 2, 5),
+    ),
+    "seamlessflow_judges_waiting": MetricSpec(
+        "gauge", "{judgement}", "Judgements of this reward worker without a verdict"
+    ),
+    "seamlessflow_judges_refused_total": MetricSpec(
+        "counter",
+        "{reward}",
+        "Rewards of judges that the manager refused: of ended, erased or unknown sessions",
+        ("reason",),
+    ),
     "seamlessflow_audit_rounds_total": MetricSpec(
         "counter", "{round}", "Times that an audit read all that was new and judged it"
     ),

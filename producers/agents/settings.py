@@ -51,9 +51,8 @@ class AgentsSection(Section):
     )
     rewards: tuple[Annotated[str, StringConstraints(min_length=1)], ...] = Field(
         ("reward",),
-        min_length=1,
-        description="Names of the rewards that a session needs; a run takes those that "
-        "trainer.rewards weighs",
+        description="Names of the rewards that a session needs of its agent; a run takes those "
+        "that trainer.rewards weighs and no judge gives",
     )
     name: str = Field("", description="Name of the agent program in sessions and trajectories")
     modules: dict[str, str] = Field(

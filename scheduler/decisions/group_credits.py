@@ -48,8 +48,10 @@ def due_attempt(
 
 
 def attempt_ms(settings: SchedulerSettings) -> int:
-    """Return the time of one attempt at a sample, its grace included."""
-    return milliseconds(settings.pacing.task_timeout_s + settings.pacing.task_grace_s)
+    """Return the time of one attempt at a sample: its grace, and the wait for judges, included."""
+    pacing = settings.pacing
+    waits_s = pacing.task_grace_s + settings.rewards.longest_wait_s
+    return milliseconds(pacing.task_timeout_s + waits_s)
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:

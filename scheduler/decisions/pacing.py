@@ -242,7 +242,8 @@ def _group(
         group_id=name,
         task_id=row.task_id,
         version=state.first.steps.version or 0,
-        deadline_ms=now_ms + milliseconds(settings.pacing.group_timeout_s),
+        deadline_ms=now_ms
+        + milliseconds(settings.pacing.group_timeout_s + settings.rewards.longest_wait_s),
         purpose=use.purpose,
         split=use.split if use.purpose == EVAL else row.split or settings.pacing.split,
         policy=settings.run.policy,

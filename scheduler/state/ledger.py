@@ -10,6 +10,7 @@ its returns differ, when a group is admitted that samples some of its sessions a
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.scheduler.state.past import NO_VERSION
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
@@ -28,6 +29,8 @@ MOST_TRIES = 3
 tasks draws it again."""
 _FAILED = "failed"
 """Reason of groups without a session that counted."""
+_FINAL = ("setting", JUDGE)
+"""Causes of failed samples that are not tried again."""
 NOTHING_OF_IT = "no_token"
 """Reason for a group without a token from the policy. It is no loss: it costs no replacement."""
 _GroupRecord = r.GroupReady | r.SampleFailed | r.GroupExpired | r.GroupDropped | r.GroupConsumed
@@ -306,7 +309,7 @@ def _sample_failed(ledger: Ledger, group: AdmittedGroup, record: r.SampleFailed)
     before = group.failures.get(record.sample)
     if before is not None and before.attempt >= record.attempt:
         return ledger
-    final = record.cause == "setting"
+    final = record.cause in _FINAL
     failure = FailedAttempt(attempt=record.attempt, at_ms=record.at_ms, final=final)
     failures = {**group.failures, record.sample: failure}
     return _with_group(ledger, record.group_id, replace(group, failures=failures))

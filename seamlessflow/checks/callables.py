@@ -45,6 +45,10 @@ def named_callables(config: RunConfig) -> list[NamedCallable]:
         NamedCallable(("agents", "callable"), agents.callable, ("task", "session")),
         NamedCallable(("agents", "reward"), agents.reward, ("task", "result")),
     ]
+    named += [
+        NamedCallable(("rewards", "judges", name, "callable"), judge.callable, ("session",))
+        for name, judge in config.rewards.judges.items()
+    ]
     if policy not in STRATEGIES and not is_user_function(policy):
         named.append(NamedCallable(("scheduler", "policy"), policy, ("snapshot",)))
     return [*(each for each in named if each.name), *tried_callables(named_functions(config))]

@@ -233,9 +233,12 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
     yield from _machine_faults(config, (here or config).workers)
-    command = config.agents.command
-    if command and shutil.which(command[0]) is None:
-        yield Fault(("agents", "command"), f"there is no program {command[0]}")
+    commands: dict[SettingPath, Sequence[str]] = {("agents", "command"): config.agents.command}
+    for name, judge in config.rewards.judges.items():
+        commands["rewards", "judges", name, "command"] = judge.command
+    for path, command in commands.items():
+        if command and shutil.which(command[0]) is None:
+            yield Fault(path, f"there is no program {command[0]}")
     wrong_hosts = list(_host_faults(config, gateway=True, trainers=trainers))
     yield from wrong_hosts
     gateway = config.gateway

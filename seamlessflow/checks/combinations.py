@@ -19,6 +19,7 @@ from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.producers.agents.settings import AgentsSettings
 from seamlessflow.producers.gateway.settings import GatewaySettings
 from seamlessflow.producers.rollout.settings import RolloutSettings
+from seamlessflow.recorded.judging.settings import RewardWorkerSettings
 from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.scheduler.tasks.check import may_have_sizes
 from seamlessflow.trainer.settings import TrainerSettings
@@ -30,6 +31,7 @@ _SETTINGS: dict[str, type[ProcessSettings]] = {
     "seamlessflow.producers.gateway": GatewaySettings,
     "seamlessflow.producers.rollout": RolloutSettings,
     "seamlessflow.recorded.fork": AgentsSettings,
+    "seamlessflow.recorded.judging": RewardWorkerSettings,
     "seamlessflow.scheduler": SchedulerSettings,
     "seamlessflow.trainer": TrainerSettings,
     "seamlessflow.trainer.ranks": TrainerSettings,
@@ -42,7 +44,7 @@ def faults_of_processes(config: RunConfig, trainers: bool) -> Iterator[Fault]:
     """Yield the faults that a run's processes, with or without trainers, would find; each once."""
     made = ProcessSpecs(config, LaunchContext(config.kafka or KafkaSettings(), 1, {}))
     agents = [] if config.opened_outside else [made.agents()]
-    for spec in (made.gateway(), made.manager(), made.scheduler(), *agents):
+    for spec in (made.gateway(), made.manager(), made.scheduler(), *made.reward_workers(), *agents):
         yield from _refused(spec)
     places = {worker.id: number for number, worker in enumerate(config.workers)}
     for policy_config in each_served(config):

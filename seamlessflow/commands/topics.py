@@ -170,7 +170,8 @@ def acls(
 
     settings = load(TopicStateSettings)
     kafka = settings.kafka
-    for kind, access in needs(settings.manager.group, settings.agents.group).items():
+    needed = needs(settings.manager.group, settings.agents.group, settings.rewards.group)
+    for kind, access in needed.items():
         user = principal_prefix + kind
         wanted = permissions(access, kafka.topic_prefix)
         if create:

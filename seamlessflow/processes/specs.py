@@ -28,6 +28,8 @@ from seamlessflow.trainer.settings import TrainerSection
 AGENTS = "agents"
 GATEWAY = "gateway"
 MANAGER = "manager"
+REWARDS = "rewards"
+"""Begins the names of reward workers, before a dash and their number."""
 SCHEDULER = "scheduler"
 TRAINER = "trainer"
 _LONG_STOP_S = 30.0
@@ -80,8 +82,20 @@ class ProcessSpecs:
         section = _updated(configured, slot=configured.slot or self._context.launch)
         control = SharedRolloutSection(control=self._config.rollout.control)
         return self._child(
-            MANAGER, "seamlessflow.consumers.trajectories", manager=section, rollout=control
+            MANAGER,
+            "seamlessflow.consumers.trajectories",
+            manager=section,
+            rollout=control,
+            rewards=self._config.rewards.shared,
         )
+
+    def reward_workers(self) -> list[ChildSpec]:
+        """Return the reward workers; none if the run has no judges."""
+        section = self._config.rewards
+        return [
+            self._child(f"{REWARDS}-{number}", "seamlessflow.recorded.judging", rewards=section)
+            for number in range(section.workers if section.judges else 0)
+        ]
 
     def rollouts(self) -> list[ChildSpec]:
         """Return the rollout processes of all workers that can roll out, most with one each."""
@@ -134,6 +148,7 @@ class ProcessSpecs:
             scheduler=self._scheduling,
             pacing=config.pacing,
             evaluation=config.evaluation,
+            rewards=config.rewards.shared,
         )
 
     def scheduler_without_tasks(self) -> ChildSpec:
@@ -166,7 +181,7 @@ class ProcessSpecs:
             self._config.agents,
             gateway_url=self.gateway_url,
             admin_key=key,
-            rewards=tuple(needed),
+            rewards=tuple(name for name in needed if name not in self._config.rewards.judges),
         )
         stop_s = section.drain_s + _LONG_STOP_S
         pacing = self._config.pacing

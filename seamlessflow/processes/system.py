@@ -22,6 +22,7 @@ from seamlessflow.processes.specs import (
     AGENTS,
     GATEWAY,
     MANAGER,
+    REWARDS,
     SCHEDULER,
     TRAINER,
     LaunchContext,
@@ -193,11 +194,13 @@ class System:
     def _first_specs(self) -> list[ChildSpec]:
         specs = self._specs
         agents = [] if self._config.opened_outside else [specs.agents()]
-        return [specs.gateway(), specs.manager(), *specs.rollouts(), *agents]
+        judges = specs.reward_workers()
+        return [specs.gateway(), specs.manager(), *specs.rollouts(), *judges, *agents]
 
     def _stop_order(self) -> list[list[str]]:
         """Return names of processes: clients before the servers that they call."""
         names = list(self._launcher.running)
         trainers = [name for name in names if name.startswith(TRAINER)]
         rollouts = [name for name in names if name.startswith("rollout-")]
-        return [[AGENTS], [SCHEDULER], trainers, rollouts, [GATEWAY], [MANAGER]]
+        judges = [name for name in names if name.startswith(f"{REWARDS}-")]
+        return [[AGENTS], judges, [SCHEDULER], trainers, rollouts, [GATEWAY], [MANAGER]]

@@ -13,6 +13,7 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import SampleFailed, Sampling, Task, Trajectory
@@ -116,7 +117,7 @@ class Evaluation:
                 detail=_reason(trajectory, self.plan.weights),
             )
         )
-        if attempt + 1 < MOST_ATTEMPTS:
+        if attempt + 1 < MOST_ATTEMPTS and trajectory.cause != JUDGE:
             return [self._task(number, sample, attempt + 1, now_ms)]
         self._given_up.add((number, sample))
         return []

@@ -278,8 +278,8 @@ class RunProgress:
                 self._sample_failed(record)
             case r.ProgressStalled():
                 self.notices.append(f"{record.what}: {record.detail}")
-            case r.GroupDropped(reason="method_failed"):
-                # Many groups may be dropped for one error of a method.
+            case r.GroupDropped(reason="method_failed" | "judge_failed"):
+                # Many groups may be dropped for one error of a method, or of a judge.
                 if (text := f"groups dropped: {record.detail}") not in self.notices:
                     self.notices.append(text)
             case r.PlanWarning():

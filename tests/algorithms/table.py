@@ -5,6 +5,7 @@ Settings are spread so that each estimator has a run of its own, and a fault is 
 others.
 """
 
+import sys
 from collections.abc import Mapping
 
 from tests.algorithms.choices import CHOICES
@@ -160,6 +161,19 @@ RUNS: Mapping[str, WholeRun] = {
     "rewards": WholeRun(
         {"rewards": {"reward": 1.0, "first": 0.5}},
         more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
+    ),
+    "judges": WholeRun(
+        {"rewards": {"reward": 1.0, "brief": 0.5, "various": 0.5}},
+        more={
+            "rewards": {
+                "workers": 2,
+                "judges": {
+                    "brief": {"callable": "tests.algorithms.judges:brief"},
+                    "various": {"command": [sys.executable, "-m", "tests.algorithms.judges"]},
+                },
+            }
+        },
+        metrics=("reward/brief", "reward/various"),
     ),
     "gdpo": WholeRun(
         {"advantage": "gdpo", "rewards": {"reward": 1.0, "first": 0.5}},

@@ -1,4 +1,7 @@
-"""A run of `seamlessflow train` as a user starts it, whose trainer is killed once on the way."""
+"""A run of `seamlessflow train` as a user starts it, whose trainer is killed once on the way.
+
+So are its reward workers, if it has any.
+"""
 
 import csv
 import os
@@ -15,6 +18,7 @@ from tests.e2e.runs.short_run import processes_of
 from tests.paths import ROOT
 
 TRAINER = "seamlessflow.trainer"
+REWARD_WORKER = "seamlessflow.recorded.judging"
 LIMIT_S = 900.0
 """Most time of a run; a few steps take one to two minutes on two busy cores."""
 _POLL_S = 0.02
@@ -46,7 +50,7 @@ class Commands:
         self._kafka, self._stop = kafka, stop
 
     def train(self, config: Path, steps: int) -> Ended:
-        """Train; kill the trainer once, with a published step behind its newest checkpoint.
+        """Train; kill trainer and reward workers once, a step behind the newest checkpoint.
 
         Raises `RunFailed` if it fails, or ends before that moment came.
         """
@@ -58,7 +62,8 @@ class Commands:
                     made = _steps_published(self.out)
                     if not killed and 0 < _checkpointed(self.out) < made < steps:
                         killed = made
-                        self._kill_trainer()
+                        self._kill(TRAINER)
+                        self._kill(REWARD_WORKER)
             finally:
                 self._end(process)
         printed = self._checked(process, "train")
@@ -94,8 +99,8 @@ class Commands:
                 start_new_session=True,
             )
 
-    def _kill_trainer(self) -> None:
-        for process in processes_of(self.out, TRAINER):
+    def _kill(self, module: str) -> None:
+        for process in processes_of(self.out, module):
             os.kill(process, signal.SIGKILL)
 
     def _end(self, process: subprocess.Popen[bytes]) -> None:

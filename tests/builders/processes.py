@@ -13,6 +13,7 @@ PROCESSES = {
     "seamlessflow.trainer": "is ready at step 0",
     "seamlessflow.trainer.ranks": "training process w is ready, version 0",
     "seamlessflow.producers.agents": "running agents",
+    "seamlessflow.recorded.judging": "judging sessions",
 }
 """Processes, each with the words that it logs when it does its work."""
 

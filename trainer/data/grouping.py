@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.worker.judged_rewards import JUDGE, JUDGE_FAILED
 from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
 from seamlessflow.trainer.data.figures.evaluation import passed
 from seamlessflow.trainer.data.sessions import (
@@ -149,6 +150,8 @@ class Grouping:
             if source.group_id in self._fixed:
                 raise MemberLost(session)  # waiting for it would have no end
             failed = self._failed(session, group, now_ms)
+            if session.cause == JUDGE:  # its tries would cost agents, and not mend the judge
+                return [failed, self.drop(source.group_id, JUDGE_FAILED, session.detail, now_ms)]
             return [failed, *self._without_attempts(source, group, now_ms)]
         group.by_sample[source.sample] = session
         return self._complete(source, group, now_ms)

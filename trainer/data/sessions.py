@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import xxhash
 
+from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.schemas.records import Reward, SeedSession, Trajectory
 from seamlessflow.schemas.tokens import FOREIGN, POLICY, TOKEN_BYTES
 from seamlessflow.schemas.topics import Headers
@@ -137,7 +138,10 @@ class ValidSession:
 
 @dataclass(frozen=True, slots=True)
 class FailedSession:
-    """A session that does not count; `cause` is `environment`, `infrastructure` or `setting`."""
+    """A session that does not count, and its cause.
+
+    That is `environment`, `infrastructure`, `setting` or `judge`.
+    """
 
     source: SessionSource
     cause: str
@@ -147,8 +151,8 @@ class FailedSession:
 
     @property
     def final(self) -> bool:
-        """Return True if the settings leave it out, so that its sample is not tried again."""
-        return self.cause == "setting"
+        """Return True if its sample is not tried again: the settings, or a judge, left it out."""
+        return self.cause in ("setting", JUDGE)
 
 
 def read(

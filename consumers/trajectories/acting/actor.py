@@ -179,10 +179,11 @@ class Actor:
 
     @property
     def leaves_open(self) -> bool:
-        """Return whether a session in memory is still open whose run has finished."""
+        """Return whether a session in memory is open, or waits for judges, of a finished run."""
         due_ms = self._contexts.run_ends.due_ms
         return any(
-            session.closed is None and due_ms(session.opened) is not None
+            (session.closed is None or session.lacking_judges)
+            and due_ms(session.opened) is not None
             for partition in self._partitions.values()
             if partition.owned
             for session in partition.sessions.in_memory

@@ -29,6 +29,14 @@ class ControlTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeTerms:
+    """Judges of the run, by the names of their rewards, and how long a session waits for them."""
+
+    names: tuple[str, ...] = ()
+    wait_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything that a decision depends on, except the session and the command."""
 
@@ -50,6 +58,7 @@ class Context:
     fates: SessionFates = field(default_factory=SessionFates)
     run_ends: RunEnds = field(default_factory=RunEnds)
     control: ControlTerms = field(default_factory=ControlTerms)
+    judges: JudgeTerms = JudgeTerms()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +76,7 @@ class Contexts:
     """Returns when the last outage of Kafka ended; 0 without one."""
     run_ends: RunEnds = field(default_factory=RunEnds)
     control: ControlTerms = field(default_factory=ControlTerms)
+    judges: JudgeTerms = JudgeTerms()
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -87,6 +97,7 @@ class Contexts:
             self.fates,
             self.run_ends,
             self.control,
+            self.judges,
         )
 
 

@@ -12,6 +12,7 @@ from seamlessflow.consumers.trajectories.decisions.endings import (
     ruled,
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn
+from seamlessflow.infra.worker.judged_rewards import JUDGE_FAILED
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 
@@ -34,8 +35,9 @@ def overdue(session: Session, context: Context) -> Decision:
         decision.extend(_overdue_turn(session, turn, context))
     if session.closed is None:
         decision.extend(_overdue_session(session, context))
-    elif _reward_is_overdue(session, context.now_ms):
-        decision.events.append(finalized(session, "reward_deadline", context))
+    elif _reward_is_overdue(session, context):
+        reason = JUDGE_FAILED if session.lacking_judges else "reward_deadline"
+        decision.events.append(finalized(session, reason, context))
     return decision
 
 
@@ -47,7 +49,7 @@ def _deadlines(session: Session, run_over_ms: int | None) -> Iterator[int]:
         if turn.worker is not None:
             yield turn.last_progress_ms + turn.no_progress_ms
     if session.closed is not None:  # only its reward may still come
-        yield session.closed.await_reward_until_ms
+        yield _wait_ends_ms(session.closed, run_over_ms)
         return
     if session.ended_by:
         yield session.last_activity_ms
@@ -115,9 +117,14 @@ def _overdue_session(session: Session, context: Context) -> Decision:
     return close(session, event, context)
 
 
-def _reward_is_overdue(session: Session, now_ms: int) -> bool:
-    return (
-        session.closed is not None
-        and session.finalized_at_ms is None
-        and session.closed.await_reward_until_ms <= now_ms
-    )
+def _reward_is_overdue(session: Session, context: Context) -> bool:
+    if session.closed is None or session.finalized_at_ms is not None:
+        return False
+    run_over_ms = context.run_ends.due_ms(session.opened)
+    return _wait_ends_ms(session.closed, run_over_ms) <= context.now_ms
+
+
+def _wait_ends_ms(closed: r.SessionClosed, run_over_ms: int | None) -> int:
+    """Return until when a closed session waits: the judges of a run end with it."""
+    until_ms = closed.await_reward_until_ms
+    return until_ms if run_over_ms is None or not closed.judges else min(until_ms, run_over_ms)

@@ -18,7 +18,13 @@ from seamlessflow.consumers.trajectories.decisions.context import (
     Decision,
     refuse,
 )
-from seamlessflow.consumers.trajectories.decisions.endings import close, ending, finalized, ruled
+from seamlessflow.consumers.trajectories.decisions.endings import (
+    awaited_rewards,
+    close,
+    ending,
+    finalized,
+    ruled,
+)
 from seamlessflow.consumers.trajectories.decisions.forks import FORK_REFUSED, fork_problem
 from seamlessflow.consumers.trajectories.decisions.playback import played_back
 from seamlessflow.consumers.trajectories.decisions.turn_start import BadRequest, record_bytes, start
@@ -30,6 +36,7 @@ from seamlessflow.consumers.trajectories.sessions.fold import (
     judgement,
 )
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.infra.worker.judged_rewards import JUDGE_FAILED
 from seamlessflow.infra.worker.tags import wishes_of
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import named_session_id
@@ -287,6 +294,7 @@ def _wanted_by_another_gateway(turn: Turn, command: r.CancelTurn) -> bool:
 
 
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
+    """Return the decision of a reward, or of a judge's word that it gives none."""
     before = session.rewards.get(judgement(command.reward))
     revision = 0 if before is None else before.revision + 1
     event = r.RewardAssigned(
@@ -298,8 +306,13 @@ def _assign_reward(session: Session, command: r.AssignReward, context: Context) 
         reward=replace(command.reward, revision=revision),
         final=command.final,
         idempotency_key=command.idempotency_key,
+        failure=command.failure,
     )
     decision = Decision([event])
+    if command.failure:
+        if command.reward.name in session.lacking_judges:
+            decision.events.append(finalized(session, JUDGE_FAILED, context))
+        return decision
     if session.closed and session.has_rewards(session.closed, command):
         decision.events.append(finalized(session, "rewarded", context))
     return decision
@@ -309,6 +322,7 @@ def _close(session: Session, command: r.CloseSession, context: Context) -> Decis
     if session.ended_by:
         return close(session, ruled(session, context, command), context)
     status, cause, limit = ending(session, command)
+    awaited = awaited_rewards(command, cause, context)
     event = r.SessionClosed(
         session_id=command.session_id,
         epoch=context.epoch,
@@ -319,9 +333,10 @@ def _close(session: Session, command: r.CloseSession, context: Context) -> Decis
         reason=command.reason,
         cause=cause,
         limit=limit,
-        await_reward_until_ms=context.now_ms + command.await_reward_ms,
-        await_rewards=command.await_rewards,
+        await_reward_until_ms=context.now_ms + awaited.wait_ms,
+        await_rewards=awaited.names,
         idempotency_key=command.idempotency_key,
         call_hash=asked_hash(command),
+        judges=awaited.judges,
     )
     return close(session, event, context)

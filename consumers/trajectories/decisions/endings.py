@@ -31,6 +31,9 @@ from seamlessflow.schemas.records import (
 TIME = "time"
 CONTROL = "control"
 """Limit of a session whose last completion a rule of control ended, and name of its reward."""
+_JUDGED = ("complete", "truncated")
+_UNNAMED = "reward"
+"""Name of a reward without one: of one that is final, if a session waits for no names."""
 _LEFT_OUT = {"retry": "environment", "drop": "setting"}
 
 
@@ -40,6 +43,32 @@ class SessionEnding(NamedTuple):
     status: str
     cause: str
     limit: str
+
+
+class AwaitedRewards(NamedTuple):
+    """Names of the rewards that a closed session waits for, and for how long."""
+
+    names: tuple[str, ...]
+    wait_ms: int
+    judges: tuple[str, ...] = ()
+    """Those of them that judges of the run give."""
+
+
+def awaited_rewards(command: CloseSession, cause: str, context: Context) -> AwaitedRewards:
+    """Return the rewards that a session waits for: those of the call, and those of judges.
+
+    Judges reward what an agent ended by itself. An end that is no doing of the policy, a time-out
+    among them, is worth what it is without them.
+    """
+    asked = command.await_rewards
+    judges = context.judges.names
+    ended = command.status in _JUDGED and command.cause == cause == "policy"
+    if not judges or not ended:
+        return AwaitedRewards(asked, command.await_reward_ms)
+    if command.await_reward_ms and not asked:
+        asked = (_UNNAMED,)
+    names = tuple(dict.fromkeys((*asked, *judges)))
+    return AwaitedRewards(names, max(command.await_reward_ms, context.judges.wait_ms), judges)
 
 
 def ending(session: Session, command: CloseSession) -> SessionEnding:

@@ -20,13 +20,15 @@ from seamlessflow.consumers.trajectories.sessions.tokenless import (
 )
 from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.infra.errors import ENDS_PROCESS
-from seamlessflow.schemas.records import Trajectory, TrajectoryNode, VersionSpan
+from seamlessflow.infra.worker.judged_rewards import JUDGE
+from seamlessflow.schemas.records import SessionClosed, Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 FROZEN = "frozen"
 """Reason of all turns of a policy that is served and not trained."""
 _NOT_ASSEMBLED = "not_assembled"
+_NOT_IN_TIME = "no reward in time"
 
 
 def assembled(
@@ -58,14 +60,14 @@ def trajectory(
 
 
 def _whole(session: Session, partition: int) -> Trajectory:
-    closed, _ = end_of(session)
+    end = _end(session)
     nodes = session.tree.nodes
     reasons = masked_reasons(session)
     starts = _starts(nodes)
     versions = _trained_versions(nodes, reasons)
     masks = [_mask(node, reasons.get(node.node_id, "prompt")) for node in nodes]
     return replace(
-        without_tokens(session, partition, closed.reason),
+        without_tokens(session, partition, end.reason),
         tokens=b"".join(node.ids for node in nodes),
         # Tokens of prompts have no log-prob; zeros keep the arrays aligned.
         logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
@@ -73,9 +75,9 @@ def _whole(session: Session, partition: int) -> Trajectory:
         spans=_spans(nodes, starts),
         nodes=_nodes(session, starts, reasons),
         rewards=tuple(session.rewards.values()),
-        status=_status(session, closed.status),
-        cause=closed.cause,
-        limit=closed.limit,
+        status=_status(session, end.status),
+        cause=end.cause,
+        limit=end.limit,
         version_min=min(versions, default=None),
         version_max=max(versions, default=None),
         turns=len(session.sampled_turns),
@@ -283,6 +285,16 @@ def _masked_tokens(nodes: list[Node], masks: list[bytes], reasons: dict[int, str
         if node.origin == POLICY and masked:
             counts[reasons[node.node_id] or "inexact_version"] += masked
     return counts
+
+
+def _end(session: Session) -> SessionClosed:
+    """Return what closed the session, or the judges that left it without their rewards."""
+    closed, _ = end_of(session)
+    lacking = session.lacking_judges
+    if not lacking:
+        return closed
+    whys = (f"{name}: {session.judge_failures.get(name, _NOT_IN_TIME)}" for name in lacking)
+    return replace(closed, status="unrewarded", cause=JUDGE, reason=f"judge {'; '.join(whys)}")
 
 
 def _status(session: Session, status: str) -> str:

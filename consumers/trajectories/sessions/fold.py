@@ -267,6 +267,9 @@ def _reward(session: Session, event: r.RewardAssigned) -> Folded:
     if session.finalized_at_ms is not None or event.command_id in session.commands:
         return Folded(session, False)
     session.commands.add(event.command_id)
+    if event.failure:
+        session.judge_failures[event.reward.name] = event.failure
+        return Folded(session, True)
     key = judgement(event.reward)
     before = session.rewards.get(key)
     if before is None or event.reward.revision >= before.revision:

@@ -1,6 +1,7 @@
 """State of one session and its turns. Only `fold.apply` changes it."""
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -139,6 +140,8 @@ class Session:
     commands: set[str] = field(default_factory=set)
     rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
     rewards_final: bool = False
+    judge_failures: dict[str, str] = field(default_factory=dict)
+    """Why judges of the run gave no reward, by its name."""
     keyed_calls: set[int] = field(default_factory=set)
     """Hashes of the calls with an idempotency key that rewarded or closed it; see `calls`."""
     ignored: Counter[str] = field(default_factory=Counter)
@@ -179,8 +182,14 @@ class Session:
         if not closed.await_rewards:
             return self.rewards_final if call is None else call.final
         rewards = (*self.rewards.values(), *([call.reward] if call else []))
-        names = {reward.name for reward in rewards if reward.scope == "session"}
-        return names.issuperset(closed.await_rewards)
+        return _session_names(rewards).issuperset(closed.await_rewards)
+
+    @property
+    def lacking_judges(self) -> list[str]:
+        """Return the names of the rewards that judges of the run have not given."""
+        names = _session_names(self.rewards.values())
+        judges = () if self.closed is None else self.closed.judges
+        return [name for name in judges if name not in names]
 
     @property
     def sampled_turns(self) -> list[Turn]:
@@ -206,3 +215,8 @@ class Session:
     def session_id(self) -> str:
         """The session's id."""
         return self.opened.session_id
+
+
+def _session_names(rewards: Iterable[Reward]) -> set[str]:
+    """Return the names of rewards of the whole session."""
+    return {reward.name for reward in rewards if reward.scope == "session"}

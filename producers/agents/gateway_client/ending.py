@@ -145,7 +145,7 @@ def _finished(result: Result, rules: EndingRules) -> ClosingCalls:
         reason = _lack(lacks, present, result)
         close = CloseCall(_UNREWARDED, reason, "environment", on_limit=rules.on_limit)
         return ClosingCalls(tuple(rewards), close)
-    if not lacks:
+    if rewards and not lacks:
         rewards[-1] = replace(rewards[-1], final=True)
     wait_s = rules.await_reward_s if lacks else 0
     # A reward without a name is final, unless several judges are waited for.

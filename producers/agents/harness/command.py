@@ -83,14 +83,16 @@ class Command:
         }
 
     async def run(self, payload: bytes, session: AgentSession) -> CommandResult:
-        """Run the program to its end. If cancelled, end its process group first."""
+        """Run the program as the session's agent to its end. If cancelled, end its group first."""
+        with _messages_file(session) as beginning:
+            exemption = exempted(self._environment, session.base_url)
+            variables = {**exemption, **_variables(payload, session), **beginning}
+            return await self.run_on(payload, variables)
+
+    async def run_on(self, payload: bytes, variables: Mapping[str, str]) -> CommandResult:
+        """Run the program on this input to its end. If cancelled, end its process group first."""
         # Files, not pipes: a pipe stays open as long as a background process of the program.
-        with (
-            TemporaryFile() as task,
-            TemporaryFile() as output,
-            TemporaryFile() as errors,
-            _messages_file(session) as beginning,
-        ):
+        with TemporaryFile() as task, TemporaryFile() as output, TemporaryFile() as errors:
             task.write(payload + b"\n")
             task.seek(0)
             process = await asyncio.create_subprocess_exec(
@@ -98,12 +100,7 @@ class Command:
                 stdin=task,
                 stdout=output,
                 stderr=errors,
-                env={
-                    **self._environment,
-                    **exempted(self._environment, session.base_url),
-                    **_variables(payload, session),
-                    **beginning,
-                },
+                env={**self._environment, **variables},
                 start_new_session=True,
             )
             try:

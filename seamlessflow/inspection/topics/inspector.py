@@ -30,6 +30,7 @@ from seamlessflow.inspection.topics.state import (
     group_state,
 )
 from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.recorded.judging.settings import RewardsSection
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import REQUESTS, TASKS, TOPICS
 
@@ -43,6 +44,7 @@ class TopicStateSettings(ProcessSettings):
 
     manager: ManagerSection = ManagerSection()
     agents: AgentsSection = AgentsSection()
+    rewards: RewardsSection = RewardsSection()
 
     @property
     def groups(self) -> Mapping[str, str]:

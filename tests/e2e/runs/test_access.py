@@ -16,6 +16,7 @@ from seamlessflow.access import (
     GATEWAY,
     MANAGER,
     OBSERVER,
+    REWARDS,
     ROLLOUT,
     SCHEDULER,
     TRAINER,
@@ -51,7 +52,8 @@ from tests.waiting import until
 pytestmark = pytest.mark.slow
 LIMIT_S = 240
 PREFIX = "secured."
-ACCESS = needs(TopicStateSettings().manager.group, TopicStateSettings().agents.group)
+GROUPS = TopicStateSettings()
+ACCESS = needs(GROUPS.manager.group, GROUPS.agents.group, GROUPS.rewards.group)
 WRITERS = [kind for kind in ACCESS if kind != OBSERVER]
 AGENT = """
 import httpx
@@ -105,6 +107,8 @@ def specs(secured: Secured, directory: Path) -> list[ChildSpec]:
     values["workers"] = [{"id": "w0", "tags": ["rollout", "train"]}]
     values["run"] |= {"groups_per_step": 1, "group_size": 2}
     values["rollout"] = {"engine": "scripted"}
+    values["rewards"] = {"judges": {"brief": {"command": ["echo", "1"]}}}
+    values["trainer"] = {**values.get("trainer", {}), "rewards": {"reward": 1.0, "brief": 1.0}}
     config, port = parse(values), free_port()
     environment = os.environ | {"PYTHONPATH": str(directory)}
 
@@ -115,6 +119,7 @@ def specs(secured: Secured, directory: Path) -> list[ChildSpec]:
         specs_as(GATEWAY).gateway(),
         specs_as(MANAGER).manager(),
         *specs_as(ROLLOUT).rollouts(),
+        *specs_as(REWARDS).reward_workers(),
         specs_as(AGENTS).agents(),
         specs_as(SCHEDULER).scheduler(),
         specs_as(TRAINER).trainer(),

@@ -12,7 +12,7 @@ from functools import partial
 from seamlessflow.consumers.trajectories.bus.connections import Connections
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
-from seamlessflow.consumers.trajectories.decisions.context import ControlTerms
+from seamlessflow.consumers.trajectories.decisions.context import ControlTerms, JudgeTerms
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
@@ -54,6 +54,8 @@ class SteppedManager(Manager):
     settings = ManagerSection(commit_interval_s=1e-9)
     control = ControlTerms()
     """Rule that ends turns early; without a name there is none."""
+    judges = JudgeTerms()
+    """Judges that sessions wait for."""
 
     def __init__(
         self, name: str, topics: Topics, group: Group, renderer: Renderer, clock: Callable[[], int]
@@ -81,6 +83,7 @@ class SteppedManager(Manager):
             self.spilled,
             clock,
             self.control,
+            self.judges,
         )
         self.hear(len(topics.records[FLEET.name, 0]))
 

@@ -5,6 +5,7 @@ import re
 from seamlessflow.access import (
     MANAGER,
     OBSERVER,
+    REWARDS,
     ROLLOUT,
     TRAINING,
     acl_commands,
@@ -15,10 +16,10 @@ from seamlessflow.infra.kafka.topics.permissions import Operation, Permission, R
 from seamlessflow.schemas.topics import CONTROL, TOPICS, TRAJECTORIES
 from tests.paths import ROOT
 
-ACCESS = needs("managers", "runners")
+ACCESS = needs("managers", "runners", "judging")
 NAMES = {
     *("gateway", "manager", "rollout process", "trainer", "training process"),
-    *("scheduler", "agents", "command line"),
+    *("scheduler", "agents", "reward worker", "command line"),
 }
 """Names of the kinds in the table of topics; "the same" are those that write."""
 
@@ -37,6 +38,7 @@ def table() -> dict[str, tuple[set[str], set[str]]]:
 
 def kind(name: str) -> str:
     kinds = {"rollout process": ROLLOUT, "training process": TRAINING, "command line": OBSERVER}
+    kinds["reward worker"] = REWARDS
     return kinds.get(name, name)
 
 

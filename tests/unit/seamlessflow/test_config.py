@@ -324,6 +324,41 @@ def test_a_reward_at_the_time_limit_must_be_one_that_counts() -> None:
         parse({"agents": late, "trainer": {"rewards": {"test": 1.0}}})
     both = parse({"agents": late, "trainer": {"rewards": {"test": 1.0, "reward": 0.5}}})
     assert both.trainer.reward_weights == {"test": 1.0, "reward": 0.5}
+    with pytest.raises(ConfigRejected, match=r"agents\.timeout_reward .* a judge gives"):
+        parse({"agents": late, "rewards": {"judges": {"reward": JUDGE}}})
+
+
+JUDGE = {"callable": "my.judges:kind"}
+MODEL = {"url": "http://127.0.0.1:1/v1", "name": "m", "prompt": "Rate: $answer"}
+
+
+@pytest.mark.parametrize(
+    ("judges", "words"),
+    [
+        ({"kind": {}}, "rewards.judges.kind: exactly one of callable, command and model must"),
+        ({"kind": {**JUDGE, "command": ["judge"]}}, "rewards.judges.kind: exactly one of"),
+        ({"kind": {"model": {**MODEL, "url": "there"}}}, "rewards.judges.kind.model.url: "),
+        ({"kind": {"model": {**MODEL, "prompt": "$text"}}}, "$text stands for nothing"),
+        ({"kind": {"model": {**MODEL, "prompt": "5 $"}}}, "a $ without a name stands for nothing"),
+        ({"kind": {"model": {**MODEL, "score": "(a)(b)"}}}, "has 2 groups"),
+        ({"kind": {"model": {**MODEL, "score": "("}}}, "is no regular expression"),
+        ({"kind": {**JUDGE, "timeout_s": 0}}, "rewards.judges.kind.timeout_s: "),
+        ({"a judge": JUDGE}, "rewards.judges: 'a judge' is no name of up to 64 letters"),
+        ({"kind": JUDGE}, "rewards.judges.kind: trainer.rewards weighs no reward 'kind'"),
+    ],
+)
+def test_a_judge_that_cannot_judge_is_refused(judges: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigRejected) as error:
+        parse({"agents": AGENT, "rewards": {"judges": judges}})
+    assert words in "\n".join(error.value.faults)
+
+
+def test_two_judges_of_one_name_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    judge = "{callable: 'my.judges:kind'}"
+    file.write_text(f"rewards:\n  judges:\n    reward: {judge}\n    reward: {judge}\n")
+    with pytest.raises(FileRejected, match="reward stands there twice"):
+        load(file)
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def test_without_a_reward_the_session_waits_for_one_where_that_is_asked_for() ->
     assert calls.close == CloseCall("complete", "", "policy", await_reward_s=500)
 
 
+def test_where_judges_give_all_rewards_an_agent_needs_to_give_none() -> None:
+    assert ended(AgentReturned({}), rewards=()) == ClosingCalls(
+        (), CloseCall("complete", "", "policy")
+    )
+
+
 BOTH = ("test", "format")
 
 

@@ -3,6 +3,7 @@
 from fractions import Fraction
 from pathlib import Path
 
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 from seamlessflow.scheduler.decisions import pacing
 from seamlessflow.scheduler.settings import PacingSection, RunSection
 from seamlessflow.scheduler.tasks.mixture import TaskSets, with_forks
@@ -195,6 +196,27 @@ def test_a_sample_that_the_settings_leave_out_is_never_issued_again() -> None:
     assert attempts(control.admitted("run-0"), failed, issued=issued) == []
     later = attempts(control.admitted("run-0"), failed, issued=issued, now_ms=11_000)
     assert later == [("run-0", 0, 1)]
+
+
+def test_a_sample_that_a_judge_left_out_is_never_issued_again() -> None:
+    issued = {"run-0": {0: 0, 1: 0}}
+    failed = control.sample_failed("run-0", 1, at_ms=500, cause="judge")
+
+    assert attempts(control.admitted("run-0"), failed, issued=issued) == []
+
+
+def test_the_wait_for_judges_is_time_of_a_session_and_of_its_group() -> None:
+    rewards = SharedRewardsSection(judges={"kind": {}}, wait_s=1_000)
+    settings = SETTINGS.model_copy(update={"rewards": rewards})
+    ledger = fold(*STARTED, control.admitted("run-0")).first.ledger
+    issued = {"run-0": {0: 0, 1: 0}}
+
+    def due(now_ms: int) -> int:
+        return len(pacing.tasks(ledger, issued, settings, SETS, now_ms))
+
+    assert [due(now_ms) for now_ms in (11_000, 1_010_999, 1_011_000)] == [0, 0, 2]
+    (group, *_) = pacing.admissions(fold(*STARTED), settings, SOURCE, 7)
+    assert group.deadline_ms == 7 + 1_100_000
 
 
 def test_samples_never_heard_of_are_issued_again_after_their_time() -> None:

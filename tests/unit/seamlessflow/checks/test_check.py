@@ -110,6 +110,11 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
             "agents.command: there is no program /nope/agent",
         ),
         ("agents", {"callable": ""}, "exactly one of agents.callable, agents.command"),
+        (
+            "rewards",
+            {"judges": {"reward": {"command": ["/nope/judge"]}}},
+            "rewards.judges.reward.command: there is no program /nope/judge",
+        ),
         ("scheduler", {"policy": "multiplex"}, "did you mean multiplexed?"),
         ("scheduler", {"policy": "my_agent:nope"}, "scheduler.policy: 'my_agent:nope' cannot be"),
         ("trainer", {"tensorboard_dir": "here"}, "tensorboard is not installed"),

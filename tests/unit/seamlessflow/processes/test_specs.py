@@ -6,6 +6,8 @@ import pytest
 from pydantic_settings import BaseSettings
 
 from seamlessflow.config_file import parse
+from seamlessflow.consumers.trajectories.bootstrap import judge_terms
+from seamlessflow.consumers.trajectories.decisions.context import JudgeTerms
 from seamlessflow.consumers.trajectories.settings import ManagerSettings
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.settings import KafkaSettings
@@ -20,6 +22,7 @@ from seamlessflow.producers.rollout.settings import (
     RolloutSection,
     RolloutSettings,
 )
+from seamlessflow.recorded.judging.settings import RewardWorkerSettings
 from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.run_files import model_headers
@@ -218,6 +221,48 @@ def test_the_agents_call_the_gateway_where_it_listens(
 ) -> None:
     spec = children(gateway={"host": host}).agents()
     assert settings_of(spec, AgentsSettings, monkeypatch).agents.gateway_url == url
+
+
+JUDGED = {
+    "trainer": {"rewards": {"reward": 1.0, "kind": 0.5}},
+    "rewards": {"judges": {"kind": {"callable": "my.judges:kind"}}, "workers": 2, "wait_s": 30},
+}
+
+
+def test_a_run_with_judges_has_reward_workers_and_all_know_whom_to_wait_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = children(**JUDGED)
+    workers = made.reward_workers()
+    assert [(spec.name, spec.supervised) for spec in workers] == [
+        ("rewards-0", True),
+        ("rewards-1", True),
+    ]
+    judges = settings_of(workers[0], RewardWorkerSettings, monkeypatch).rewards.judges
+    assert judges["kind"].callable == "my.judges:kind"
+    manager = settings_of(made.manager(), ManagerSettings, monkeypatch)
+    assert judge_terms(manager) == JudgeTerms(("kind",), 30_000)
+    assert settings_of(made.scheduler(), SchedulerSettings, monkeypatch).rewards.wait_s == 30
+    agents = settings_of(made.agents(), AgentsSettings, monkeypatch).agents
+    assert agents.rewards == ("reward",)
+
+
+def test_the_key_of_a_model_that_judges_is_given_to_reward_workers_alone() -> None:
+    model = {"url": "http://there/v1", "name": "m", "prompt": "$answer", "api_key": "sk-judge"}
+    made = children(rewards={"judges": {"reward": {"model": model}}})
+    (worker,) = made.reward_workers()
+    assert "sk-judge" in worker.environment["SEAMLESSFLOW_REWARDS"]
+    others = [made.manager(), made.scheduler(), made.agents(), made.gateway(), *made.trainers()]
+    assert not any("sk-judge" in "".join(spec.environment.values()) for spec in others)
+    assert "sk-judge" not in repr(worker)
+
+
+def test_a_run_without_judges_has_no_reward_workers_and_waits_for_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = children()
+    assert made.reward_workers() == []
+    assert judge_terms(settings_of(made.manager(), ManagerSettings, monkeypatch)) == JudgeTerms()
 
 
 def test_the_agents_know_the_rewards_that_any_trainer_needs(

@@ -108,6 +108,13 @@ def test_a_spoilt_session_is_tried_again_and_given_up_in_the_end() -> None:
     ]
 
 
+def test_a_judge_that_failed_runs_no_agent_again() -> None:
+    current = evaluation()
+    current.first_tasks(0)
+    assert current.apply(finalized("run-held-0.0.0", None, cause="judge"), 1) == []
+    assert [failure.cause for failure in current.failures] == ["judge"]
+
+
 def test_a_session_without_a_reward_does_not_count() -> None:
     current = evaluation()
     current.first_tasks(0)

@@ -169,6 +169,20 @@ def test_a_session_without_a_judgement_does_not_count() -> None:
     assert failed.detail == "unrewarded: closed without the reward 'reward'; it has no other one"
 
 
+def test_a_judge_that_failed_drops_the_group_whatever_its_other_sessions_are() -> None:
+    grouping = Grouping()
+    why = "judge kind: no reward in time"
+    spoilt = replace(session(1, size=3), cause="judge", status="unrewarded", reason=why)
+
+    failed, dropped = feed(grouping, session(0, size=3), spoilt)
+
+    assert isinstance(failed, SampleFailed) and (failed.cause, failed.detail) == ("judge", why)
+    assert isinstance(dropped, GroupDropped)
+    assert (dropped.reason, dropped.detail) == ("judge_failed", why)
+    assert feed(grouping, session(1, attempt=1, size=3), session(2, size=3)) == []
+    assert grouping.ignored == {"late": 2}
+
+
 def test_a_session_the_policy_spoilt_returns_zero() -> None:
     (ready,) = feed(Grouping(), session(0, reward=None, status="truncated", size=1))
     assert isinstance(ready, GroupReady) and ready.reward_mean == 0

@@ -94,3 +94,18 @@ def test_a_policy_that_is_not_trained_is_not_waited_for() -> None:
     assert ends(frozen, finished()).due_ms(with_judge) == 1_000 + GRACE_MS
     both = session(policies={"referee": "judge", "planner": "q"})
     assert ends(frozen, finished()).due_ms(both) is None
+
+
+def test_the_judges_of_a_run_end_with_it_and_a_person_may_still_reward() -> None:
+    run_ends = ends(control.admitted("run-3", at_ms=5), finished())
+    due_ms = 1_000 + GRACE_MS
+    wait = {"session_id": "run-3.1.0", "await_reward_until_ms": 10**9}
+    waits = [closed(**wait, judges=judges, await_rewards=("kind",)) for judges in (("kind",), ())]
+    judged, by_person = (SessionBuilder().apply(session(), end).session for end in waits)
+
+    assert deadlines.due_ms(judged, due_ms) == due_ms
+    assert deadlines.due_ms(by_person, due_ms) == 10**9
+    due = context(now_ms=due_ms, run_ends=run_ends)
+    assert deadlines.overdue(by_person, due).events == []
+    (end,) = deadlines.overdue(judged, due).events
+    assert isinstance(end, r.SessionFinalized) and end.reason == "judge_failed"

@@ -1,0 +1,37 @@
+"""Settings of rewards that judges of the run give, which several processes share.
+
+The manager holds a session until each judge gave its reward, and the scheduler counts that time as
+the session's. The judges themselves are in `recorded/judging`.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import ConfigDict, Field
+
+from seamlessflow.infra.settings import Section
+
+JUDGE = "judge"
+"""Source of a judge's rewards, and cause of a session's end if one gave none."""
+JUDGE_FAILED = "judge_failed"
+"""Reason of what ends without a judge's reward: its session, and its group."""
+
+
+class SharedRewardsSection(Section):
+    """Settings of judges that manager and scheduler need too; reward workers add their own."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    judges: Mapping[str, object] = Field(
+        default_factory=dict, description="Judges by the names of their rewards"
+    )
+    wait_s: float = Field(
+        600,
+        gt=0,
+        description="Seconds that a closed session waits for its judges. Then its group is dropped "
+        "as judge_failed, and no agent runs again",
+    )
+
+    @property
+    def longest_wait_s(self) -> float:
+        """Return how long a session may wait for judges; 0 without any."""
+        return self.wait_s if self.judges else 0.0

@@ -1,0 +1,163 @@
+"""Judges that are models: a prompt from the session, a call, and the score in the answer.
+
+Any server with OpenAI's `/chat/completions` will do. Answers with a score are kept by the hash of
+what was asked, so the same question is asked once in a process.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from string import Template
+from typing import Any
+
+from seamlessflow.infra.telemetry.metrics import Metrics
+from seamlessflow.producers.agents.gateway_client.connections import HttpAnswer, HttpConnections
+from seamlessflow.producers.agents.result import BadResult, shown
+from seamlessflow.recorded.judging.judged_session import JudgedSession
+from seamlessflow.recorded.judging.settings import ModelSection
+from seamlessflow.schemas.json_text import write_json
+
+SCORE = "score"
+"""Member of an answer's JSON object that is the score."""
+_PASSING = {408, 425, 429}
+"""Statuses below 500 of a server that asks for another try."""
+_KEPT = 10_000
+_SHOWN_BYTES = 300
+
+
+class ModelAway(OSError):
+    """A server that gives no answer now; `again_after_s` is the pause that it asked for."""
+
+    def __init__(self, answer: HttpAnswer) -> None:
+        self.again_after_s = answer.retry_after_s
+        super().__init__(f"status {answer.status}: {_beginning(answer)}")
+
+
+class ModelRefused(Exception):
+    """A server that refuses the call, or answers in another form."""
+
+
+class ModelJudge:
+    """Judge that asks a model. Used from one event loop."""
+
+    def __init__(self, name: str, settings: ModelSection, metrics: Metrics) -> None:
+        self._settings = settings
+        self._connections: HttpConnections | None = None
+        self._kept: OrderedDict[bytes, float] = OrderedDict()
+        tokens = "seamlessflow_judges_tokens_total"
+        self._prompt_tokens = metrics.counter(tokens, judge=name, kind="prompt")
+        self._sampled_tokens = metrics.counter(tokens, judge=name, kind="completion")
+        self._hits = metrics.counter("seamlessflow_judges_cached_total", judge=name)
+
+    async def reward(self, session: JudgedSession) -> object:
+        body = self._body(session)
+        key = hashlib.sha256(write_json(body, sort_keys=True)).digest()
+        if (kept := self._kept.get(key)) is not None:
+            self._hits.inc()
+            return kept
+        score = score_in(await self._answer(body), self._settings.score)
+        self._kept[key] = score
+        if len(self._kept) > _KEPT:
+            self._kept.popitem(last=False)
+        return score
+
+    def goes_on(self, session: JudgedSession) -> bool:
+        return False
+
+    def close(self) -> None:
+        if self._connections is not None:
+            self._connections.close()
+
+    def _body(self, session: JudgedSession) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "model": settings.name,
+            "messages": [{"role": "user", "content": prompt(session, settings.prompt)}],
+            "temperature": settings.temperature,
+            "max_tokens": settings.max_tokens,
+        }
+
+    async def _answer(self, body: Mapping[str, Any]) -> str:
+        """Return the text of the answer. Raises `OSError` and `ModelRefused`."""
+        if self._connections is None:
+            self._connections = HttpConnections(self._settings.url)
+        secret = self._settings.api_key.get_secret_value()
+        headers = {"authorization": f"Bearer {secret}"} if secret else {}
+        answer = await self._connections.post("/chat/completions", body, headers)
+        if answer.status in _PASSING or answer.status >= 500:
+            raise ModelAway(answer)
+        if answer.status != 200:
+            raise ModelRefused(f"status {answer.status}: {_beginning(answer)}")
+        content = answer.json()
+        usage: Any = content.get("usage")
+        if isinstance(usage, Mapping):
+            self._prompt_tokens.inc(usage.get("prompt_tokens") or 0)
+            self._sampled_tokens.inc(usage.get("completion_tokens") or 0)
+        try:
+            choices: Any = content["choices"]
+            return str(choices[0]["message"]["content"] or "")
+        except (KeyError, IndexError, TypeError):
+            raise ModelRefused(f"no answer in {_beginning(answer)}") from None
+
+
+def prompt(session: JudgedSession, template: str) -> str:
+    """Return the prompt of a session."""
+    messages = session.messages
+    history = "\n\n".join(f"{part.get('role')}: {_text(part)}" for part in messages)
+    return Template(template).substitute(
+        answer=_text(messages[-1]) if messages else "",
+        messages=history,
+        task=write_json(session.task).decode(),
+        metadata=write_json(dict(session.metadata)).decode(),
+    )
+
+
+def score_in(text: str, pattern: str) -> float:
+    """Return the score of an answer. Raises `BadResult` for none, and for different ones.
+
+    `pattern`: regular expression whose group is the score; empty: the member `score` of a JSON
+    object.
+    """
+    scores: list[Any] = re.findall(pattern, text) if pattern else list(_scores(text))
+    values = set()
+    for score in scores:
+        try:
+            values.add(float(score))
+        except (TypeError, ValueError):
+            raise BadResult(f"the score {shown(score)} is no number") from None
+    if len(values) != 1:
+        many = "no score" if not values else f"{len(values)} scores"
+        raise BadResult(f"{many} in the answer {shown(text)}")
+    (value,) = values
+    if not math.isfinite(value):
+        raise BadResult(f"the score {value} is not finite")
+    return value
+
+
+def _scores(text: str) -> Iterator[object]:
+    """Yield the scores of the JSON objects in a text, those within others left out."""
+    decoder = json.JSONDecoder()
+    place = text.find("{")
+    while place >= 0:
+        try:
+            value, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError):
+            end = place + 1
+        else:
+            if SCORE in value:
+                score = value[SCORE]
+                yield None if isinstance(score, bool) else score
+        place = text.find("{", end)
+
+
+def _text(message: Mapping[str, Any]) -> str:
+    """Return the text of a message: its content, or all of it as JSON."""
+    content = message.get("content")
+    return content if isinstance(content, str) and content else write_json(dict(message)).decode()
+
+
+def _beginning(answer: HttpAnswer) -> str:
+    return answer.body[:_SHOWN_BYTES].decode(errors="replace")

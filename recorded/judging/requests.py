@@ -1,0 +1,150 @@
+"""Requests for judgements on one partition of `sessions`: which are due, and which are over. Pure.
+
+The request is the event `SessionClosed` that names judges. It is over with the `RewardAssigned` of
+its judge, or with the session. All of it follows from the log. So a reward worker that takes a
+partition over folds it from its oldest open session on, and goes on where the log ends.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import NamedTuple
+
+from seamlessflow.consumers.trajectories.sessions.message_keys import any_strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
+from seamlessflow.infra.worker.judged_rewards import JUDGE
+from seamlessflow.recorded.judging.judged_session import JudgedSession, judged_session
+from seamlessflow.schemas.records import (
+    AssignReward,
+    CommandRefused,
+    Record,
+    Reward,
+    RewardAssigned,
+    SessionClosed,
+    SessionFinalized,
+)
+
+_COMMAND = f".{JUDGE}."
+_KEPT_MS = 86_400_000
+"""Time behind its deadline in which the manager must read a reward, to record or to refuse it."""
+
+
+class JudgementKey(NamedTuple):
+    """A session and a judge, which rewards it once."""
+
+    session_id: str
+    judge: str
+
+
+@dataclass(frozen=True, slots=True)
+class DueJudgement:
+    """A judgement to make."""
+
+    key: JudgementKey
+    deadline_ms: int
+    session: JudgedSession
+    """The session as the judge gets it, but for the task."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """Judgements that are over: answered, or only without a use since their session has ended."""
+
+    keys: Collection[JudgementKey] = ()
+    ended: bool = False
+    """True if they are late: a try that is under way may go on to its end."""
+
+
+@dataclass(slots=True)
+class RequestedPartition:
+    """Sessions of a partition, and the judgements that they wait for."""
+
+    log: LoggedPartition
+    _due: dict[JudgementKey, None] = field(default_factory=dict)
+    """Judgements that nobody was asked for yet."""
+    _asked: dict[JudgementKey, None] = field(default_factory=dict)
+    refused: list[str] = field(default_factory=list)
+    """Reasons of the refusals of rewards, until they are counted."""
+    spreads: list[float] = field(default_factory=list)
+    """Differences between the rewards of a session's judges, until they are observed."""
+
+    def apply(self, event: Record, offset: int) -> Over:
+        """Apply the next event; return the judgements that are over with it."""
+        folded = self.log.apply(event, offset, any_strictness)
+        if isinstance(event, CommandRefused) and _COMMAND in event.command_id:
+            self.refused.append(event.reason)
+        session = folded.session
+        if session is None or not folded.accepted:
+            return Over()
+        match event:
+            case SessionClosed(judges=judges) if judges:
+                lacking = session.lacking_judges
+                self._due |= {JudgementKey(session.session_id, name): None for name in lacking}
+            case RewardAssigned():
+                return Over(self._forget([JudgementKey(session.session_id, event.reward.name)]))
+            case SessionFinalized():
+                del self.log.sessions[session.session_id]
+                judges = () if session.closed is None else session.closed.judges
+                values = [
+                    reward.value for reward in session.rewards.values() if reward.source == JUDGE
+                ]
+                if len(values) > 1:
+                    self.spreads.append(max(values) - min(values))
+                keys = [JudgementKey(session.session_id, name) for name in judges]
+                return Over(self._forget(keys), ended=True)
+        return Over()
+
+    def take_due(self) -> Iterator[DueJudgement]:
+        """Yield the judgements that are to be asked for now, each once.
+
+        To be called once all is read that the log had when the partition was taken over.
+        """
+        for session_id, keys in groupby(list(self._due), lambda key: key.session_id):
+            session = self.log.sessions[session_id]
+            judged = judged_session(session)
+            for key in keys:
+                del self._due[key]
+                self._asked[key] = None
+                deadline_ms = 0 if session.closed is None else session.closed.await_reward_until_ms
+                yield DueJudgement(key, deadline_ms, judged)
+
+    @property
+    def rebuild_from(self) -> tuple[int, int]:
+        """Offset from which the open sessions can be folded again, and the epoch in force there."""
+        oldest = next(iter(self.log.sessions.values()), None)
+        if oldest is None:
+            return self.log.position, self.log.epoch
+        return oldest.first_offset, oldest.opened.epoch
+
+    @property
+    def keys(self) -> list[JudgementKey]:
+        """Judgements that were asked for and are not over."""
+        return list(self._asked)
+
+    def _forget(self, keys: Collection[JudgementKey]) -> Collection[JudgementKey]:
+        """Forget these judgements; return those of them that were asked for."""
+        asked = [key for key in keys if key in self._asked]
+        for key in keys:
+            self._due.pop(key, None)
+            self._asked.pop(key, None)
+        return asked
+
+
+def reward_command(
+    key: JudgementKey, value: float | None, failure: str, now_ms: int, deadline_ms: int
+) -> AssignReward:
+    """Return the command that records a judge's reward, or why it gives none.
+
+    Its id follows from session and judge, so that it has one effect however often it is sent.
+    """
+    name = f"{key.session_id}{_COMMAND}{key.judge}"
+    return AssignReward(
+        command_id=name,
+        session_id=key.session_id,
+        issued_at_ms=now_ms,
+        expires_at_ms=max(now_ms, deadline_ms) + _KEPT_MS,
+        reward=Reward(name=key.judge, value=0.0 if value is None else value, source=JUDGE),
+        final=False,
+        idempotency_key=name,
+        failure=failure,
+    )

@@ -1,0 +1,127 @@
+"""Settings of judges and reward workers: the section `rewards`. Importable without Kafka."""
+
+import re
+from string import Template
+from typing import Self
+
+from pydantic import ConfigDict, Field, field_validator, model_validator
+
+from seamlessflow.infra.settings import ProcessSettings, SecretStr, Section, SentKey
+from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+
+_PLACES = {"answer", "messages", "task", "metadata"}
+"""Names that a prompt may have, each behind a dollar sign."""
+
+
+class ModelSection(Section):
+    """A model that judges, behind OpenAI's chat completions."""
+
+    url: str = Field(
+        pattern=r"^https?://.+", description="Base URL of the server, which often ends in /v1"
+    )
+    name: str = Field(min_length=1, description="Name of the model")
+    api_key: SentKey = Field(SecretStr(""), description="Key that is sent as a bearer token")
+    prompt: str = Field(
+        min_length=1,
+        description="Prompt of the judge. $answer, $messages, $task and $metadata stand for the "
+        "last answer, the whole history, and the task and its metadata as JSON; $$ for a dollar",
+    )
+    score: str = Field(
+        "",
+        description="Regular expression whose one group is the score; empty: the answer has a "
+        "JSON object with the member score",
+    )
+    temperature: float = Field(0, ge=0, description="Temperature; 0: greedy")
+    max_tokens: int = Field(1024, ge=1, description="Most tokens of an answer")
+
+    @field_validator("prompt")
+    @classmethod
+    def _fills(cls, prompt: str) -> str:
+        template = Template(prompt)
+        if not template.is_valid() or (unknown := set(template.get_identifiers()) - _PLACES):
+            what = f"${min(unknown)}" if template.is_valid() else "a $ without a name"
+            raise ValueError(f"{what} stands for nothing: write $$ for a dollar sign")
+        return prompt
+
+    @field_validator("score")
+    @classmethod
+    def _has_one_group(cls, score: str) -> str:
+        try:
+            groups = re.compile(score).groups
+        except re.error as error:
+            raise ValueError(f"is no regular expression: {error}") from None
+        if score and groups != 1:
+            raise ValueError(f"has {groups} groups, and one of them is the score: write one (...)")
+        return score
+
+
+class JudgeSection(Section):
+    """A judge: what it runs, and how long and how often."""
+
+    callable: str = Field(
+        "",
+        description="Judge as a Python callable, module:function, called with the session (see "
+        "recorded/judging/judged_session.py). Exactly one of callable, command, model is set",
+    )
+    command: tuple[str, ...] = Field(
+        (),
+        description="Judge as a command line, a JSON list. It reads the session as JSON from "
+        "standard input. The last line of its output is the reward",
+    )
+    model: ModelSection | None = Field(None, description="Judge as a model that is asked")
+    timeout_s: float = Field(60, gt=0, description="Seconds that one try may take")
+    concurrency: int = Field(
+        8, ge=1, description="Most tries of this judge at the same time in one reward worker"
+    )
+    retries: int = Field(
+        2,
+        ge=0,
+        description="Further tries behind an error, a time-out, or an answer that is no reward. "
+        "Tries that met an outage do not count",
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if sum(map(bool, (self.callable, self.command, self.model))) != 1:
+            raise ValueError("exactly one of callable, command and model must be set")
+        return self
+
+
+class RewardsSection(SharedRewardsSection):
+    """Judges of a run, and the processes that run them."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    judges: dict[str, JudgeSection] = Field(
+        default_factory=dict,
+        description="Judges by the names of their rewards, which trainer.rewards weighs",
+    )
+    workers: int = Field(1, ge=1, description="Reward worker processes that share the sessions")
+    group: str = Field(
+        "reward-workers", description="Kafka consumer group that shares the partitions of sessions"
+    )
+    tasks_mb: float = Field(
+        256, gt=0, description="Megabytes of tasks that a reward worker keeps; others are read anew"
+    )
+
+    @property
+    def shared(self) -> SharedRewardsSection:
+        """Return what manager and scheduler need: no keys of models among it."""
+        return SharedRewardsSection(judges={name: {} for name in self.judges}, wait_s=self.wait_s)
+
+    @field_validator("judges")
+    @classmethod
+    def _named(cls, judges: dict[str, JudgeSection]) -> dict[str, JudgeSection]:
+        for name in judges:
+            if not _NAME.fullmatch(name):
+                raise ValueError(f"{name!r} is no name of up to 64 letters, digits, _ and -")
+        return judges
+
+
+class RewardWorkerSettings(ProcessSettings):
+    """All settings of `python -m seamlessflow.recorded.judging`."""
+
+    rewards: RewardsSection = Field(default_factory=RewardsSection)

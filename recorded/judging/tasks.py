@@ -1,0 +1,100 @@
+"""Tasks of judged sessions, from the topic `tasks`.
+
+A thread reads the topic and keeps the newest tasks, one for each group. A task that is not kept any
+more is looked for in its partition.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import closing
+from threading import Lock
+from typing import Any
+
+from seamlessflow.infra.clock import Stopping
+from seamlessflow.infra.kafka.client import BEGINNING, Received
+from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT, Outage
+from seamlessflow.infra.kafka.reader import Reader
+from seamlessflow.infra.kafka.reader_thread import ReaderThread
+from seamlessflow.infra.kafka.topics.partitions import partition_of
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Task
+from seamlessflow.schemas.topics import TASKS
+
+
+class KeptTasks:
+    """Payloads of tasks by group, the newest up to a number of bytes. Any thread."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most_bytes = most_bytes
+        self._payloads: OrderedDict[str, bytes] = OrderedDict()
+        self._bytes = 0
+        self._lock = Lock()
+
+    def add(self, task: Task) -> None:
+        """Keep a task; the oldest ones go if there is no more room."""
+        with self._lock:
+            if task.group_id in self._payloads:
+                return
+            self._payloads[task.group_id] = task.payload
+            self._bytes += len(task.payload)
+            while self._bytes > self._most_bytes and len(self._payloads) > 1:
+                self._bytes -= len(self._payloads.popitem(last=False)[1])
+
+    def get(self, group_id: str) -> bytes | None:
+        """Return the payload of the group's task, or None if it is not kept."""
+        with self._lock:
+            return self._payloads.get(group_id)
+
+
+class TaskPayloads:
+    """Payloads of the tasks of a run, for the event loop."""
+
+    def __init__(
+        self,
+        settings: KafkaSettings,
+        partitions: int,
+        most_bytes: int,
+        stopping: Stopping,
+        failed: Callable[[BaseException], None],
+    ) -> None:
+        self._settings = settings
+        self._partitions = partitions
+        self._stopping = stopping
+        self._kept = KeptTasks(most_bytes)
+        # The end of a partition that retention emptied counts as read.
+        options: dict[str, Any] = {"enable.partition.eof": True}
+        reader = Reader(settings, "reward-worker-tasks", stopping=stopping, **options)
+        reader.assign({(TASKS.name, number): BEGINNING for number in range(partitions)})
+        self._thread = ReaderThread("tasks", reader, self._deliver, failed).start()
+
+    async def payload(self, group_id: str) -> bytes | None:
+        """Return the payload of the group's task, or None if the log has none. Waits for Kafka."""
+        if not group_id:
+            return None
+        return self._kept.get(group_id) or await asyncio.to_thread(self._found, group_id)
+
+    async def close(self) -> None:
+        """End the thread."""
+        await asyncio.to_thread(self._thread.close)
+
+    def _deliver(self, received: list[Received]) -> None:
+        for item in received:
+            if isinstance(item.record, Task):
+                self._kept.add(item.record)
+
+    def _found(self, group_id: str) -> bytes | None:
+        place = (TASKS.name, partition_of(group_id, self._partitions))
+        end = self._thread.ask(lambda reader: reader.ends([place], WITHOUT_LIMIT)[place])
+        outage = Outage(self._settings, self._stopping, WITHOUT_LIMIT)
+        self._thread.await_position(place, end, outage)
+        if (kept := self._kept.get(group_id)) is not None:
+            return kept
+        records = read_topic(self._settings, TASKS, Skipped(), group_id, self._stopping)
+        with closing(records):  # type: ignore[type-var]
+            for item in records:
+                if isinstance(item.record, Task) and item.record.group_id == group_id:
+                    return item.record.payload
+        return None

@@ -1,0 +1,68 @@
+"""Rewards in what a judge returns, and the meaning of its failures."""
+
+import math
+import urllib.error
+
+import pytest
+
+from seamlessflow.producers.agents.harness.command import CommandFailed
+from seamlessflow.producers.agents.result import BadResult
+from seamlessflow.recorded.judging.verdict import failed_try, reward_in
+
+
+@pytest.mark.parametrize(
+    "returned", [0.5, {"reward": 0.5}, {"rewards": {"kind": 0.5}}, {"rewards": {"reward": 0.5}}]
+)
+def test_one_number_is_a_reward(returned: object) -> None:
+    assert reward_in(returned, "kind") == 0.5
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        None,
+        math.nan,
+        math.inf,
+        "0.5",
+        "I would say that this is a good answer.",
+        {"last_line": "a good answer"},
+        {"reward": math.nan},
+        {"reward": 1.0, "rewards": {"kind": 0.5}},
+        {"rewards": {"kind": 0.5, "other": 1.0}},
+        {"rewards": {"other": 1.0}},
+        {"turn_rewards": {"a": 1.0}},
+        [0.5, 1.0],
+    ],
+)
+def test_all_else_is_no_reward(returned: object) -> None:
+    with pytest.raises(BadResult):
+        reward_in(returned, "kind")
+
+
+class Throttled(Exception):
+    """An error as clients of HTTP raise it."""
+
+    class response:
+        status_code = 429
+        headers = {"retry-after": "7"}  # noqa: RUF012
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ConnectionRefusedError("no"), urllib.error.URLError("no"), CommandFailed(75, ""), Throttled()],
+)
+def test_what_is_away_is_an_outage(error: Exception) -> None:
+    assert failed_try(error).outage
+
+
+@pytest.mark.parametrize(
+    "error",
+    [KeyError("score"), CommandFailed(1, "no"), BadResult("prose"), FileNotFoundError("judge")],
+)
+def test_what_a_judge_does_wrong_counts(error: Exception) -> None:
+    assert not failed_try(error).outage
+
+
+def test_a_server_says_when_to_come_again() -> None:
+    assert failed_try(Throttled()).again_after_s == 7
+    assert failed_try(KeyError("x")).again_after_s is None
