@@ -689,6 +689,7 @@ class ReplyDelta(Record):
     logprobs: bytes | None = None
     prompt_tokens: int = 0
     tensors: tuple[TokenTensor, ...] = ()
+    prompt_ids: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -713,6 +714,7 @@ class ReplyFinished(Record):
     tensors: tuple[TokenTensor, ...] = ()
     stop_sequence: str | None = None
     reasoning_tokens: int | None = None
+    prompt_ids: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -745,6 +747,7 @@ class RequestTurn(Record):
     own_messages: int = 0
     raw: bool = False
     tags: tuple[str, ...] = ()
+    wants_token_ids: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1320,6 +1323,7 @@ class TurnStarted(Record):
     seed: int | None = None
     frozen: bool = False
     intervened: bool = False
+    wants_token_ids: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
