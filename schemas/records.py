@@ -173,6 +173,7 @@ class CommandAnswered(Record):
     tokens: int | None = None
     open_until_ms: int | None = None
     state: bytes | None = None
+    trajectory: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,6 +229,7 @@ class DescribeSession(Record):
     issued_at_ms: int
     expires_at_ms: int
     reply: ReplyAddress | None = None
+    wants_trajectory: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
