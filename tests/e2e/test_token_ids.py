@@ -24,11 +24,11 @@ ADD: Any = {
     },
 }
 QUESTION = f"{cue('adding')}What is 5 + 4, and 1 + 1?"
-Sampled = tuple[list[int], list[int]]
+PromptAndAnswer = tuple[list[int], list[int]]
 """Prompt and answer of a turn."""
 
 
-def on_log(made: r.Trajectory) -> list[Sampled]:
+def on_log(made: r.Trajectory) -> list[PromptAndAnswer]:
     """Return prompt and answer of each turn of a trajectory, in the order of the log."""
 
     def before(node: r.TrajectoryNode) -> list[int]:
@@ -43,7 +43,7 @@ def on_log(made: r.Trajectory) -> list[Sampled]:
     return [(before(node), ids_of(node)) for node in made.nodes if node.origin == POLICY]
 
 
-def joined(chunks: Iterable[Any]) -> tuple[Any, dict[int, Sampled]]:
+def joined(chunks: Iterable[Any]) -> tuple[Any, dict[int, PromptAndAnswer]]:
     """Return the first choice's message of a stream, and the tokens of each choice."""
     prompts: dict[int, list[int]] = {}
     answers: dict[int, list[int]] = {}
@@ -67,7 +67,9 @@ def joined(chunks: Iterable[Any]) -> tuple[Any, dict[int, Sampled]]:
     return message, {index: (prompts[index], answers[index]) for index in prompts}
 
 
-def asked(client: openai.OpenAI, messages: list[Any], *, stream: bool) -> tuple[Any, Sampled]:
+def asked(
+    client: openai.OpenAI, messages: list[Any], *, stream: bool
+) -> tuple[Any, PromptAndAnswer]:
     create: Any = client.chat.completions.create
     tools = [{"type": "function", "function": ADD}]
     sent = {"model": "policy", "messages": messages, "tools": tools, "extra_body": IDS}

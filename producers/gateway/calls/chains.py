@@ -14,7 +14,7 @@ from seamlessflow.schemas.tokens import FOREIGN, POLICY, of_exact_version, unpac
 
 _NONE = -1
 """Turn and version of a token that was not sampled, or whose version is not known exactly."""
-Run = tuple[int, int]
+TokenRun = tuple[int, int]
 """Start and end within the trajectory's arrays."""
 
 
@@ -49,7 +49,11 @@ def trained_chains(made: Trajectory) -> list[Mapping[str, Any]]:
 
 
 def _chain(
-    policy: str, columns: _Columns, runs: Sequence[Run], sampled: bytearray, turns: Sequence[str]
+    policy: str,
+    columns: _Columns,
+    runs: Sequence[TokenRun],
+    sampled: bytearray,
+    turns: Sequence[str],
 ) -> Mapping[str, Any]:
     def joined(column: Sequence[Any]) -> list[Any]:
         return [value for start, end in runs for value in column[start:end]][: len(sampled)]
@@ -124,7 +128,7 @@ def _ends(nodes: Sequence[TrajectoryNode]) -> Iterator[TrajectoryNode]:
     yield from (node for node in nodes if node.node_id not in continued)
 
 
-def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> Sequence[Run]:
+def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> Sequence[TokenRun]:
     """Return the runs of tokens from the root to the end of a node."""
     runs = [(leaf.start, leaf.start + leaf.length)]
     node = leaf

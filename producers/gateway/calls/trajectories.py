@@ -36,7 +36,6 @@ _COMMITTED_AFTER_MS = 60_000
 """A trajectory follows the end of its session within this time."""
 _AGAIN_S = 0.2
 _ASK_S = 5.0
-State = Mapping[str, Any]
 
 
 class Trajectories:
@@ -60,7 +59,7 @@ class Trajectories:
             # In a thread: a session may have a million tokens.
             await exchange.answer(200, await asyncio.to_thread(_body, state, made))
 
-    async def _trajectory(self, state: State, standing: bytes | None) -> Trajectory:
+    async def _trajectory(self, state: Mapping[str, Any], standing: bytes | None) -> Trajectory:
         if standing is not None:
             return _decoded(standing)
         at_ms = state.get("finalized_at_ms")
@@ -78,7 +77,7 @@ class Trajectories:
                 raise ApiError(503, detail, code="trajectory_not_committed")
             await asyncio.sleep(_AGAIN_S)
 
-    async def _on_log(self, state: State, deadline: float) -> Trajectory | None:
+    async def _on_log(self, state: Mapping[str, Any], deadline: float) -> Trajectory | None:
         try:
             return await asyncio.to_thread(
                 finalized_trajectory,
@@ -122,7 +121,7 @@ def _decoded(standing: bytes) -> Trajectory:
     return made
 
 
-def _body(state: State, made: Trajectory) -> bytes:
+def _body(state: Mapping[str, Any], made: Trajectory) -> bytes:
     if made.reason.startswith("too_large") and not made.tokens:
         raise ApiError(413, "its tokens are too many for an answer", code="session_too_large")
     rewards = [
