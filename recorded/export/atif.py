@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.consumers.trajectories.sessions.assemble import masked_reasons
 from seamlessflow.consumers.trajectories.sessions.session import Session, Turn, TurnState
+from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.producers.gateway.dialects.canonical import call_input
 from seamlessflow.recorded.export.session_rows import IDENTITY, ExportedSession, identity
 from seamlessflow.recorded.export.tables import DOCUMENT, Kind, Table, TableRow
-from seamlessflow.schemas.tokens import unpack
+from seamlessflow.schemas.tokens import of_exact_version, unpack
 
 VERSION = "ATIF-v1.8"
 AtifStep = dict[str, Any]
@@ -43,7 +43,7 @@ def documents(exported: ExportedSession) -> Iterator[Mapping[str, Any]]:
     session = exported.session
     written: set[str] = set()
     for number, path in enumerate(_paths(session)):
-        steps = _Steps(session, written)
+        steps = _Steps(exported, written)
         for turn in path:
             steps.append_turn(turn)
         written.update(turn.started.turn_id for turn in path)
@@ -71,10 +71,10 @@ def documents(exported: ExportedSession) -> Iterator[Mapping[str, Any]]:
 class _Steps:
     """The steps of one document, which grows by a turn at a time."""
 
-    def __init__(self, session: Session, written: set[str]) -> None:
-        self._session = session
+    def __init__(self, exported: ExportedSession, written: set[str]) -> None:
+        self._session = exported.session
+        self._made = exported.made
         self._written = written
-        self._masked = masked_reasons(session)
         self.steps: list[AtifStep] = []
 
     def append_turn(self, turn: Turn) -> None:
@@ -94,7 +94,7 @@ class _Steps:
             self._observe(message)
         elif role == "assistant":
             # Written into the history by the agent; no call of this session sampled it.
-            self._append("agent", message)
+            self._append("agent", message)["is_copied_context"] = True
         elif role == "raw":
             self._append("user", {"content": message.get("content") or orjson.dumps(message)})
         else:
@@ -139,16 +139,32 @@ class _Steps:
             "completion_tokens": node.length,
             "prompt_token_ids": unpack(prompt),
             "completion_token_ids": unpack(bytes(node.ids)),
-            "logprobs": memoryview(bytes(node.logprobs)).cast("f").tolist(),
             "extra": {
                 "logprob_temperature": started.logprob_temperature,
-                "versions": [
-                    [span.start, span.version_min, span.version_max] for span in node.spans
-                ],
-                "masked_reason": self._masked.get(turn.node, ""),
+                "mask": self._mask(turn.node),
+                "versions": _versions(node),
             },
         }
+        if node.logprobs:
+            step["metrics"]["logprobs"] = memoryview(bytes(node.logprobs)).cast("f").tolist()
         step["extra"] = {"turn_id": started.turn_id, "finish_reason": turn.finish_reason}
+
+    def _mask(self, number: int) -> list[bool]:
+        """Return which tokens of a sampled node are trained."""
+        if not self._made.nodes:  # a trajectory without tokens: of a session that failed
+            return [False] * self._session.tree.nodes[number].length
+        node = self._made.nodes[number]
+        return list(map(bool, self._made.loss_mask[node.start : node.start + node.length]))
+
+
+def _versions(node: Node) -> list[int]:
+    """Return the policy version of each token, -1 if it is not known exactly."""
+    versions = [-1] * node.length
+    ends = [*(span.start for span in node.spans[1:]), node.length]
+    for span, end in zip(node.spans, ends, strict=False):
+        if of_exact_version(span):
+            versions[span.start : end] = [span.version_min] * (end - span.start)
+    return versions
 
 
 def _paths(session: Session) -> Iterator[Sequence[Turn]]:

@@ -17,6 +17,8 @@ from seamlessflow.recorded.importing.foreign_row import RowRead
 
 Document = Mapping[str, Any]
 ATIF = "atif"
+_UNKNOWN = -1
+"""Version of a token that was not sampled, or whose version a document does not say."""
 
 
 @dataclass(slots=True)
@@ -27,17 +29,21 @@ class _Sequence:
     mask: list[bool] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     temperatures: list[float] = field(default_factory=list)
+    versions: list[int] = field(default_factory=list)
 
-    def append(self, metrics: Mapping[str, Any], trained: bool) -> None:
+    def append(self, metrics: Mapping[str, Any], copied: bool) -> None:
         """Append what is new of a prompt, and the answer. Raises `NotReadable`."""
         answer = metrics["completion_token_ids"]
         logprobs = metrics.get("logprobs")
         if logprobs is not None and len(logprobs) != len(answer):
             raise NotReadable(f"{len(logprobs)} log-probs of {len(answer)} tokens")
         new = metrics["prompt_token_ids"][len(self.token_ids) :]
-        temperature = (metrics.get("extra") or {}).get("logprob_temperature", 1.0)
+        extra = metrics.get("extra") or {}
+        temperature = extra.get("logprob_temperature", 1.0)
+        mask = extra.get("mask") or [True] * len(answer)
         self.token_ids += [*new, *answer]
-        self.mask += [False] * len(new) + [trained] * len(answer)
+        self.mask += [False] * len(new) + [kept and not copied for kept in mask]
+        self.versions += [_UNKNOWN] * len(new) + (extra.get("versions") or [_UNKNOWN] * len(answer))
         self.logprobs += [0.0] * len(new) + (logprobs or [0.0] * len(answer))
         self.temperatures += [1.0] * len(new) + [temperature] * len(answer)
 
@@ -52,23 +58,23 @@ def rows(document: Document) -> Iterator[RowRead]:
 
     Raises `NotReadable`.
     """
-    answers = [step["metrics"] for step in _answers(document)]
+    answers = [step for step in _answers(document) if step.get("metrics")]
     sequences: list[_Sequence] = []
-    for step, metrics in zip(_answers(document), answers, strict=True):
+    for step in answers:
+        metrics = step["metrics"]
         before = sequences[-1].token_ids if sequences else []
-        prompt = metrics["prompt_token_ids"]
-        if not sequences or prompt[: len(before)] != before:
+        if not sequences or metrics["prompt_token_ids"][: len(before)] != before:
             sequences.append(_Sequence())
-        copied = bool(step.get("is_copied_context"))
-        masked = (metrics.get("extra") or {}).get("masked_reason", "")
-        sequences[-1].append(metrics, trained=not copied and not masked)
-    scored = all(metrics.get("logprobs") is not None for metrics in answers)
+        sequences[-1].append(metrics, bool(step.get("is_copied_context")))
+    sampled = [step["metrics"] for step in answers if not step.get("is_copied_context")]
+    scored = all(metrics.get("logprobs") is not None for metrics in sampled)
     extra = document.get("extra") or {}
     for sequence in sequences:
         row = {
             "token_ids": sequence.token_ids,
             "mask": sequence.mask,
             "temperatures": sequence.temperatures,
+            "versions": sequence.versions,
             "reward": extra.get("reward"),
             **{
                 name: extra[name] for name in ("group_id", "task_id") if extra.get(name) is not None
@@ -79,8 +85,9 @@ def rows(document: Document) -> Iterator[RowRead]:
 
 
 def has_tokens(document: Document) -> bool:
-    """Return whether each answer of a model in the document has its ids and those of its prompt."""
-    answers = [step.get("metrics") or {} for step in _answers(document)]
+    """Return whether each answer that is no copied context has its ids and those of its prompt."""
+    sampled = (step for step in _answers(document) if not step.get("is_copied_context"))
+    answers = [step.get("metrics") or {} for step in sampled]
     names = ("prompt_token_ids", "completion_token_ids")
     return bool(answers) and all(metrics.get(name) for metrics in answers for name in names)
 
@@ -117,8 +124,9 @@ def with_subagents(document: Document) -> Iterator[Document]:
 
 
 def _answers(document: Document) -> Sequence[Mapping[str, Any]]:
+    """Return the steps that a model answered; a call count of 0 says that none did."""
     steps = (step for step in document["steps"] if step["source"] == "agent")
-    return [step for step in steps if step.get("metrics") or step.get("llm_call_count") != 0]
+    return [step for step in steps if step.get("llm_call_count") != 0]
 
 
 def _call(call: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,14 +6,22 @@ from typing import Any
 import orjson
 import pytest
 
+from seamlessflow.consumers.trajectories.sessions.assemble import assembled
+from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.recorded.export.atif import documents
 from seamlessflow.recorded.export.session_rows import ExportedSession
+from seamlessflow.recorded.importing.conversations.atif import has_tokens, rows
 from seamlessflow.recorded.importing.conversations.conversation import ForeignConversation
 from seamlessflow.recorded.importing.conversations.reading import read, reader_of
 from seamlessflow.recorded.importing.foreign_row import ForeignRowRejected, foreign_row
+from seamlessflow.schemas.codec import decode
+from seamlessflow.schemas.records import PolicyWeights, Trajectory
+from seamlessflow.schemas.topics import FLEET, SESSIONS
 from seamlessflow.trainer.credit import ONE_REWARD
 from tests.builders.records.content import ids, message
 from tests.builders.trajectories.conversation import ASKED, Conversation
+from tests.builders.trajectories.golden_topics import golden_log
 from tests.builders.trajectories.session_builder import finished
 
 
@@ -59,8 +67,8 @@ def test_an_answer_whose_prompt_does_not_go_on_is_another_row(tmp_path: Path) ->
     talked = talk()
     talked.ask("c", message("system", "be brief"), message("user", "summary"))
     talked.answer("c", ids(60), message("assistant", "yes"))
-    rows = read_back(tmp_path, *exported(talked))
-    assert [sum(row["mask"]) for row in rows] == [3, 1]
+    made = read_back(tmp_path, *exported(talked))
+    assert [sum(row["mask"]) for row in made] == [3, 1]
 
 
 def test_copied_context_is_not_learned_again(tmp_path: Path) -> None:
@@ -116,8 +124,8 @@ def test_calls_and_their_observations_are_calls_and_results(tmp_path: Path) -> N
 def test_embedded_sub_agents_are_rows_of_the_same_session(tmp_path: Path) -> None:
     (document,) = exported(talk())
     embedded = {**document, "trajectory_id": "sub", "session_id": None}
-    rows = read_back(tmp_path, {**document, "subagent_trajectories": [embedded]})
-    assert len(rows) == 2
+    made = read_back(tmp_path, {**document, "subagent_trajectories": [embedded]})
+    assert [row["session_id"] for row in made] == ["s", "s"]
 
 
 @pytest.mark.parametrize("damage", ["logprobs", "steps", "agent"])
@@ -131,3 +139,37 @@ def test_a_broken_document_is_refused_by_its_place(tmp_path: Path, damage: str) 
         del document[damage]
     with pytest.raises(ForeignRowRejected):
         read_back(tmp_path, document)
+
+
+def recorded_sessions() -> list[tuple[Session, Trajectory]]:
+    """Return the finalized sessions of a recorded log, each with its trajectory."""
+    log = golden_log()
+    weights = [decode(record.value) for record in log[FLEET.name]]
+    strictness = {
+        each.policy: each.strictness for each in weights if isinstance(each, PolicyWeights)
+    }
+    partitions: dict[int, LoggedPartition] = {}
+    for record in log[SESSIONS.name]:
+        partition = partitions.setdefault(record.partition, LoggedPartition(record.partition))
+        partition.apply(
+            decode(record.value),
+            record.offset,
+            lambda policy: strictness[policy],  # type: ignore[return-value]
+        )
+    return [
+        (session, assembled(session, partition.number)[0])
+        for partition in partitions.values()
+        for session in partition.sessions.values()
+        if session.finalized_at_ms is not None
+    ]
+
+
+def test_each_trained_token_of_a_recorded_log_stands_once_in_its_documents() -> None:
+    sessions = recorded_sessions()
+    assert len(sessions) > 10
+    for session, made in sessions:
+        exported_session = ExportedSession(session, made, "c", "p.", ONE_REWARD)
+        written = [orjson.loads(orjson.dumps(each)) for each in documents(exported_session)]
+        assert all(map(has_tokens, written))
+        trained = sum(sum(row["mask"]) for document in written for row in rows(document))
+        assert trained == made.loss_mask.count(1), session.session_id
