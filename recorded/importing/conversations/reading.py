@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from seamlessflow.infra.json_lines import json_fault, json_lines
+from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.recorded.importing.conversations import agents, atif, call_logs
 from seamlessflow.recorded.importing.conversations.conversation import (
     ForeignConversation,
@@ -40,6 +41,8 @@ def read(path: Path, reader: Read) -> Iterator[ForeignConversation | RowRead]:
         for item in reader(values):
             yield item
             number += 1
+    except ApiError as error:
+        raise ForeignRowRejected(str(path), number, error.message) from error
     except KeyError as error:
         raise ForeignRowRejected(str(path), number, f"it lacks the member {error}") from error
     except _MALFORMED as error:
