@@ -112,6 +112,13 @@ def test_tokens_behind_a_gap_come_with_the_end_once() -> None:
         assert streamed_ids(events) == [4, 5, 6, 7]
 
 
+def test_an_answer_that_is_streamed_at_once_names_its_prompt_first() -> None:
+    first, *_ = streamed(CHAT, (0, answer(4, 5)))
+    assert first["prompt_token_ids"] == PROMPT
+    first, *_ = streamed(COMPLETIONS, (0, answer(4, 5)))
+    assert first["choices"][0]["prompt_token_ids"] == PROMPT
+
+
 def test_an_answer_without_a_token_still_names_its_prompt() -> None:
     first, last = streamed(CHAT, (0, replies.finished(prompt_ids=pack(PROMPT), token_ids=b"")))
     assert first["prompt_token_ids"] == PROMPT

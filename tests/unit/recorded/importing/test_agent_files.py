@@ -105,7 +105,7 @@ def test_results_of_calls_side_by_side_are_all_kept(tmp_path: Path) -> None:
         claude("3", "2", "assistant", [second], message={"id": "m"}),
         claude("4", "2", "user", [RESULT]),
         claude("5", "3", "user", [{**RESULT, "tool_use_id": "c2"}]),
-        claude("6", "5", "assistant", "Done."),
+        claude("6", "4", "assistant", "Done."),
     ]
     (talk,) = conversations(tmp_path, *lines)
     assert [role for role, _ in spoken(talk)] == ["user", "assistant", "tool", "tool", "assistant"]
