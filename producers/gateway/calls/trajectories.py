@@ -62,6 +62,9 @@ class Trajectories:
     async def _trajectory(self, state: Mapping[str, Any], standing: bytes | None) -> Trajectory:
         if standing is not None:
             return _decoded(standing)
+        if state["status"] != "finalized":
+            detail = "the manager is of a release that gives no trajectory"
+            raise ApiError(501, detail, code="upgrade_under_way")
         at_ms = state.get("finalized_at_ms")
         if at_ms is None:
             detail = "it is finalized, and the manager has forgotten when: `seamlessflow export`"
@@ -101,6 +104,8 @@ def finalized_trajectory(
     """
     with closing(BoundsLookup(kafka)) as lookup:
         places = lookup.partitions(TRAJECTORIES.name, _ASK_S)
+        if not places:
+            return None
         place = sorted(places)[partition_of(group_id, len(places))]
         starts = lookup.since([place], since_ms, _ASK_S)
     if place not in starts:
