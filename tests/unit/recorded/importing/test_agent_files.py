@@ -1,4 +1,8 @@
-"""Session files of coding agents: what their models were sent, and what they answered."""
+"""Session files of coding agents: what their models were sent, and what they answered.
+
+Two files are those that the real agents wrote, when they repaired a repository by scripted answers
+(`tests/agents`). Long texts, what no conversation has, and the place of the repository are cut.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -9,7 +13,9 @@ import pytest
 from seamlessflow.recorded.importing.conversations.conversation import ForeignConversation
 from seamlessflow.recorded.importing.conversations.reading import read, reader_of
 from seamlessflow.recorded.importing.foreign_row import ForeignRowRejected
+from tests.paths import ROOT
 
+FILES = ROOT / "tests/builders/agent_files"
 TEXT = {"type": "text", "text": "Let me see."}
 USE = {"type": "tool_use", "id": "c1", "name": "Bash", "input": {"command": "ls"}}
 RESULT = {"type": "tool_result", "tool_use_id": "c1", "content": "calc.py"}
@@ -62,6 +68,10 @@ ROLLOUT = [
 def conversations(directory: Path, *lines: Any) -> list[ForeignConversation]:
     path = directory / "session.jsonl"
     path.write_bytes(b"\n".join(map(orjson.dumps, lines)))
+    return of_file(path)
+
+
+def of_file(path: Path) -> list[ForeignConversation]:
     reader = reader_of(path)
     assert reader is not None
     made = list(read(path, reader))
@@ -71,6 +81,33 @@ def conversations(directory: Path, *lines: Any) -> list[ForeignConversation]:
 
 def spoken(conversation: ForeignConversation) -> list[tuple[str, Any]]:
     return [(each["role"], each.get("content", "")) for each in conversation.messages]
+
+
+def calls(conversation: ForeignConversation) -> list[str]:
+    """Return the names of the functions that the answers call."""
+    return [
+        call["function"]["name"]
+        for message in conversation.messages
+        for call in message.get("tool_calls", ())
+    ]
+
+
+def test_a_file_of_the_real_claude_code_is_its_session() -> None:
+    (talk,) = of_file(FILES / "claude-code.jsonl")
+    roles = [role for role, _ in spoken(talk)]
+    assert roles == ["user", *["assistant", "tool"] * 3, "assistant"]
+    assert calls(talk) == ["Read", "Edit", "Bash"]
+    assert spoken(talk)[-1][1] == "It subtracted. Now it adds, and the test passes."
+    assert talk.model == "policy"
+
+
+def test_a_file_of_the_real_codex_is_its_session() -> None:
+    (talk,) = of_file(FILES / "codex.jsonl")
+    roles = [role for role, _ in spoken(talk)]
+    assert roles == ["system", "system", "user", "user", *["assistant", "tool"] * 3, "assistant"]
+    assert calls(talk) == ["exec_command"] * 3
+    assert spoken(talk)[-1][1] == "It subtracted. Now it adds, and the test passes."
+    assert talk.model == "policy"
 
 
 def test_a_claude_code_session_is_a_conversation(tmp_path: Path) -> None:
