@@ -28,9 +28,13 @@ _LONGEST = 2**31 - 1
 class ConversationReader:
     """A reader of files of conversations, with the model that renders them, if one was named."""
 
-    def __init__(self, model: Path | None) -> None:
+    def __init__(self, model: Path | None, skip: bool = False) -> None:
+        """Make a reader that leaves out what cannot be rendered if it may `skip` that."""
         self._model = model
         self._renderer: Renderer | None = None
+        self._skip = skip
+        self.skipped: dict[tuple[Path, int], str] = {}
+        """Reasons of the conversations that were left out, by file and number."""
 
     def rows(self, reader: Read) -> ReadRows:
         """Return the reader of rows of a file of this form."""
@@ -41,11 +45,14 @@ class ConversationReader:
                     yield item
                     continue
                 try:
-                    yield self._rendered(path, item)
-                except ApiError as error:
-                    raise ForeignRowRejected(str(path), number, error.message) from error
-                except (ValueError, RecursionError, RendererError) as error:
-                    raise ForeignRowRejected(str(path), number, str(error)) from error
+                    row = self._rendered(path, item)
+                except (ApiError, ValueError, RecursionError, RendererError) as error:
+                    reason = error.message if isinstance(error, ApiError) else str(error)
+                    if not self._skip:
+                        raise ForeignRowRejected(str(path), number, reason) from error
+                    self.skipped[path, number] = reason
+                    continue
+                yield row
 
         return read_rows
 

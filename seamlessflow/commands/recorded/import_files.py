@@ -9,6 +9,7 @@ from seamlessflow.commands.options import Out
 
 if TYPE_CHECKING:
     from seamlessflow.recorded.importing.importing import ReadRows
+    from seamlessflow.runs.imported_conversations import ConversationReader
 
 ImportedFiles = Annotated[
     list[Path],
@@ -47,6 +48,11 @@ Model = Annotated[
     ),
 ]
 
+Skip = Annotated[
+    bool,
+    typer.Option("--skip", help="Leave out conversations that cannot be rendered, and name them."),
+]
+
 
 def import_files(
     files: ImportedFiles,
@@ -57,6 +63,7 @@ def import_files(
     version: Version = None,
     unscored: Unscored = False,
     model: Model = None,
+    skip: Skip = False,
 ) -> None:
     """Bring in tokens or conversations as trajectories of origin foreign.
 
@@ -67,8 +74,10 @@ def import_files(
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.importing import importing
     from seamlessflow.recorded.importing.foreign_trajectory import ForeignRules
+    from seamlessflow.runs.imported_conversations import ConversationReader
 
-    named = [(path, _reader(path, model)) for path in files]
+    conversations = ConversationReader(model, skip)
+    named = [(path, _reader(path, conversations)) for path in files]
     with kafka_to_inspect(out) as kafka:
         job = importing.ImportJob(named, to, ForeignRules(train, policy, version, unscored))
         outcome = importing.import_files(kafka, job)
@@ -77,13 +86,15 @@ def import_files(
         f"wrote {outcome.written:,} trajectories with {outcome.tokens:,} tokens to "
         f"{to}trajectories, {outcome.sampled:,} of them sampled elsewhere and {what}"
     )
+    for (path, number), reason in conversations.skipped.items():
+        typer.echo(f"left out: {path}, conversation {number}: {reason}")
     if not outcome.written + outcome.already_written:
         typer.echo("no rows: the files are empty")
     if outcome.already_written:
         typer.echo(f"{outcome.already_written:,} rows were there")
 
 
-def _reader(path: Path, model: Path | None) -> "ReadRows":
+def _reader(path: Path, conversations: "ConversationReader") -> "ReadRows":
     """Return the reader of a file's rows, by its suffix and by what stands in it."""
     from seamlessflow.recorded.importing.conversations.reading import reader_of
     from seamlessflow.recorded.importing.importing import jsonl_rows
@@ -96,8 +107,4 @@ def _reader(path: Path, model: Path | None) -> "ReadRows":
 
         return parquet_rows
     reader = reader_of(path)
-    if reader is None:
-        return jsonl_rows
-    from seamlessflow.runs.imported_conversations import ConversationReader
-
-    return ConversationReader(model).rows(reader)
+    return jsonl_rows if reader is None else conversations.rows(reader)

@@ -117,3 +117,15 @@ def test_what_cannot_be_rendered_is_named_by_its_row(
     with pytest.raises(ForeignRowRejected, match=reason) as raised:
         brought_in(tmp_path, model, {"messages": [ASKED, SAID]}, {"messages": messages})
     assert raised.value.row == 2
+
+
+def test_what_cannot_be_rendered_may_be_left_out_by_name(tmp_path: Path, model: Path) -> None:
+    path = tmp_path / "chat.jsonl"
+    talks = [{"messages": [ASKED]}, {"messages": [ASKED, SAID]}]
+    path.write_bytes(b"\n".join(map(orjson.dumps, talks)))
+    form = reader_of(path)
+    assert form is not None
+    reader = ConversationReader(model, skip=True)
+    assert len(list(reader.rows(form)(path))) == 1
+    ((place, reason),) = reader.skipped.items()
+    assert place == (path, 1) and "no message is an answer" in reason
