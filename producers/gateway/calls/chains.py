@@ -19,7 +19,7 @@ TokenRun = tuple[int, int]
 
 
 @dataclass(slots=True)
-class _Columns:
+class _TokenColumns:
     """The arrays of a trajectory, with an entry for each token."""
 
     token_ids: list[int]
@@ -50,7 +50,7 @@ def trained_chains(made: Trajectory) -> list[Mapping[str, Any]]:
 
 def _chain(
     policy: str,
-    columns: _Columns,
+    columns: _TokenColumns,
     runs: Sequence[TokenRun],
     sampled: bytearray,
     turns: Sequence[str],
@@ -76,10 +76,10 @@ def _chain(
     }
 
 
-def _columns(made: Trajectory, turns: dict[str, int]) -> _Columns:
+def _columns(made: Trajectory, turns: dict[str, int]) -> _TokenColumns:
     """Return the arrays of all tokens; fill `turns` with the number of each turn."""
     size = len(made.loss_mask)
-    columns = _Columns(
+    columns = _TokenColumns(
         unpack(made.tokens),
         list(map(bool, made.loss_mask)),
         [float(value) for value in memoryview(made.logprobs).cast("f")],

@@ -20,7 +20,8 @@ from seamlessflow.recorded.importing.conversations.conversation import (
 )
 
 AgentLine = Mapping[str, Any]
-CLAUDE_CODE, CODEX = "claude-code", "codex"
+CLAUDE_CODE = "claude-code"
+CODEX = "codex"
 _SPOKEN = ("user", "assistant")
 _ITEMS = (
     *("message", "reasoning", "function_call", "function_call_output"),

@@ -20,9 +20,13 @@ from seamlessflow.recorded.importing.conversations.conversation import (
 )
 
 LogEntry = Mapping[str, Any]
-OPEN_TELEMETRY, LANGFUSE, LITELLM = "opentelemetry", "langfuse", "litellm"
-_SENT, _ANSWERED = "gen_ai.input.messages", "gen_ai.output.messages"
-_INSTRUCTIONS, _TOOLS = "gen_ai.system_instructions", "gen_ai.tool.definitions"
+OPEN_TELEMETRY = "opentelemetry"
+LANGFUSE = "langfuse"
+LITELLM = "litellm"
+_SENT = "gen_ai.input.messages"
+_ANSWERED = "gen_ai.output.messages"
+_INSTRUCTIONS = "gen_ai.system_instructions"
+_TOOLS = "gen_ai.tool.definitions"
 
 
 def is_open_telemetry(entry: LogEntry) -> bool:

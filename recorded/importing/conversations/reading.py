@@ -122,4 +122,4 @@ _FORMS: Sequence[tuple[Callable[[Mapping[str, Any]], bool], Read]] = (
     (agents.is_claude_code, agents.claude_code),
     (call_logs.is_langfuse, call_logs.langfuse),
 )
-"""What a file of each form is known by, and its reader."""
+"""Reader of each form, and the function that knows a file of it by its first value."""

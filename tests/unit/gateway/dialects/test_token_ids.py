@@ -16,7 +16,7 @@ from tests.builders.records import replies
 CHAT, COMPLETIONS, RESPONSES = "/v1/chat/completions", "/v1/completions", "/v1/responses"
 PROMPT = [1, 2, 3]
 TURN: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "prompt": "x", "input": "x"}
-"""What each dialect calls the prompt; members of the others are unknown to it."""
+"""Names of the prompt in the dialects."""
 OTHERS = {CHAT: ("prompt", "input"), COMPLETIONS: ("input", "messages"), RESPONSES: ("prompt",)}
 
 

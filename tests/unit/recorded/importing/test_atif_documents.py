@@ -154,7 +154,7 @@ def recorded_sessions() -> list[tuple[Session, Trajectory]]:
         partition.apply(
             decode(record.value),
             record.offset,
-            lambda policy: strictness[policy],  # type: ignore[return-value]
+            lambda policy: strictness[policy],  # type: ignore[arg-type]
         )
     return [
         (session, assembled(session, partition.number)[0])
