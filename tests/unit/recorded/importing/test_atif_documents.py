@@ -8,6 +8,7 @@ import pytest
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
 from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
+from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.recorded.export.atif import documents
 from seamlessflow.recorded.export.session_rows import ExportedSession
@@ -144,18 +145,19 @@ def test_a_broken_document_is_refused_by_its_place(tmp_path: Path, damage: str) 
 def recorded_sessions() -> list[tuple[Session, Trajectory]]:
     """Return the finalized sessions of a recorded log, each with its trajectory."""
     log = golden_log()
-    weights = [decode(record.value) for record in log[FLEET.name]]
-    strictness = {
-        each.policy: each.strictness for each in weights if isinstance(each, PolicyWeights)
+    weights = {
+        each.policy: each
+        for each in (decode(record.value) for record in log[FLEET.name])
+        if isinstance(each, PolicyWeights)
     }
+
+    def strictness(policy: str) -> Strictness:
+        return weights[policy].strictness  # type: ignore[return-value]
+
     partitions: dict[int, LoggedPartition] = {}
     for record in log[SESSIONS.name]:
         partition = partitions.setdefault(record.partition, LoggedPartition(record.partition))
-        partition.apply(
-            decode(record.value),
-            record.offset,
-            lambda policy: strictness[policy],  # type: ignore[arg-type]
-        )
+        partition.apply(decode(record.value), record.offset, strictness)
     return [
         (session, assembled(session, partition.number)[0])
         for partition in partitions.values()
