@@ -12,8 +12,7 @@ from typing import Any
 
 import orjson
 
-from seamlessflow.infra.clock import now_ms
-from seamlessflow.infra.deadline import Stopping
+from seamlessflow.infra.clock import Stopping, now_ms
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.topics.partitions import partition_of

@@ -7,8 +7,8 @@ import orjson
 import pytest
 
 from seamlessflow.consumers.trajectories.sessions.assemble import assembled
-from seamlessflow.consumers.trajectories.sessions.logged_partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
+from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.recorded.export.atif import documents
 from seamlessflow.recorded.export.session_rows import ExportedSession
