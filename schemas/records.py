@@ -174,6 +174,7 @@ class CommandAnswered(Record):
     tokens: int | None = None
     open_until_ms: int | None = None
     state: bytes | None = None
+    trajectory: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -229,6 +230,7 @@ class DescribeSession(Record):
     issued_at_ms: int
     expires_at_ms: int
     reply: ReplyAddress | None = None
+    wants_trajectory: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -690,6 +692,7 @@ class ReplyDelta(Record):
     logprobs: bytes | None = None
     prompt_tokens: int = 0
     tensors: tuple[TokenTensor, ...] = ()
+    prompt_ids: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -714,6 +717,7 @@ class ReplyFinished(Record):
     tensors: tuple[TokenTensor, ...] = ()
     stop_sequence: str | None = None
     reasoning_tokens: int | None = None
+    prompt_ids: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -746,6 +750,7 @@ class RequestTurn(Record):
     own_messages: int = 0
     raw: bool = False
     tags: tuple[str, ...] = ()
+    wants_token_ids: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1323,6 +1328,7 @@ class TurnStarted(Record):
     seed: int | None = None
     frozen: bool = False
     intervened: bool = False
+    wants_token_ids: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -54,6 +54,16 @@ class BoundsLookup:
         """Return the offset behind each partition's last record, as `bounds` does."""
         return self._offsets(partitions, OFFSET_END, timeout_s)
 
+    def since(
+        self, partitions: Sequence[LogPartition], at_ms: int, timeout_s: float
+    ) -> dict[LogPartition, int]:
+        """Return the offset of each partition's first record that is not older than this time.
+
+        Without partitions that have no such record, or for which no leader answers in time.
+        """
+        offsets = self._offsets(partitions, at_ms, timeout_s)
+        return {place: offset for place, offset in offsets.items() if offset >= 0}
+
     def partitions(self, topic: str, timeout_s: float) -> list[LogPartition]:
         """Return a topic's partitions; none if it is not there. They never change, so a topic
         is asked for once. Raises `KafkaUnavailable`.
@@ -80,9 +90,9 @@ class BoundsLookup:
         self._consumer.close()
 
     def _offsets(
-        self, partitions: Sequence[LogPartition], bound: int, timeout_s: float
+        self, partitions: Sequence[LogPartition], time: int, timeout_s: float
     ) -> dict[LogPartition, int]:
-        asked = [TopicPartition(self._prefix + topic, n, bound) for topic, n in partitions]
+        asked = [TopicPartition(self._prefix + topic, n, time) for topic, n in partitions]
         try:
             places = self._consumer.offsets_for_times(asked, timeout_s) if asked else []
         except KafkaException:

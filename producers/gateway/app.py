@@ -19,6 +19,7 @@ from seamlessflow.producers.gateway.calls.in_flight import CallsInFlight
 from seamlessflow.producers.gateway.calls.keys import Keys
 from seamlessflow.producers.gateway.calls.models import Models
 from seamlessflow.producers.gateway.calls.sessions import Sessions
+from seamlessflow.producers.gateway.calls.trajectories import Trajectories
 from seamlessflow.producers.gateway.calls.turns import Turns
 from seamlessflow.producers.gateway.dialects.anthropic_messages.request import (
     prompt as messages_prompt,
@@ -68,6 +69,7 @@ class App:
         self._turns = Turns(link, settings, metrics, tracing)
         self._counting = Counting(link, settings, tracing)
         self._sessions = Sessions(link, settings, self._keys, url, tracing)
+        self._trajectories = Trajectories(link, settings, tracing)
         self.in_flight = CallsInFlight(link, settings.max_in_flight, settings.max_in_flight_bytes)
         self._counts: dict[tuple[str, int], Callable[[float], None]] = {}
         metrics.gauge("seamlessflow_gateway_in_flight").set_function(lambda: self.in_flight.count)
@@ -88,6 +90,7 @@ class App:
             **{f"/{version}/models/*": self._show_model for version in ("v1", "v1beta")},
             "/sessions": self._open,
             "/sessions/*": self._describe,
+            "/sessions/*/chains": self._chains,
             "/sessions/*/reward": self._admin_handler(self._sessions.reward),
             "/sessions/*/close": self._admin_handler(self._sessions.close),
             "/health": self._health,
@@ -154,6 +157,11 @@ class App:
         self._keys.require_owner(exchange.headers, session or "")
         with self.in_flight.call(exchange):
             await self._sessions.describe(exchange, session or "")
+
+    async def _chains(self, exchange: Exchange, session: str | None) -> None:
+        self._keys.require_owner(exchange.headers, session or "")
+        with self.in_flight.call(exchange):
+            await self._trajectories.chains(exchange, session or "")
 
     def _count_handler(self, form: CountForm) -> Handler:
         async def count(exchange: Exchange, session: str | None) -> None:

@@ -151,6 +151,11 @@ class Link:
         self._producer.close(self._settings.kafka_timeout_s)
 
     @property
+    def kafka(self) -> KafkaSettings:
+        """Return the settings of the cluster, for those who read what is on the log."""
+        return self._kafka
+
+    @property
     def reachable(self) -> bool:
         """Return whether Kafka acknowledged a heartbeat within `kafka_timeout_s`."""
         return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s

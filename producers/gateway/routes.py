@@ -131,6 +131,9 @@ ROUTES: Mapping[str, Route] = {
     "/v1beta/models/*": Route("GET", "model", "Shows a model in Google's form; needs any key"),
     "/sessions": Route("POST", "open", "Opens a session; needs the admin key"),
     "/sessions/*": Route("GET", "describe", "Shows a session; needs its key or the admin key"),
+    "/sessions/*/chains": Route(
+        "GET", "chains", "Gives a session's tokens to train on; needs its key or the admin key"
+    ),
     "/sessions/*/reward": Route("POST", "reward", "Rewards a session; needs the admin key"),
     "/sessions/*/close": Route("POST", "close", "Closes a session; needs the admin key"),
     "/health": Route("GET", "health", "Answers as long as the process runs"),

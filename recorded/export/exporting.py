@@ -19,6 +19,7 @@ from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.recorded.export.atif import AtifForm
 from seamlessflow.recorded.export.forms import FORMS, Form
 from seamlessflow.recorded.export.manifest import ExportManifest, ExportTerms
 from seamlessflow.recorded.export.session_rows import ExportedSession
@@ -178,7 +179,7 @@ class _PartitionExport:
 class _PartitionFiles:
     """A partition's files, one for each table that has rows; named when all are whole."""
 
-    def __init__(self, job: ExportJob, form: Form, partition: int) -> None:
+    def __init__(self, job: ExportJob, form: Form | AtifForm, partition: int) -> None:
         self._open = job.format.open
         self._tables = {
             table.name: (table, table.path(job.directory, partition, job.format.suffix))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from seamlessflow.recorded.export.atif import AtifForm
 from seamlessflow.recorded.export.session_rows import (
     IDENTITY,
     PROVENANCE,
@@ -236,9 +237,10 @@ def _as_trl(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
     }
 
 
-FORMS: Mapping[str, Form] = {
+FORMS: Mapping[str, Form | AtifForm] = {
     "sessions": Form(Table("chains", {**_CHAINS, **_PLACE}), _as_chain, sessions=True),
     "prime-rl": Form(Table("samples", {**_PRIME_RL, **_PLACE}), _as_prime_rl),
     "verl": Form(Table("samples", {**_VERL, **_PLACE}), _as_verl),
     "trl": Form(Table("samples", {**_TRL, **_PLACE}), _as_trl),
+    "atif": AtifForm(),
 }

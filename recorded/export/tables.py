@@ -18,6 +18,10 @@ TableRow = Mapping[str, Cell]
 """A row: a value for each column of its table."""
 
 
+DOCUMENT = "document"
+"""Column with a whole JSON document. As lines of JSON, a row is that document alone."""
+
+
 class Kind(StrEnum):
     """Kind of a column's values; each value may also be None."""
 
@@ -73,7 +77,10 @@ class JsonlFile:
         self._columns = table.columns
 
     def append(self, row: TableRow) -> None:
-        """Write the row, its columns in their order."""
+        """Write the row, its columns in their order, or the document that it has."""
+        if DOCUMENT in self._columns:
+            self._file.write(f"{row[DOCUMENT]}\n".encode())
+            return
         line = {name: row[name] for name in self._columns}
         options = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE
         self._file.write(orjson.dumps(line, option=options))

@@ -1,7 +1,7 @@
 """Rows of files as sequences of tokens, whatever their columns are called. Pure."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -44,6 +44,8 @@ class ForeignRow:
     """Columns of text, such as group, task, and an export's session."""
     begins: tuple[int, ...] = (0,)
     """First tokens of its branches, each a whole sequence with a prompt of its own."""
+    conversation: Mapping[str, str] = field(default_factory=dict)
+    """Messages of which its tokens were rendered, as JSON, and their source; empty without any."""
 
 
 class _Columns:
@@ -211,7 +213,14 @@ def _made(
         columns.number(reward),
         several,
         named,
+        _begins(columns),
+        columns.row.get("conversation") or {},
     )
+
+
+def _begins(columns: _Columns) -> tuple[int, ...]:
+    begins = columns.optional("begins", np.int32)
+    return (0,) if begins is None else tuple(begins.tolist())
 
 
 def _check(row: ForeignRow) -> None:

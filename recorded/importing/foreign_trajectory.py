@@ -114,7 +114,8 @@ def _metadata(origin: RowOrigin, row: ForeignRow) -> dict[str, str]:
         if name in row.named
     }
     logprobs = "none" if row.logprobs_T is None else FOREIGN
-    return {"file": origin.name, "row": str(origin.row), "logprobs": logprobs, **named}
+    facts = {"file": origin.name, "row": str(origin.row), "logprobs": logprobs, **named}
+    return {**facts, "tokens": "rendered", **row.conversation} if row.conversation else facts
 
 
 def _runs(row: ForeignRow) -> Iterator[tuple[int, int]]:

@@ -217,7 +217,7 @@ class Actor:
         if isinstance(event, r.TurnStarted) and folded.accepted:
             self._placement.trace(event.turn_id, received.headers)
         if isinstance(event, r.SessionFinalized) and folded.accepted:
-            self._contexts.fates.note_finalized(session.opened, session.closed)
+            self._contexts.fates.note_finalized(session.opened, session.closed, event.at_ms)
             self.emit(partition, session, received.headers)
         elif isinstance(event, r.TurnInterrupted) and folded.accepted:
             self._fleet.remove_turn(event.worker, event.incarnation)

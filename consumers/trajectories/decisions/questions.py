@@ -10,8 +10,10 @@ from typing import Any
 import orjson
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
+from seamlessflow.consumers.trajectories.sessions.assemble import standing
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.rendering.settings import RendererError, with_template_args
+from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import CommandAnswered, CountTokens, DescribeSession
 from seamlessflow.schemas.tokens import TOKEN_BYTES
@@ -42,7 +44,8 @@ def describe(
     """Return a session's state as JSON, or 404 for one that never was."""
     session_id = question.session_id
     if session is not None:
-        return _described(question, _present(session))
+        answer = _described(question, _present(session))
+        return replace(answer, trajectory=_trajectory(session, question, context))
     if context.used(session_id):
         ended = {"session_id": session_id, "status": "finalized"}
         return _described(question, {**ended, **context.fates.describe(session_id)})
@@ -72,6 +75,12 @@ def _no_session(session: Session | None, command: CountTokens, context: Context)
 
 def _described(question: DescribeSession, state: Mapping[str, Any]) -> CommandAnswered:
     return _answer_to(question, state=orjson.dumps(state))
+
+
+def _trajectory(session: Session, question: DescribeSession, context: Context) -> bytes | None:
+    if not question.wants_trajectory:
+        return None
+    return encode(standing(session, context.partition, context.epoch, context.now_ms))
 
 
 def _present(session: Session) -> Mapping[str, Any]:

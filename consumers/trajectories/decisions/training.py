@@ -36,6 +36,7 @@ class FinalizedSession:
     attempt: int
     status: str
     reason: str
+    at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +60,13 @@ class SessionFates:
     _groups: OrderedDict[str, GroupFate] = field(default_factory=OrderedDict)
     _failed: OrderedDict[tuple[str, int, int], str] = field(default_factory=OrderedDict)
 
-    def note_finalized(self, opened: r.SessionOpened, closed: r.SessionClosed | None) -> None:
-        """Note that a session has been finalized."""
+    def note_finalized(
+        self, opened: r.SessionOpened, closed: r.SessionClosed | None, at_ms: int
+    ) -> None:
+        """Note that a session was finalized at this time."""
         end = ("", "") if closed is None else (closed.status, closed.reason)
         group_id = opened.group_id or opened.session_id
-        place = FinalizedSession(group_id, opened.sample, opened.attempt, *end)
+        place = FinalizedSession(group_id, opened.sample, opened.attempt, *end, at_ms)
         _keep(self._finalized, opened.session_id, place)
 
     def why_pruned(self, session_id: str) -> str:
@@ -97,6 +100,7 @@ class SessionFates:
             "sample": ended.sample,
             "attempt": ended.attempt,
             "closed": {"status": ended.status, "reason": ended.reason},
+            "finalized_at_ms": ended.at_ms,
         }
         if (why := self._failed.get(place)) is not None:
             return {**described, "training": {"state": "not_counted", "detail": why}}

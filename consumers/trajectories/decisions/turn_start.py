@@ -185,6 +185,7 @@ def _event(
         raw=command.raw,
         stream=command.stream,
         wants_logprobs=command.wants_logprobs,
+        wants_token_ids=command.wants_token_ids,
         deadline_ms=command.deadline_ms,
         idempotency_key=command.idempotency_key,
         retry_count=command.retry_count,

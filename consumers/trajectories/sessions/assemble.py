@@ -4,6 +4,7 @@ Decides which sampled tokens may be trained, and counts every other one by its r
 """
 
 from collections import Counter, defaultdict
+from copy import copy
 from dataclasses import replace
 
 from seamlessflow.consumers.trajectories.sessions.forks import copied_node
@@ -23,12 +24,13 @@ from seamlessflow.infra.errors import ENDS_PROCESS
 from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.schemas.records import SessionClosed, Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
-from seamlessflow.schemas.topics import TRAJECTORIES
+from seamlessflow.schemas.topics import REPLIES, TRAJECTORIES
 
 FROZEN = "frozen"
 """Reason of all turns of a policy that is served and not trained."""
 _NOT_ASSEMBLED = "not_assembled"
 _NOT_IN_TIME = "no reward in time"
+_OPEN = "open"
 
 
 def assembled(
@@ -57,6 +59,26 @@ def trajectory(
     if session.failed:
         return without_tokens(session, partition, MANAGER_FAILED)
     return fitting(_whole(session, partition), limit)
+
+
+def standing(session: Session, partition: int, epoch: int, at_ms: int) -> Trajectory:
+    """Return the record that a session would have, were it finalized now; it may be under way.
+
+    Turns that are sampled at the moment are masked. Without tokens if no reply has room for it.
+    """
+    view = copy(session)
+    closed = session.closed or SessionClosed(
+        session_id=session.opened.session_id,
+        epoch=epoch,
+        at_ms=at_ms,
+        status=_OPEN,
+        reason="",
+        cause=POLICY,
+        await_reward_until_ms=at_ms,
+    )
+    view.closed = replace(closed, judges=())  # those that it waits for have not failed
+    view.finalized_at_ms = at_ms
+    return trajectory(view, partition, REPLIES.max_record_bytes)
 
 
 def _whole(session: Session, partition: int) -> Trajectory:

@@ -37,8 +37,9 @@ def replies(event: Record, folded: Folded) -> list[AddressedReply]:
         case r.TurnJoined() | r.TurnPlayedBack():
             return _joined(event, folded)
         case r.TurnProgressed() | r.TurnInterrupted():
-            turn = folded.turn
-            return [] if turn is None else _progressed(event, turn, turn.waiting)
+            if folded.session is None or folded.turn is None:
+                return []
+            return _progressed(event, folded.session, folded.turn, folded.turn.waiting)
         case r.TurnCompleted():
             return _completed(event, folded)
         case r.TurnFailed():
@@ -141,7 +142,7 @@ def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[Addr
     if turn.state is TurnState.COMPLETED:
         return [*answer, *_finished(session, turn, [event.reply], 0, None)]
     # The retry needs the answer from its beginning.
-    before = (_progressed(earlier, turn, [event.reply]) for earlier in turn.progress)
+    before = (_progressed(earlier, session, turn, [event.reply]) for earlier in turn.progress)
     return [*answer, *chain.from_iterable(before)]
 
 
@@ -161,12 +162,16 @@ def _too_late(event: r.TurnJoined | r.TurnPlayedBack, turn: Turn) -> list[Addres
 
 
 def _progressed(
-    event: r.TurnProgressed | r.TurnInterrupted, turn: Turn, waiting: Iterable[ReplyAddress]
+    event: r.TurnProgressed | r.TurnInterrupted,
+    session: Session,
+    turn: Turn,
+    waiting: Iterable[ReplyAddress],
 ) -> list[AddressedReply]:
     """Return replies for empty progress too: they show the gateway that a worker has the turn."""
     if not turn.started.stream:
         return []
     wanted = turn.started.wants_logprobs
+    begins = bool(event.token_ids) and not event.token_offset
     return _to_all(
         waiting,
         lambda gateway: r.ReplyDelta(
@@ -176,12 +181,25 @@ def _progressed(
             token_offset=event.token_offset,
             token_count=len(event.token_ids) // TOKEN_BYTES,
             delta=event.delta,
-            token_ids=event.token_ids if wanted else None,
+            token_ids=event.token_ids if _wants_ids(turn) else None,
             logprobs=event.logprobs if wanted else None,
             prompt_tokens=turn.started.prompt_length,
             tensors=event.tensors if wanted else (),
+            prompt_ids=_prompt_ids(session, turn) if begins else None,
         ),
     )
+
+
+def _wants_ids(turn: Turn) -> bool:
+    """Return whether the client asked for the tokens of its answer, alone or with log-probs."""
+    return turn.started.wants_logprobs or turn.started.wants_token_ids
+
+
+def _prompt_ids(session: Session, turn: Turn) -> bytes | None:
+    """Return the whole prompt if the client asked for token ids, or None."""
+    if not turn.started.wants_token_ids:
+        return None
+    return session.tree.path(turn.prompt_node, session.tree.nodes[turn.prompt_node].length)
 
 
 def _completed(event: r.TurnCompleted, folded: Folded) -> list[AddressedReply]:
@@ -214,10 +232,11 @@ def _finished(
             prompt_tokens=turn.started.prompt_length,
             completion_tokens=node.length,
             reasoning_tokens=turn.reasoning_tokens,
-            token_ids=bytes(node.ids) if wanted else None,
+            token_ids=bytes(node.ids) if _wants_ids(turn) else None,
             logprobs=bytes(node.logprobs) if wanted else None,
             tensors=tuple(turn.tensors.values()) if wanted else (),
             version=max((span.version_max for span in node.spans), default=None),
+            prompt_ids=_prompt_ids(session, turn),
         ),
     )
 

@@ -88,7 +88,8 @@ class StreamedAnswer:
         if not self._delivered[choice].accept(reply):
             self.repeated += 1
             return b""
-        if reply.delta is None and not self._request.wants_logprobs:
+        asked = self._request
+        if reply.delta is None and not (asked.wants_logprobs or asked.wants_token_ids):
             return b""
         piece = ChoiceDelta(
             reply.delta or b"{}",
@@ -96,6 +97,7 @@ class StreamedAnswer:
             reply.logprobs,
             reply.tensors,
             reply.token_offset,
+            reply.prompt_ids,
         )
         return _written(events, choice, piece)
 
@@ -109,7 +111,8 @@ class StreamedAnswer:
         if not rest and not ids:
             return b""
         tensors = [_from_token(tensor, offset) for tensor in answer.tensors]
-        piece = ChoiceDelta(rest or b"{}", ids, logprobs, tensors, offset)
+        prompt_ids = None if offset else answer.prompt_ids
+        piece = ChoiceDelta(rest or b"{}", ids, logprobs, tensors, offset, prompt_ids)
         return _written(events, choice, piece)
 
 
@@ -156,10 +159,11 @@ def finished(reply: ReplyRecord) -> ReplyFinished:
 
 
 def _written(events: Events, choice: int, piece: ChoiceDelta) -> bytes:
-    """Return the events of a piece, each with one kind; log-probs go with the first."""
+    """Return the events of a piece, each with one kind; tokens go with the first."""
     first, *others = delta_parts(piece.delta)
     data = events.delta(choice, piece._replace(delta=first))
-    return data + b"".join(events.delta(choice, ChoiceDelta(other)) for other in others)
+    none = None if piece.token_ids is None else b""
+    return data + b"".join(events.delta(choice, ChoiceDelta(other, none)) for other in others)
 
 
 def delta_parts(delta: bytes) -> Sequence[bytes]:

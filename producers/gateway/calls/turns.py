@@ -229,6 +229,7 @@ class Turns:
             choice=choice,
             stream=request.stream,
             wants_logprobs=request.wants_logprobs,
+            wants_token_ids=request.wants_token_ids,
             module=text_in(headers, MODULE_HEADER),
             agent=text_in(headers, AGENT_HEADER),
             deadline_ms=deadline_ms,

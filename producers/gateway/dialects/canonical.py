@@ -44,6 +44,7 @@ class CanonicalRequest:
     stream: bool
     include_usage: bool
     wants_logprobs: bool
+    wants_token_ids: bool = False
     raw: bool = False
     previous_turn: str | None = None
     own_messages: int = 0

@@ -34,7 +34,8 @@ class ChoiceDelta(NamedTuple):
 
     It adds reasoning, text or to one call, never two of these (`calls/streamed.py`). The other
     fields are set if log-probs were asked for. They are int32 ids, float32 log-probs, the arrays
-    `topk_ids` and `topk_logprobs`, and the first token's number in the completion.
+    `topk_ids` and `topk_logprobs`, and the first token's number in the completion. If token ids
+    were asked for, `token_ids` is set, and for the first part of a choice also its prompt.
     """
 
     delta: bytes
@@ -42,6 +43,7 @@ class ChoiceDelta(NamedTuple):
     logprobs: bytes | None = None
     tensors: Sequence[TokenTensor] = ()
     from_token: int = 0
+    prompt_ids: bytes | None = None
 
 
 class Events(Protocol):

@@ -23,10 +23,11 @@ from seamlessflow.producers.gateway.dialects.parameters import (
     refuse_deep_nesting,
     text,
     unsupported,
+    wants_token_ids,
     whole,
 )
 from seamlessflow.producers.gateway.dialects.sampling_parameters import NOT_DONE, sampling
-from seamlessflow.producers.gateway.dialects.scores import Score, scores
+from seamlessflow.producers.gateway.dialects.scores import Score, id_list, scores
 from seamlessflow.producers.gateway.errors import bad
 from seamlessflow.schemas.records import ReplyFinished, Sampling
 
@@ -55,6 +56,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         stream=stream,
         include_usage=includes_usage(request.get("stream_options", {})) and stream,
         wants_logprobs="logprobs" in request,
+        wants_token_ids=wants_token_ids(request),
         raw=True,
     )
 
@@ -113,6 +115,8 @@ class CompletionEvents(OpenAiEvents):
         super().__init__(head(COMPLETION + turn_id, _KIND, created, request), request.include_usage)
         self._most = request.sampling.top_logprobs
         self._offsets: dict[int, int] = {}
+        self._wants_ids = request.wants_token_ids
+        self._begun: set[int] = set()
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """Write more text of a choice."""
@@ -120,17 +124,35 @@ class CompletionEvents(OpenAiEvents):
             piece.token_ids, piece.logprobs, piece.tensors, self._most, piece.from_token
         )
         content = _text(piece.delta)
-        if not content and not scored:
+        if not content and not scored and not self._wants_ids:
             return b""
         begin = self._offsets.get(choice, 0)
         if scored is not None:
             self._offsets[choice] = begin + sum(len(score.token) for score in scored)
         shown = None if scored is None else _shown(scored, self._most, begin)
-        return self._event(_choice(choice, content, shown, None))
+        return self._event(
+            _choice(choice, content, shown, None)
+            | self._ids(choice, piece.prompt_ids, piece.token_ids)
+        )
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """End a choice."""
-        return self._event(_choice(choice, "", None, answer.finish_reason))
+        # The deltas before it named all tokens.
+        no_more = None if answer.token_ids is None else b""
+        return self._event(
+            _choice(choice, "", None, answer.finish_reason)
+            | self._ids(choice, answer.prompt_ids, no_more)
+        )
+
+    def _ids(
+        self, choice: int, prompt_ids: bytes | None, token_ids: bytes | None
+    ) -> dict[str, object]:
+        """Return the tokens of an event, where asked for; the first of a choice has the prompt."""
+        if not self._wants_ids:
+            return {}
+        prompt = None if choice in self._begun else prompt_ids
+        self._begun.add(choice)
+        return _token_ids_of(prompt, token_ids)
 
     def _event(self, choice: dict[str, object]) -> bytes:
         return event(self._head + b"," + orjson.dumps({"choices": [choice]})[1:])
@@ -142,7 +164,15 @@ def _whole(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dic
     if request.wants_logprobs:
         scored = scores(answer.token_ids, answer.logprobs, answer.tensors, most)
         shown = None if scored is None else _shown(scored, most, 0)
-    return _choice(number, _text(answer.message or b"{}"), shown, answer.finish_reason)
+    choice = _choice(number, _text(answer.message or b"{}"), shown, answer.finish_reason)
+    if not request.wants_token_ids:
+        return choice
+    return choice | _token_ids_of(answer.prompt_ids, answer.token_ids)
+
+
+def _token_ids_of(prompt_ids: bytes | None, token_ids: bytes | None) -> dict[str, object]:
+    """Return the members of a choice that name its tokens."""
+    return {"prompt_token_ids": id_list(prompt_ids), "token_ids": id_list(token_ids)}
 
 
 def _choice(

@@ -112,6 +112,11 @@ def includes_usage(options: Any) -> bool:
     return wanted is not None and flag("stream_options.include_usage", wanted)
 
 
+def wants_token_ids(request: Mapping[str, Any]) -> bool:
+    """Return whether the request asks for the ids of prompt and answer, by vLLM's parameter."""
+    return flag("return_token_ids", request.get("return_token_ids", False))
+
+
 def unsupported(*harmless: object) -> ParameterCheck:
     """Return a check that refuses every value but the `harmless` ones, which change nothing."""
 

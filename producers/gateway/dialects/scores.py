@@ -1,4 +1,4 @@
-"""Log-probs of an answer's tokens, in the form that the dialects share. Pure.
+"""Tokens of an answer and their log-probs, in the form that the dialects share. Pure.
 
 The gateway has no tokenizer, so it names a token `token_id:<id>`.
 """
@@ -43,6 +43,11 @@ def scores(
         Score(token, value, rows.get(number, [])[:most])
         for number, (token, value) in enumerate(pairs, from_token)
     ]
+
+
+def id_list(ids: bytes | None) -> list[int] | None:
+    """Return token ids as numbers, or None if the answer has none."""
+    return None if ids is None else unpack(ids)
 
 
 def scores_json(token_ids: bytes, logprobs: bytes, template: bytes) -> bytes:

@@ -28,6 +28,7 @@ class _Form(StrEnum):
     PRIME_RL = "prime-rl"
     VERL = "verl"
     TRL = "trl"
+    ATIF = "atif"
 
 
 ExportDirectory = Annotated[

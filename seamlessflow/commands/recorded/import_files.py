@@ -1,15 +1,24 @@
 """The command `seamlessflow import`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seamlessflow.commands.options import Out
 
+if TYPE_CHECKING:
+    from seamlessflow.recorded.importing.importing import ReadRows
+    from seamlessflow.runs.imported_conversations import ConversationReader
+
 ImportedFiles = Annotated[
     list[Path],
-    typer.Argument(metavar="FILE...", help="Parquet or .jsonl files.", exists=True, dir_okay=False),
+    typer.Argument(
+        metavar="FILE...",
+        help="Parquet, .jsonl or .json: tokens, or conversations.",
+        exists=True,
+        dir_okay=False,
+    ),
 ]
 ImportPrefix = Annotated[
     str, typer.Option(help="Prefix of the topic to write: foreign. for foreign.trajectories.")
@@ -30,6 +39,20 @@ Unscored = Annotated[
     ),
 ]
 
+Model = Annotated[
+    Path | None,
+    typer.Option(
+        help="Directory of the model whose template renders conversations.",
+        exists=True,
+        file_okay=False,
+    ),
+]
+
+Skip = Annotated[
+    bool,
+    typer.Option("--skip", help="Leave out conversations that cannot be rendered, and name them."),
+]
+
 
 def import_files(
     files: ImportedFiles,
@@ -39,26 +62,22 @@ def import_files(
     policy: Policy = "foreign",
     version: Version = None,
     unscored: Unscored = False,
+    model: Model = None,
+    skip: Skip = False,
 ) -> None:
-    """Bring in sequences of tokens as trajectories of origin foreign: a row, a trajectory.
+    """Bring in tokens or conversations as trajectories of origin foreign.
 
-    Columns are those of any form of `export`. All rows are checked first. A row that was written
-    by an earlier call is not written again.
+    Columns of tokens are those of any form of `export`. Conversations are OpenAI's chat lines,
+    files of Claude Code, Codex and ATIF, and logs of OpenTelemetry, Langfuse and LiteLLM. All rows
+    are checked first. A row that was written by an earlier call is not written again.
     """
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.importing import importing
     from seamlessflow.recorded.importing.foreign_trajectory import ForeignRules
-    from seamlessflow.recorded.importing.importing import ReadRows, jsonl_rows
+    from seamlessflow.runs.imported_conversations import ConversationReader
 
-    readers: dict[bool, ReadRows] = {False: jsonl_rows}
-    if any(path.suffix == ".parquet" for path in files):
-        from seamlessflow.checks.packages import require
-
-        require("parquet", "pyarrow")
-        from seamlessflow.recorded.export.parquet_file import parquet_rows
-
-        readers[True] = parquet_rows
-    named = [(path, readers[path.suffix == ".parquet"]) for path in files]
+    conversations = ConversationReader(model, skip)
+    named = [(path, _reader(path, conversations)) for path in files]
     with kafka_to_inspect(out) as kafka:
         job = importing.ImportJob(named, to, ForeignRules(train, policy, version, unscored))
         outcome = importing.import_files(kafka, job)
@@ -67,7 +86,25 @@ def import_files(
         f"wrote {outcome.written:,} trajectories with {outcome.tokens:,} tokens to "
         f"{to}trajectories, {outcome.sampled:,} of them sampled elsewhere and {what}"
     )
+    for (path, number), reason in conversations.skipped.items():
+        typer.echo(f"left out: {path}, conversation {number}: {reason}")
     if not outcome.written + outcome.already_written:
         typer.echo("no rows: the files are empty")
     if outcome.already_written:
         typer.echo(f"{outcome.already_written:,} rows were there")
+
+
+def _reader(path: Path, conversations: "ConversationReader") -> "ReadRows":
+    """Return the reader of a file's rows, by its suffix and by what stands in it."""
+    from seamlessflow.recorded.importing.conversations.reading import reader_of
+    from seamlessflow.recorded.importing.importing import jsonl_rows
+
+    if path.suffix == ".parquet":
+        from seamlessflow.checks.packages import require
+
+        require("parquet", "pyarrow")
+        from seamlessflow.recorded.export.parquet_file import parquet_rows
+
+        return parquet_rows
+    reader = reader_of(path)
+    return jsonl_rows if reader is None else conversations.rows(reader)

@@ -9,6 +9,7 @@ import numpy as np
 import orjson
 import pytest
 
+from seamlessflow.demo.model import make_model
 from seamlessflow.infra.disk import DiskFull
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -252,6 +253,42 @@ def test_an_export_of_each_form_comes_back_with_its_versions(
     made = brought_in(log, f"{log.topic_prefix}{form}.")
     came = sorted((trajectory.version_min, trajectory.version_max) for trajectory in made)
     assert came == sorted((row["version_min"], row["version_max"]) for row in exact)
+
+
+def test_documents_of_atif_come_back_with_their_tokens(log: KafkaSettings, tmp_path: Path) -> None:
+    export("--to", tmp_path / "all", "--form", "atif", "--format", "jsonl")
+    files = sorted((tmp_path / "all" / "trajectories").iterdir())
+    prefix = f"{log.topic_prefix}atif."
+    answer = bring_in(*files, "--to", prefix, "--train")
+    assert answer.exit_code == 0, answer.output
+    trained = Counter[str]()
+    for made in brought_in(log, prefix):
+        trained[made.metadata["foreign_session_id"]] += made.loss_mask.count(1)
+    expected = {name: made.loss_mask.count(1) for name, made in recorded().items()}
+    assert +trained == +Counter(expected)
+
+
+def test_conversations_are_brought_in_once_and_need_a_model(
+    log: KafkaSettings, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    make_model(model, 0)
+    said = [{"role": "user", "content": "key 7"}, {"role": "assistant", "content": "code 3"}]
+    path = tmp_path / "chat.jsonl"
+    path.write_bytes(orjson.dumps({"messages": said}))
+    prefix = f"{log.topic_prefix}chat."
+
+    without = bring_in(path, "--to", prefix)
+    assert without.exit_code != 0
+    for answer in (bring_in(path, "--to", prefix, "--model", model) for _ in range(2)):
+        assert answer.exit_code == 0, answer.output
+    refused = bring_in(path, "--to", f"{prefix}2.", "--model", model, "--train", "--version", "0")
+    assert refused.exit_code != 0
+
+    (made,) = brought_in(log, prefix)
+    assert orjson.loads(made.metadata["messages"]) == said
+    assert made.loss_mask == bytes(len(made.loss_mask))
 
 
 def test_files_without_rows_are_said_to_have_none(log: KafkaSettings, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from seamlessflow.producers.gateway.dialects.parameters import (
     refuse_deep_nesting,
     text,
     unsupported,
+    wants_token_ids,
     whole,
 )
 from seamlessflow.producers.gateway.dialects.sampling_parameters import (
@@ -58,6 +59,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         stream=stream,
         include_usage=includes_usage(request.get("stream_options", {})) and stream,
         wants_logprobs=flag("logprobs", request.get("logprobs", False)),
+        wants_token_ids=wants_token_ids(request),
     )
 
 

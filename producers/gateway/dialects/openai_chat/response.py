@@ -5,13 +5,14 @@ in them must change. A response is called `chatcmpl-<turn id>`.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import orjson
 
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
 from seamlessflow.producers.gateway.dialects.dialect import CHAT, ChoiceDelta, event
 from seamlessflow.producers.gateway.dialects.openai_shape import OpenAiEvents, head, tail
-from seamlessflow.producers.gateway.dialects.scores import Score, scores, scores_json
+from seamlessflow.producers.gateway.dialects.scores import Score, id_list, scores, scores_json
 from seamlessflow.schemas.records import ReplyFinished
 
 _SCORE = b'{"token":"token_id:%d","logprob":%b,"bytes":null,"top_logprobs":[]}'
@@ -27,6 +28,8 @@ def completion(
         "choices": choices,
         **tail(answers),
     }
+    if request.wants_token_ids:
+        body["prompt_token_ids"] = id_list(answers[0].prompt_ids)
     return orjson.dumps(body)
 
 
@@ -37,28 +40,49 @@ class ChatEvents(OpenAiEvents):
         begin = head(CHAT + turn_id, "chat.completion.chunk", created, request)
         super().__init__(begin, request.include_usage)
         self._most = request.sampling.top_logprobs
+        self._wants_ids = request.wants_token_ids
         self._begun: set[int] = set()
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
         """Write the next part of a choice. Its first event names the role."""
         shown = _logprobs(piece, self._most, piece.from_token)
-        return self._opening(choice) + self._chunk(choice, _with_types(piece.delta), shown, b"null")
+        ids = self._named("token_ids", piece.token_ids)
+        return self._opening(choice, piece.prompt_ids) + self._chunk(
+            choice, _with_types(piece.delta), shown, b"null", ids
+        )
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """End a choice."""
         reason = orjson.dumps(answer.finish_reason)
-        return self._opening(choice) + self._chunk(choice, b"{}", b"null", reason)
+        # The deltas before it named all tokens.
+        ids = self._named("token_ids", None if answer.token_ids is None else b"")
+        opening = self._opening(choice, answer.prompt_ids)
+        return opening + self._chunk(choice, b"{}", b"null", reason, ids)
 
-    def _opening(self, choice: int) -> bytes:
+    def _opening(self, choice: int, prompt_ids: bytes | None) -> bytes:
         if choice in self._begun:
             return b""
         self._begun.add(choice)
-        return self._chunk(choice, b'{"role":"assistant","content":""}', b"null", b"null")
+        delta = b'{"role":"assistant","content":""}'
+        prompt = self._named("prompt_token_ids", prompt_ids)
+        return self._chunk(choice, delta, b"null", b"null", b"", prompt)
 
-    def _chunk(self, choice: int, delta: bytes, logprobs: bytes, reason: bytes) -> bytes:
+    def _named(self, name: str, ids: bytes | None) -> bytes:
+        """Return a further member of JSON with these ids, or nothing if none were asked for."""
+        return b',"%b":%b' % (name.encode(), orjson.dumps(id_list(ids))) if self._wants_ids else b""
+
+    def _chunk(
+        self,
+        choice: int,
+        delta: bytes,
+        logprobs: bytes,
+        reason: bytes,
+        ids: bytes,
+        prompt: bytes = b"",
+    ) -> bytes:
         return event(
-            b'%b,"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b}]}'
-            % (self._head, choice, delta, logprobs, reason)
+            b'%b,"choices":[{"index":%d,"delta":%b,"logprobs":%b,"finish_reason":%b%b}]%b}'
+            % (self._head, choice, delta, logprobs, reason, ids, prompt)
         )
 
 
@@ -67,7 +91,7 @@ def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> di
     if b'"content":' not in message:
         # The vendor's answers always have the member, also those of calls alone.
         message = orjson.dumps({**orjson.loads(message), "content": None})
-    return {
+    choice: dict[str, Any] = {
         "index": number,
         "message": orjson.Fragment(message),
         "logprobs": orjson.Fragment(_logprobs(answer, request.sampling.top_logprobs))
@@ -75,6 +99,9 @@ def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> di
         else None,
         "finish_reason": answer.finish_reason,
     }
+    if request.wants_token_ids:
+        choice["token_ids"] = id_list(answer.token_ids)
+    return choice
 
 
 def _logprobs(source: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0) -> bytes:

@@ -35,6 +35,7 @@ from seamlessflow.producers.gateway.dialects.parameters import (
     refuse_deep_nesting,
     text,
     unsupported,
+    wants_token_ids,
     whole,
 )
 from seamlessflow.producers.gateway.dialects.sampling_parameters import (
@@ -74,6 +75,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
         stream=flag("stream", request.get("stream", False)),
         include_usage=False,
         wants_logprobs=wants_logprobs,
+        wants_token_ids=wants_token_ids(request),
         previous_turn=previous,
         own_messages=len(instructions),
         echoed=repeated

@@ -31,7 +31,7 @@ from seamlessflow.producers.gateway.dialects.openai_responses.open_items import 
     OpenReasoning,
 )
 from seamlessflow.producers.gateway.dialects.openai_shape import KEEP_ALIVE, error_body
-from seamlessflow.producers.gateway.dialects.scores import Score, scores
+from seamlessflow.producers.gateway.dialects.scores import Score, id_list, scores
 from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.json_text import write_json
 from seamlessflow.schemas.records import ReplyFinished
@@ -205,6 +205,7 @@ class _ResponseStates:
             **present,
         }
         self._head = write_json(head)[:-1]
+        self._wants_ids = request.wants_token_ids
 
     def begun(self) -> bytes:
         """Return the response before anything was sampled."""
@@ -214,7 +215,11 @@ class _ResponseStates:
         """Return the whole response, complete or cut at the token limit."""
         details = {"reason": "max_output_tokens"} if _is_cut(answer) else None
         status = "incomplete" if _is_cut(answer) else "completed"
-        return self._state(status, items, incomplete_details=details, usage=_usage(answer))
+        ids: dict[str, object] = {}
+        if self._wants_ids:
+            ids["prompt_token_ids"] = id_list(answer.prompt_ids)
+            ids["token_ids"] = id_list(answer.token_ids)
+        return self._state(status, items, incomplete_details=details, usage=_usage(answer), **ids)
 
     def failed(self, items: Sequence[ResponseItem], error: ApiError) -> bytes:
         """Return the response after a failure."""

@@ -215,7 +215,7 @@ def test_a_request_behind_its_end_is_refused_with_the_reason_too() -> None:
     built = over()
     built.apply(*deadlines.overdue(built.session, context()).events)
     fates = SessionFates()
-    fates.note_finalized(built.session.opened, built.session.closed)
+    fates.note_finalized(built.session.opened, built.session.closed, at_ms=9)
     surroundings = context(used=lambda session_id: True, fates=fates)
     (event,) = decide(None, request_turn("b"), surroundings).events
     assert isinstance(event, r.CommandRefused)

@@ -10,9 +10,19 @@ from seamlessflow.consumers.trajectories.decisions.questions import count, descr
 from seamlessflow.consumers.trajectories.decisions.training import SessionFates
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.codec import decode
 from tests.builders.records import control
 from tests.builders.records.commands import count_tokens, describe_session
-from tests.builders.records.sessions import closed, opened, rewarded, started
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import (
+    closed,
+    completed,
+    dispatched,
+    opened,
+    progressed,
+    rewarded,
+    started,
+)
 from tests.builders.trajectories.decisions import context
 from tests.builders.trajectories.session_builder import session_after
 
@@ -35,7 +45,7 @@ def described(session: Session | None, fates: SessionFates | None = None) -> dic
 def fate(*records: Any, session: str = "s") -> dict[str, Any]:
     """Return what is known of the training of a finalized session behind these records."""
     fates = SessionFates()
-    fates.note_finalized(opened(session_id="s", group_id="g"), closed())
+    fates.note_finalized(opened(session_id="s", group_id="g"), closed(), at_ms=9)
     for record in records:
         fates.apply(record)
     training: dict[str, Any] = described(None, fates)["training"]
@@ -147,6 +157,39 @@ def test_a_session_that_does_not_count_says_why() -> None:
 def test_the_oldest_fates_are_forgotten() -> None:
     fates = SessionFates()
     for number in range(10_001):
-        fates.note_finalized(opened(session_id=f"s{number}"), None)
+        fates.note_finalized(opened(session_id=f"s{number}"), None, at_ms=9)
 
     assert (fates.describe("s0"), fates.describe("s1")["group_id"]) == ({}, "s1")
+
+
+def standing(*events: r.Record) -> r.Trajectory:
+    """Return the trajectory, as the answer to a question has it."""
+    session = session_after(*events).session
+    before = session_after(*events).session
+    answer = describe(session, describe_session("s", wants_trajectory=True), context())
+    assert answer.trajectory is not None
+    assert session == before
+    made = decode(answer.trajectory)
+    assert isinstance(made, r.Trajectory)
+    return made
+
+
+def test_an_open_session_shows_its_trajectory_as_it_stands() -> None:
+    made = standing(started("a", ids(1, 2)), dispatched("a"), completed(ids(3, 4)))
+    assert (made.status, made.tokens, made.loss_mask) == ("open", ids(1, 2, 3, 4), b"\0\0\1\1")
+
+
+def test_a_turn_under_way_is_masked_in_it() -> None:
+    made = standing(started("a", ids(1, 2)), dispatched("a"), progressed(ids(3)))
+    assert (made.tokens, made.loss_mask) == (ids(1, 2, 3), bytes(3))
+    assert dict(made.masked_tokens) == {"running": 1}
+
+
+def test_a_closed_session_that_awaits_a_reward_shows_its_trajectory() -> None:
+    turn = (started("a", ids(1, 2)), dispatched("a"), completed(ids(3)))
+    made = standing(*turn, rewarded(2.0), closed())
+    assert (made.status, [reward.value for reward in made.rewards]) == ("complete", [2.0])
+
+
+def test_who_asks_for_the_state_alone_gets_no_tokens() -> None:
+    assert describe(session_after().session, describe_session("s"), context()).trajectory is None

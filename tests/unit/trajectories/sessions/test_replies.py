@@ -84,3 +84,32 @@ def test_all_who_wait_are_told_that_the_turn_failed() -> None:
     cancelled = sessions.cancelled(at_ms=60)
 
     assert gateways(built, cancelled) == ["g", "h"]
+
+
+def test_who_asked_for_token_ids_gets_the_prompt_where_the_answer_begins_and_with_its_end() -> None:
+    asked = started("a", ids(1, 2), stream=True, wants_token_ids=True)
+    built = session_after(asked, dispatched("a"))
+
+    (first,) = replies_to(built, progressed(ids(7), delta=b"{}"))
+    (more,) = replies_to(built, progressed(ids(8), token_offset=1, delta=b"{}"))
+    (end,) = replies_to(built, completed(ids(9), token_offset=2))
+
+    assert (first.prompt_ids, more.prompt_ids, end.prompt_ids) == (ids(1, 2), None, ids(1, 2))
+    assert (first.token_ids, more.token_ids, end.token_ids) == (ids(7), ids(8), ids(7, 8, 9))
+    assert {first.logprobs, more.logprobs, end.logprobs} == {None}
+
+
+def test_the_prompt_of_a_later_turn_is_whole() -> None:
+    built = session_after(started("a", ids(1, 2)), dispatched("a"), completed(ids(3)))
+    later = started("b", ids(4), parent_turn="a", parent_node=1, parent_end=1, wants_token_ids=True)
+    built.apply(later, dispatched("b"))
+
+    (end,) = replies_to(built, completed(ids(5), "b", ids(1, 2, 3, 4)))
+
+    assert (end.prompt_ids, end.token_ids) == (ids(1, 2, 3, 4), ids(5))
+
+
+def test_who_asked_for_nothing_gets_no_tokens() -> None:
+    built = session_after(started("a", stream=True), dispatched("a"))
+    (piece,) = replies_to(built, progressed(ids(7), delta=b"{}"))
+    assert (piece.prompt_ids, piece.token_ids) == (None, None)
