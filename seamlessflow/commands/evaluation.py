@@ -1,0 +1,184 @@
+"""The command `seamlessflow eval`: evaluate a policy version, or compare two evaluations."""
+
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from seamlessflow.reports.evaluations.result import EvaluatedSet
+    from seamlessflow.runs.evaluation_run import EvaluationRun, TaskChoice
+
+
+def _sampled(temperature: float | None) -> float | None:
+    """Return a temperature at which engines sample. Raises `BadParameter`."""
+    from seamlessflow.infra.settings import COLDEST
+
+    if temperature is not None and 0 < temperature < COLDEST:
+        raise typer.BadParameter(f"must be 0 (greedy), or {COLDEST:g} or more")
+    return temperature
+
+
+Temperature = Annotated[
+    float | None,
+    typer.Option(
+        min=0,
+        max=2,
+        callback=_sampled,
+        help="Sampling temperature, 0: greedy; by default that of evaluation.sampling.",
+    ),
+]
+
+
+Compared = Annotated[
+    tuple[str, str] | None,
+    typer.Option(
+        "--compare",
+        metavar="A B",
+        help="Two evaluations (directories below OUT/evaluations) to compare by task; with "
+        "--config also versions, which are evaluated first.",
+    ),
+]
+FailBelow = Annotated[
+    float | None,
+    typer.Option(
+        help="End with status 1 if the mean reward of a set is lower; with --compare, if the "
+        "difference of B from A is.",
+    ),
+]
+
+
+def evaluate(
+    config: Annotated[
+        Path | None, typer.Option(help="Run configuration, YAML or TOML; needed to evaluate.")
+    ] = None,
+    tasks: Annotated[
+        Path | None,
+        typer.Option(help="Tasks, a JSON object a line; by default those of the configuration."),
+    ] = None,
+    chosen: Annotated[
+        str | None, typer.Option("--set", help="One of evaluation.sets; by default all, in turn.")
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="A model to evaluate instead of a version: as policy.model.")
+    ] = None,
+    temperature: Temperature = None,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Sessions of each task; by default evaluation.samples")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Only the first tasks, of each set.")
+    ] = None,
+    compared: Compared = None,
+    fail_below: FailBelow = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print a comparison as JSON, with all changed tasks.")
+    ] = False,
+) -> None:
+    """Run the agent on tasks with a policy version and report rewards, chances to pass and costs.
+
+    Its sessions never reach an optimizer step. Data, logs, evaluation.json and tasks.jsonl are
+    written below OUT/evaluations. --compare tells two such results apart, task by task.
+    """
+    from seamlessflow.runs.evaluation_run import TaskChoice
+
+    _refuse_together(compared, version=version, weights=weights)
+    if config is None and compared is None:
+        raise typer.BadParameter("is needed to evaluate", param_hint="--config")
+    choice = TaskChoice(tasks, chosen, limit, temperature, samples)
+
+    def ended(number: int | None) -> "EvaluationRun":
+        if config is None:
+            raise typer.BadParameter(f"version {number} needs --config", param_hint="--compare")
+        return _evaluated(config, number, weights, choice)
+
+    if compared is None:
+        _report(ended(version), fail_below)
+    else:
+        _compare([_read(side, ended) for side in compared], fail_below, as_json)
+
+
+def _refuse_together(compared: tuple[str, str] | None, **others: object) -> None:
+    """Raise `BadParameter` for an option beside `--compare`, which names what is evaluated."""
+    for name, value in others.items():
+        if compared is not None and value is not None:
+            raise typer.BadParameter("has no place beside --compare", param_hint=f"--{name}")
+
+
+def _evaluated(
+    config: Path, version: int | None, weights: Path | None, choice: "TaskChoice"
+) -> "EvaluationRun":
+    """Evaluate weights on processes of their own. Raises `SystemExit` if it is interrupted."""
+    from seamlessflow.config_file import evaluated, load, no_task
+    from seamlessflow.console import clean_console
+    from seamlessflow.infra.weights.versions import lease
+    from seamlessflow.named_models import named_directory
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+    from seamlessflow.runs.chosen_weights import choose_weights
+    from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
+    from seamlessflow.watching.display import display
+
+    directory = None if weights is None else named_directory("--weights", weights)
+    check = evaluation_check(version, directory, choice.tasks, choice.chosen)
+    loaded = load(config, check, read_tasks=no_task if choice.tasks else evaluated)
+    policy = choose_weights(loaded, version, directory)
+    try:
+        with (
+            # The run may go on, and delete the version before the evaluation has its copy.
+            lease(policy.directory),
+            stoppable() as stop,
+            display(clean_console(highlight=False), loaded.run.policy) as shown,
+        ):
+            return run_evaluation(loaded, policy, choice, shown, stop)
+    except Interrupted:
+        sys.exit(Interrupted.status)
+
+
+def _report(ended: "EvaluationRun", least: float | None) -> None:
+    """Print the figures. Raises `typer.Exit` if no session of a set counted, or for a low mean."""
+    from seamlessflow.console import clean_console
+    from seamlessflow.reports.evaluations.view import evaluation_table
+    from seamlessflow.runs.evaluation_run import lines
+
+    console = clean_console(highlight=False)
+    for line in lines(ended):
+        console.print(line)
+    console.print(evaluation_table(ended.results))
+    rewards = [result.reward for result in ended.results.values()]
+    if any(reward is None or (least is not None and reward < least) for reward in rewards):
+        raise typer.Exit(1)
+
+
+def _read(
+    side: str, ended: "Callable[[int | None], EvaluationRun]"
+) -> "Mapping[str, EvaluatedSet]":
+    """Return the sets of an evaluation; evaluate first if a version is named."""
+    from seamlessflow.reports.evaluations.result import read_result
+
+    is_version = side.isdecimal() and not Path(side).exists()
+    return read_result(ended(int(side)).out if is_version else Path(side))
+
+
+def _compare(
+    sides: "Sequence[Mapping[str, EvaluatedSet]]", least: float | None, as_json: bool
+) -> None:
+    """Print the comparison. Raises `typer.Exit` if the second is too low."""
+    from seamlessflow.console import clean_console
+    from seamlessflow.reports.evaluations.comparison import compare
+    from seamlessflow.reports.evaluations.view import comparison_view
+
+    first, second = sides
+    compared = compare(first, second)
+    if as_json:
+        typer.echo(json.dumps(compared.to_json(), indent=2))
+    else:
+        clean_console(highlight=False).print(comparison_view(compared))
+    differences = [of_set.reward.difference for of_set in compared.sets.values()]
+    if least is not None and min(differences) < least:
+        raise typer.Exit(1)
