@@ -10,12 +10,14 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.producers.agents.environments.child import EnvironmentSpec
 from seamlessflow.producers.agents.environments.listing import write_tasks
 from seamlessflow.producers.agents.environments.venvs import environment_spec
@@ -24,6 +26,17 @@ from seamlessflow.producers.agents.settings import AgentsSection
 LISTED = "environment:"
 FOLDER = "listed_tasks"
 """Folder of the run's directory with the files."""
+_NAMES_TASKS = ("tasks", "sets", "map", "where", "held_back")
+"""Settings of evaluations that name their tasks."""
+
+
+class ListedTasks(NamedTuple):
+    """Tasks of the environment that a setting stands for."""
+
+    setting: SettingPath
+    text: str
+    file: Path
+    for_evaluation: bool
 
 
 class NotListed(SeamlessFlowError):
@@ -57,6 +70,41 @@ def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
     except SeamlessFlowError as error:
         raise NotListed(_last_line(error)) from error
     return target
+
+
+def on_tasks(sections: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return the sections with this text as the only tasks of evaluations."""
+    terms = {
+        name: value
+        for name, value in (sections.get("evaluation") or {}).items()
+        if name not in _NAMES_TASKS
+    }
+    return {**sections, "evaluation": {**terms, "tasks": text}}
+
+
+def trained_faults(listed: Iterable[ListedTasks]) -> Iterator[Fault]:
+    """Yield a fault for each evaluation with other settings that still has tasks of the training,
+    as where an environment counts its seeds from one on.
+
+    An evaluation with the settings of the training has its tasks on purpose.
+    """
+    named = list(listed)
+    trained = {task for tasks in named if not tasks.for_evaluation for task in _ids(tasks.file)}
+    files = {tasks.file for tasks in named if not tasks.for_evaluation}
+    for tasks in named:
+        if not tasks.for_evaluation or tasks.file in files:
+            continue
+        ids = list(_ids(tasks.file))
+        shared = [task for task in ids if task in trained]
+        if shared:
+            count = f"{len(shared):,} of its {len(ids):,} tasks are trained on, such as {shared[0]}"
+            yield Fault(tasks.setting, f"{tasks.text}: {count}; choose a seed beyond those")
+
+
+def _ids(file: Path) -> Iterator[str]:
+    with file.open("rb") as lines:
+        for line in lines:
+            yield str(json.loads(line).get("id", ""))
 
 
 def _settings(query: str) -> Mapping[str, Any]:

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,7 +58,10 @@ def evaluate(
     ] = None,
     tasks: Annotated[
         Path | None,
-        typer.Option(help="Tasks, a JSON object a line; by default those of the configuration."),
+        typer.Option(
+            help="Tasks, a JSON object a line, or environment:SETTINGS; by default those of the "
+            "configuration."
+        ),
     ] = None,
     chosen: Annotated[
         str | None, typer.Option("--set", help="One of evaluation.sets; by default all, in turn.")
@@ -115,18 +119,23 @@ def _evaluated(
     config: Path, version: int | None, weights: Path | None, choice: "TaskChoice"
 ) -> "EvaluationRun":
     """Evaluate weights on processes of their own. Raises `SystemExit` if it is interrupted."""
-    from seamlessflow.config_file import evaluated, load, no_task
+    from seamlessflow.config_file import evaluated, no_task, parse, sections_of
     from seamlessflow.console import clean_console
     from seamlessflow.infra.weights.versions import lease
+    from seamlessflow.listed_tasks import is_listed, on_tasks
     from seamlessflow.named_models import named_directory
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
     from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
     from seamlessflow.watching.display import display
 
+    sections = sections_of(config)
+    if choice.tasks is not None and is_listed(str(choice.tasks)):
+        sections = on_tasks(sections, str(choice.tasks))
+        choice = replace(choice, tasks=None)
     directory = None if weights is None else named_directory("--weights", weights)
     check = evaluation_check(version, directory, choice.tasks, choice.chosen)
-    loaded = load(config, check, read_tasks=no_task if choice.tasks else evaluated)
+    loaded = parse(sections, config, check, read_tasks=no_task if choice.tasks else evaluated)
     policy = choose_weights(loaded, version, directory)
     try:
         with (
