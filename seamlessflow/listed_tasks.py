@@ -89,22 +89,25 @@ def trained_faults(listed: Iterable[ListedTasks]) -> Iterator[Fault]:
     An evaluation with the settings of the training has its tasks on purpose.
     """
     named = list(listed)
-    trained = {task for tasks in named if not tasks.for_evaluation for task in _ids(tasks.file)}
+    trained = {task for tasks in named if not tasks.for_evaluation for task in _draws(tasks.file)}
     files = {tasks.file for tasks in named if not tasks.for_evaluation}
     for tasks in named:
         if not tasks.for_evaluation or tasks.file in files:
             continue
-        ids = list(_ids(tasks.file))
-        shared = [task for task in ids if task in trained]
+        draws = list(_draws(tasks.file))
+        shared = sum(task in trained for task in draws)
         if shared:
-            count = f"{len(shared):,} of its {len(ids):,} tasks are trained on, such as {shared[0]}"
-            yield Fault(tasks.setting, f"{tasks.text}: {count}; choose a seed beyond those")
+            count = f"{shared:,} of its {len(draws):,} tasks are trained on"
+            remedy = "choose a seed beyond those of the training, such as its seed plus its size"
+            yield Fault(tasks.setting, f"{tasks.text}: {count}: {remedy}")
 
 
-def _ids(file: Path) -> Iterator[str]:
+def _draws(file: Path) -> Iterator[str]:
+    """Yield what each task is drawn from; its id, unless the environment says more."""
     with file.open("rb") as lines:
         for line in lines:
-            yield str(json.loads(line).get("id", ""))
+            task = json.loads(line)
+            yield str(task.get("drawn_from", task.get("id")))
 
 
 def _settings(query: str) -> Mapping[str, Any]:

@@ -1,6 +1,7 @@
 """Tasks of an environment as evaluation sets: other settings, and none that is trained on."""
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,7 +63,18 @@ def test_a_set_of_other_settings_with_tasks_of_the_training_is_refused(
         parse(values, read_tasks=every_task)
     (line,) = refused.value.faults
     assert line.startswith("evaluation.sets.near.tasks: environment:seed=2&size=9: 2 of its 9")
-    assert "such as game-2" in line
+    assert "trained on: choose a seed beyond" in line
+
+
+def test_a_task_of_another_id_is_the_same_if_it_is_drawn_from_the_same(
+    sections: Mapping[str, Any],
+) -> None:
+    adapter = Path(sections["agents"]["environment"])
+    line = 'yield {"id": f"{self.seeds[0]} {seed}", "drawn_from": seed}'
+    adapter.write_text(re.sub("yield .*", line, ADAPTER))
+    parse(with_sets(sections, beyond="environment:seed=4"), read_tasks=every_task)
+    with pytest.raises(ConfigRejected, match="3 of its 4 tasks are trained on"):
+        parse(with_sets(sections, near="environment:seed=1"), read_tasks=every_task)
 
 
 def test_an_evaluation_alone_lists_no_tasks_of_the_training(sections: Mapping[str, Any]) -> None:
