@@ -1,6 +1,7 @@
 """The command `seamlessflow eval`: evaluate a policy version, or compare two evaluations."""
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from seamlessflow.reports.evaluations.result import EvaluatedSet
-    from seamlessflow.runs.evaluation_run import EvaluationRun, TaskChoice
+    from seamlessflow.runs.evaluation_run import EvaluationChoice, EvaluationRun
 
 
 def _sampled(temperature: float | None) -> float | None:
@@ -23,6 +24,8 @@ def _sampled(temperature: float | None) -> float | None:
     return temperature
 
 
+_VERSION = re.compile(r"@\d+$")
+"""Ending of a run's directory that names one of its versions."""
 Temperature = Annotated[
     float | None,
     typer.Option(
@@ -34,13 +37,19 @@ Temperature = Annotated[
 ]
 
 
+OfVersion = Annotated[
+    int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
+]
+OfModel = Annotated[
+    Path | None, typer.Option(help="A model to evaluate instead of a version: as policy.model.")
+]
 Compared = Annotated[
     tuple[str, str] | None,
     typer.Option(
         "--compare",
         metavar="A B",
-        help="Two evaluations (directories below OUT/evaluations) to compare by task; with "
-        "--config also versions, which are evaluated first.",
+        help="Compare two by task: results (directories below OUT/evaluations), or runs (OUT: "
+        "their last rounds, OUT@VERSION), or with --config versions, evaluated first.",
     ),
 ]
 FailBelow = Annotated[
@@ -66,12 +75,8 @@ def evaluate(
     chosen: Annotated[
         str | None, typer.Option("--set", help="One of evaluation.sets; by default all, in turn.")
     ] = None,
-    version: Annotated[
-        int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
-    ] = None,
-    weights: Annotated[
-        Path | None, typer.Option(help="A model to evaluate instead of a version: as policy.model.")
-    ] = None,
+    version: OfVersion = None,
+    weights: OfModel = None,
     temperature: Temperature = None,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Sessions of each task; by default evaluation.samples")
@@ -90,12 +95,12 @@ def evaluate(
     Its sessions never reach an optimizer step. Data, logs, evaluation.json and tasks.jsonl are
     written below OUT/evaluations. --compare tells two such results apart, task by task.
     """
-    from seamlessflow.runs.evaluation_run import TaskChoice
+    from seamlessflow.runs.evaluation_run import EvaluationChoice
 
     _refuse_together(compared, version=version, weights=weights)
     if config is None and compared is None:
         raise typer.BadParameter("is needed to evaluate", param_hint="--config")
-    choice = TaskChoice(tasks, chosen, limit, temperature, samples)
+    choice = EvaluationChoice(tasks, chosen, limit, temperature, samples)
 
     def ended(number: int | None) -> "EvaluationRun":
         if config is None:
@@ -105,7 +110,8 @@ def evaluate(
     if compared is None:
         _report(ended(version), fail_below)
     else:
-        _compare([_read(side, ended) for side in compared], fail_below, as_json)
+        sides = [_of_set(chosen, _read(side, ended)) for side in compared]
+        _compare(sides, fail_below, as_json)
 
 
 def _refuse_together(compared: tuple[str, str] | None, **others: object) -> None:
@@ -116,7 +122,7 @@ def _refuse_together(compared: tuple[str, str] | None, **others: object) -> None
 
 
 def _evaluated(
-    config: Path, version: int | None, weights: Path | None, choice: "TaskChoice"
+    config: Path, version: int | None, weights: Path | None, choice: "EvaluationChoice"
 ) -> "EvaluationRun":
     """Evaluate weights on processes of their own. Raises `SystemExit` if it is interrupted."""
     from seamlessflow.config_file import evaluated, no_task, parse, sections_of
@@ -167,11 +173,43 @@ def _report(ended: "EvaluationRun", least: float | None) -> None:
 def _read(
     side: str, ended: "Callable[[int | None], EvaluationRun]"
 ) -> "Mapping[str, EvaluatedSet]":
-    """Return the sets of an evaluation; evaluate first if a version is named."""
+    """Return the sets of a result, of a run's rounds, or of a version that is evaluated first."""
+    from seamlessflow.processes.cluster import has_kafka
     from seamlessflow.reports.evaluations.result import read_result
 
-    is_version = side.isdecimal() and not Path(side).exists()
-    return read_result(ended(int(side)).out if is_version else Path(side))
+    if side.isdecimal() and not Path(side).exists():
+        return read_result(ended(int(side)).out)
+    run, _, version = side.rpartition("@") if _VERSION.search(side) else (side, "", "")
+    place = Path(run)
+    # An evaluation's directory has a Kafka too, but its result says more.
+    if version or (has_kafka(place) and not (place / "evaluation.json").exists()):
+        return _recorded(place, int(version) if version else None)
+    return read_result(place)
+
+
+def _of_set(chosen: str | None, sets: "Mapping[str, EvaluatedSet]") -> "Mapping[str, EvaluatedSet]":
+    return {name: tasks for name, tasks in sets.items() if chosen in (None, name)}
+
+
+def _recorded(out: Path, version: int | None) -> "Mapping[str, EvaluatedSet]":
+    """Return the rounds that the log of a run has. Raises `typer.BadParameter` without any."""
+    from seamlessflow.infra.kafka.unreadable import Skipped
+    from seamlessflow.infra.kafka.whole_topic import read_topic
+    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.processes.stopping import stoppable
+    from seamlessflow.reports.evaluations.recorded import recorded_sets
+    from seamlessflow.schemas.topics import CONTROL
+
+    skipped = Skipped()
+    with stoppable() as stop, kafka_to_inspect(out) as kafka:
+        control = read_topic(kafka, CONTROL, skipped, stopping=lambda: stop.asked)
+        sets = recorded_sets((item.record for item in control), version)
+    for notice in skipped.notices:
+        typer.echo(f"! {notice}", err=True)
+    if not sets:
+        named = "" if version is None else f" of version {version}"
+        raise typer.BadParameter(f"{out}: no evaluation{named} is over", param_hint="--compare")
+    return sets
 
 
 def _compare(

@@ -46,7 +46,7 @@ class NoTasks(SeamlessFlowError):
 
 
 @dataclass(frozen=True)
-class TaskChoice:
+class EvaluationChoice:
     """Tasks that a user chose, and how they are sampled, over the settings of the configuration."""
 
     tasks: Path | None = None
@@ -91,7 +91,7 @@ def evaluation_check(
 def run_evaluation(
     config: RunConfig,
     weights: ChosenWeights,
-    choice: TaskChoice,
+    choice: EvaluationChoice,
     display: Display,
     stop: Stop,
 ) -> EvaluationRun:
@@ -171,7 +171,7 @@ def _separate(config: RunConfig) -> RunConfig:
 
 
 def _plan(
-    config: RunConfig, split: str, place: int, rows: Sequence[TaskRow], choice: TaskChoice
+    config: RunConfig, split: str, place: int, rows: Sequence[TaskRow], choice: EvaluationChoice
 ) -> EvaluationPlan:
     sampling = config.evaluation.terms(split).sampling
     if choice.temperature is not None:

@@ -48,7 +48,7 @@ class ChangedTask(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class UncomparedTasks:
     """Number of tasks that are compared with nothing."""
 
     only_first: int
@@ -62,7 +62,7 @@ class SetComparison:
     """Comparison on one set."""
 
     tasks: int
-    left_out: LeftOut
+    left_out: UncomparedTasks
     success: float
     """Least return of a session that passes."""
     reward: PairedDifference
@@ -141,7 +141,7 @@ def _compared(name: str, first: EvaluatedSet, second: EvaluatedSet) -> SetCompar
     once = all(len(task.returns) == 1 for pair in judged for task in pair)
     return SetComparison(
         tasks=len(judged),
-        left_out=LeftOut(
+        left_out=UncomparedTasks(
             len(first.tasks) - len(common),
             len(second.tasks) - len(common),
             len(common) - len(judged),

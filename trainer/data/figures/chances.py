@@ -50,11 +50,11 @@ class Chances(NamedTuple):
     all_range: dict[int, ConfidenceInterval]
 
 
-PassCounts = Sequence[tuple[int, int]]
+TaskPasses = Sequence[tuple[int, int]]
 """Number of sessions of each task, and how many of them pass."""
 
 
-def chances(counts: PassCounts, k: Sequence[int] = ()) -> Chances:
+def chances(counts: TaskPasses, k: Sequence[int] = ()) -> Chances:
     """Return both chances for these k; for 1, 2, 4 and so on if there are none.
 
     The largest k is at most the number of sessions of the task with the fewest.
@@ -128,7 +128,7 @@ def wilson(share: float, count: int) -> ConfidenceInterval:
     return ConfidenceInterval(max(0.0, middle - half), min(1.0, middle + half))
 
 
-def _possible(counts: PassCounts, k: Sequence[int]) -> list[int]:
+def _possible(counts: TaskPasses, k: Sequence[int]) -> list[int]:
     """Return each k that all tasks have sessions for."""
     most = min((size for size, _ in counts), default=0)
     numbers = sorted({*k}) or [2**power for power in range(most.bit_length())]
@@ -136,6 +136,6 @@ def _possible(counts: PassCounts, k: Sequence[int]) -> list[int]:
 
 
 def _estimates(
-    counts: PassCounts, k: int, estimate: Callable[[int, int, int], float]
+    counts: TaskPasses, k: int, estimate: Callable[[int, int, int], float]
 ) -> list[float]:
     return [estimate(size, passing, k) for size, passing in counts]

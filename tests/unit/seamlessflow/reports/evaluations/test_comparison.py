@@ -6,9 +6,9 @@ from seamlessflow.reports.evaluations.comparison import (
     MCNEMAR,
     PERMUTATION,
     ChangedTask,
-    LeftOut,
     NotComparable,
     SetComparison,
+    UncomparedTasks,
     compare,
 )
 from seamlessflow.reports.evaluations.result import EvaluatedSet, EvaluatedTask
@@ -48,7 +48,7 @@ def test_the_most_changed_tasks_come_first() -> None:
 def test_tasks_without_a_partner_are_counted_and_left_out() -> None:
     first = evaluated(a=[1], b=[1], c=[0], d=[])
     result = compared(first, evaluated(a=[1], c=[], d=[1], e=[0], f=[0]))
-    assert (result.tasks, result.left_out) == (1, LeftOut(1, 2, 2))
+    assert (result.tasks, result.left_out) == (1, UncomparedTasks(1, 2, 2))
 
 
 def test_sets_without_a_common_task_are_named() -> None:
@@ -60,7 +60,7 @@ def test_sets_without_a_common_task_are_named() -> None:
 
 @pytest.mark.parametrize("second", [{}, {"other": ["a"]}, {"test": ["b"]}])
 def test_evaluations_that_share_no_task_are_refused(second: dict[str, list[str]]) -> None:
-    sets = {name: evaluated(**{key: [1.0] for key in ids}) for name, ids in second.items()}
+    sets = {name: evaluated(1.0, **{key: [1.0] for key in ids}) for name, ids in second.items()}
     with pytest.raises(NotComparable, match="no set has a task in common"):
         compare({"test": evaluated(a=[1])}, sets)
 
