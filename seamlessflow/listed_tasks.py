@@ -73,12 +73,13 @@ def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
 
 
 def on_tasks(sections: Mapping[str, Any], text: str) -> dict[str, Any]:
-    """Return the sections with this text as the only tasks of evaluations."""
-    terms = {
-        name: value
-        for name, value in (sections.get("evaluation") or {}).items()
-        if name not in _NAMES_TASKS
-    }
+    """Return the sections with this text as the only tasks of evaluations.
+
+    The section's `k` goes with its `samples`; without them it is for sets that have their own.
+    """
+    section = sections.get("evaluation") or {}
+    left_out = _NAMES_TASKS if "samples" in section else (*_NAMES_TASKS, "k")
+    terms = {name: value for name, value in section.items() if name not in left_out}
     return {**sections, "evaluation": {**terms, "tasks": text}}
 
 

@@ -15,8 +15,8 @@ from seamlessflow.reports.evaluations.result import EvaluatedSet, EvaluatedTask
 from seamlessflow.reports.evaluations.significance import bootstrap, mcnemar, permutation
 from seamlessflow.trainer.data.figures.chances import ConfidenceInterval, passed
 
-MCNEMAR = "McNemar, exact"
-PERMUTATION = "paired permutation"
+MCNEMAR = "McNemar"
+PERMUTATION = "permutation"
 
 
 class NotComparable(SeamlessFlowError):

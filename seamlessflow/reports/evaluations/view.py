@@ -69,13 +69,13 @@ def _title(name: str, compared: SetComparison) -> str:
         "without a session that counted": left.unjudged,
     }
     out = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
-    return f"{name}: {compared.tasks:,} tasks compared" + (f" (left out: {out})" if out else "")
+    tasks = f"{name}: {compared.tasks:,} tasks compared" + (f" (left out: {out})" if out else "")
+    return f"{tasks}; a session passes with {compared.success:g} or more"
 
 
 def _differences(compared: SetComparison) -> Table:
     table = _table("", "first", "second", "difference", "p", "test")
-    passing = f"sessions with a return of {compared.success:g} or more"
-    for name, difference in (("reward", compared.reward), (passing, compared.passing)):
+    for name, difference in (("reward", compared.reward), ("passing", compared.passing)):
         table.add_row(name, *_cells(difference))
     return table
 

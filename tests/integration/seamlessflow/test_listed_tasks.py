@@ -83,3 +83,13 @@ def test_an_evaluation_alone_lists_no_tasks_of_the_training(sections: Mapping[st
     (listed,) = config.evaluation.files.values()
     assert ids(listed) == ["game-7"]
     assert list(listed.parent.iterdir()) == [listed]
+
+
+def test_an_evaluation_alone_keeps_what_counts_as_success_and_a_k_that_it_has_samples_for(
+    sections: Mapping[str, Any],
+) -> None:
+    sets = {"near": {"tasks": "environment:seed=9", "samples": 4}}
+    for more, passing in (({}, (0.5, ())), ({"samples": 4}, (0.5, (4,)))):
+        values = {**sections, "evaluation": {"success": 0.5, "k": [4], "sets": sets, **more}}
+        config = parse(on_tasks(values, "environment:seed=7"), read_tasks=evaluated)
+        assert config.evaluation.passing("test") == passing
