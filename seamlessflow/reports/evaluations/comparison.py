@@ -33,7 +33,7 @@ class PairedDifference:
     second: float
     difference: float
     interval: ConfidenceInterval | None
-    """ConfidenceInterval of 95% of the difference, by a bootstrap over tasks."""
+    """Interval of 95% of the difference, by a bootstrap over tasks."""
     p: float
     """Chance of such a difference or a larger one, of either sign, if there is none."""
     test: str

@@ -57,7 +57,7 @@ class EvaluationResult:
     pass_at: Mapping[int, float] = field(default_factory=dict)
     """Estimated chance, by k, that one of a task's k sessions has a return of `success` or more."""
     pass_at_range: Mapping[int, ConfidenceInterval] = field(default_factory=dict)
-    """ConfidenceInterval of 95% of each."""
+    """Interval of 95% of each."""
     pass_all: Mapping[int, float] = field(default_factory=dict)
     """Estimated chance, by k, that all of a task's k sessions have such a return."""
     pass_all_range: Mapping[int, ConfidenceInterval] = field(default_factory=dict)

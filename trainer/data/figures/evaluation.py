@@ -96,7 +96,7 @@ class EvaluationFigures:
     pass_at: dict[int, float] = field(default_factory=dict)
     """Chance that one of k sessions of a task passes, by k."""
     pass_at_range: dict[int, ConfidenceInterval] = field(default_factory=dict)
-    """ConfidenceInterval of 95% of each."""
+    """Interval of 95% of each."""
     pass_all: dict[int, float] = field(default_factory=dict)
     """Chance that all of k sessions of a task pass, by k."""
     pass_all_range: dict[int, ConfidenceInterval] = field(default_factory=dict)
