@@ -272,16 +272,36 @@ class SamplingSection(Section):
         return Sampling(**chosen) if chosen else None
 
 
-class SharedEvaluationSection(Section):
-    """Settings of evaluations that the trainer needs too; the scheduler adds its own."""
+class PassSection(Section):
+    """Chances to pass that are told of evaluated tasks."""
 
     model_config = ConfigDict(extra="ignore")
+
+    success: float | None = Field(
+        None,
+        description="Least return of a session that passes; none: as in evaluation, and there 1",
+    )
+    k: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+        None,
+        description="Numbers of sessions that pass@k and pass^k are counted for, at most samples; "
+        "none: as in evaluation, and there 1, 2, 4 and so on",
+    )
+
+
+class SharedEvaluationSection(PassSection):
+    """Settings of evaluations that the trainer needs too; the scheduler adds its own."""
 
     tasks: Path | None = Field(
         None, description="Tasks, as in pacing.tasks; none, and no sets: no evaluation"
     )
     split: str = Field("test", description="Name of these tasks in sessions and trajectories")
-    sets: Mapping[str, object] = Field(default_factory=dict, description="Several sets by name")
+    sets: Mapping[str, PassSection] = Field(default_factory=dict, description="Several by name")
+
+    def passing(self, split: str) -> tuple[float, tuple[int, ...]]:
+        """Return the least return that passes in a set, and its k; none: the usual."""
+        chosen = self.sets.get(split, self)
+        success = self.success if chosen.success is None else chosen.success
+        return 1.0 if success is None else success, chosen.k or self.k or ()
 
     @property
     def splits(self) -> tuple[str, ...]:

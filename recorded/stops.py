@@ -47,7 +47,7 @@ from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.tokens import unpack
 from seamlessflow.trainer.credit import ONE_REWARD
 from seamlessflow.trainer.data.credit.returns import session_return
-from seamlessflow.trainer.data.figures.evaluation import PASSED
+from seamlessflow.trainer.data.figures.chances import PASSED
 
 _LIKELIEST = "topk_logprobs"
 

@@ -11,6 +11,7 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import ConfigDict, Field, JsonValue, StringConstraints, model_validator
 
 from seamlessflow.infra.settings import (
+    PassSection,
     ProcessSettings,
     SamplingSection,
     Section,
@@ -293,8 +294,10 @@ class PacingSection(TaskDataSection, SharedPacingSection):
         return self
 
 
-class EvaluationSetSection(TaskDataSection):
+class EvaluationSetSection(TaskDataSection, PassSection):
     """One of several evaluation sets; its unset fields are as in the section `evaluation`."""
+
+    model_config = ConfigDict(extra="forbid")
 
     tasks: Path = Field(description="File of tasks in one of the same forms")
     every: int | None = Field(None, ge=1, description="Trained optimizer steps between its rounds")
@@ -349,6 +352,15 @@ class EvaluationSection(TaskDataSection, SharedEvaluationSection):
             )
         if self.chooses and self.tasks is None:
             raise ValueError(f"evaluation: {_CHOOSES} evaluation.tasks: name them in each set")
+        return self
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> Self:
+        for split in self.sets or (self.split,):
+            samples = self.terms(split).samples
+            if any(k > samples for k in self.passing(split)[1]):
+                name = f"evaluation.sets.{split}" if split in self.sets else "evaluation"
+                raise ValueError(f"{name}: k is more than its samples, {samples}")
         return self
 
     @property

@@ -256,6 +256,15 @@ class EvaluationCompleted(Record):
     reward_mean: float | None
     reward_error: float | None = None
     pass_at: Mapping[str, float] = field(default_factory=dict)
+    pass_at_low: Mapping[str, float] = field(default_factory=dict)
+    pass_at_high: Mapping[str, float] = field(default_factory=dict)
+    pass_all: Mapping[str, float] = field(default_factory=dict)
+    pass_all_low: Mapping[str, float] = field(default_factory=dict)
+    pass_all_high: Mapping[str, float] = field(default_factory=dict)
+    success: float = 1.0
+    turns: float | None = None
+    sampled_tokens: float | None = None
+    prompt_tokens: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -520,6 +529,7 @@ class GroupReady(Record):
     first_offsets: tuple[int, ...] = ()
     lengths: tuple[int, ...] = ()
     texts: tuple[str, ...] = ()
+    prompt_tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

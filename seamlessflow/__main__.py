@@ -14,6 +14,7 @@ from seamlessflow.commands.audit import audit
 from seamlessflow.commands.conform import conform
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
+from seamlessflow.commands.evaluation import evaluate
 from seamlessflow.commands.recorded import replay, share
 from seamlessflow.commands.recorded.erase import erase
 from seamlessflow.commands.recorded.export import export
@@ -28,7 +29,7 @@ from seamlessflow.commands.settings import methods, settings
 from seamlessflow.commands.shapley import shapley
 from seamlessflow.commands.show import show, trace
 from seamlessflow.commands.train import sft, train
-from seamlessflow.commands.versions import evaluate, merge
+from seamlessflow.commands.versions import merge
 from seamlessflow.commands.workers import node, worker
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.host import ending_signals

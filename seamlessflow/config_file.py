@@ -26,7 +26,14 @@ from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import from_environment, unread
 from seamlessflow.infra.variables import SettingPath, place_in
 from seamlessflow.infra.weights.model_hub import ModelNotFetched
-from seamlessflow.listed_tasks import LISTED, NotListed, is_listed, listed_file
+from seamlessflow.listed_tasks import (
+    LISTED,
+    ListedTasks,
+    NotListed,
+    is_listed,
+    listed_file,
+    trained_faults,
+)
 from seamlessflow.named_models import Fetched, fetch, fetchable, hub_models
 from seamlessflow.prepared_tasks import named_tasks, prepare, shared_faults
 from seamlessflow.read_paths import found_beside, replaced, searched
@@ -235,6 +242,7 @@ def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
     if config.agents.environment and not config.pacing.issues and "pacing" in read_by_command:
         pacing = {**reading.sections.get("pacing", {}), "tasks": LISTED}
         reading.sections = {**reading.sections, "pacing": pacing}
+    listed: list[ListedTasks] = []
     for tasks in named_tasks(reading.sections, config):
         if not is_listed(tasks.text) or tasks.section[0] not in read_by_command:
             continue
@@ -245,6 +253,8 @@ def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
             reading.left_out.append(tasks.setting)
             continue
         reading.sections = replaced(reading.sections, tasks.setting, str(file))
+        listed.append(ListedTasks(tasks.setting, tasks.text, file, tasks.for_evaluation))
+    reading.add(trained_faults(listed))
     if not reading.lines:
         reading.config = RunConfig(**deepcopy(reading.sections))
 

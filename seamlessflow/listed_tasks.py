@@ -10,12 +10,14 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.variables import SettingPath
 from seamlessflow.producers.agents.environments.child import EnvironmentSpec
 from seamlessflow.producers.agents.environments.listing import write_tasks
 from seamlessflow.producers.agents.environments.venvs import environment_spec
@@ -24,6 +26,17 @@ from seamlessflow.producers.agents.settings import AgentsSection
 LISTED = "environment:"
 FOLDER = "listed_tasks"
 """Folder of the run's directory with the files."""
+_NAMES_TASKS = ("tasks", "sets", "map", "where", "held_back")
+"""Settings of evaluations that name their tasks."""
+
+
+class ListedTasks(NamedTuple):
+    """Tasks of the environment that a setting stands for."""
+
+    setting: SettingPath
+    text: str
+    file: Path
+    for_evaluation: bool
 
 
 class NotListed(SeamlessFlowError):
@@ -57,6 +70,45 @@ def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
     except SeamlessFlowError as error:
         raise NotListed(_last_line(error)) from error
     return target
+
+
+def on_tasks(sections: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return the sections with this text as the only tasks of evaluations.
+
+    The section's `k` goes with its `samples`; without them it is for sets that have their own.
+    """
+    section = sections.get("evaluation") or {}
+    left_out = _NAMES_TASKS if "samples" in section else (*_NAMES_TASKS, "k")
+    terms = {name: value for name, value in section.items() if name not in left_out}
+    return {**sections, "evaluation": {**terms, "tasks": text}}
+
+
+def trained_faults(listed: Iterable[ListedTasks]) -> Iterator[Fault]:
+    """Yield a fault for each evaluation with other settings that still has tasks of the training,
+    as where an environment counts its seeds from one on.
+
+    An evaluation with the settings of the training has its tasks on purpose.
+    """
+    named = list(listed)
+    trained = {task for tasks in named if not tasks.for_evaluation for task in _draws(tasks.file)}
+    files = {tasks.file for tasks in named if not tasks.for_evaluation}
+    for tasks in named:
+        if not tasks.for_evaluation or tasks.file in files:
+            continue
+        draws = list(_draws(tasks.file))
+        shared = sum(task in trained for task in draws)
+        if shared:
+            count = f"{shared:,} of its {len(draws):,} tasks are trained on"
+            remedy = "choose a seed beyond those of the training, such as its seed plus its size"
+            yield Fault(tasks.setting, f"{tasks.text}: {count}: {remedy}")
+
+
+def _draws(file: Path) -> Iterator[str]:
+    """Yield what each task is drawn from; its id, unless the environment says more."""
+    with file.open("rb") as lines:
+        for line in lines:
+            task = json.loads(line)
+            yield str(task.get("drawn_from", task.get("id")))
 
 
 def _settings(query: str) -> Mapping[str, Any]:

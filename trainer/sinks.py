@@ -1,5 +1,6 @@
 """Settings of sinks: where the metrics of steps and evaluations go, besides `control`."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -14,6 +15,12 @@ _DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
 def mlflow_package(uri: str) -> str:
     """Return the package that a tracking URI of MLflow needs."""
     return "mlflow" if uri.startswith(_DATABASES) else "mlflow-skinny"
+
+
+def board_writer() -> str:
+    """Return the installed module that writes files of TensorBoard; empty without any."""
+    modules = {"tensorboardX": "tensorboardX", "tensorboard": "torch.utils.tensorboard"}
+    return next((module for package, module in modules.items() if find_spec(package)), "")
 
 
 class SinkSettings(Section):

@@ -13,7 +13,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.network.storages import unusable
 from seamlessflow.infra.variables import SettingPath
-from seamlessflow.trainer.sinks import mlflow_package
+from seamlessflow.trainer.sinks import board_writer, mlflow_package
 
 _TRAIN = ("torch", "transformers", "safetensors")
 _LINK = ("safetensors",)
@@ -45,8 +45,8 @@ def require(extra: str, *packages: str) -> None:
 def training_faults(config: RunConfig) -> Iterator[Fault]:
     """Yield a fault for each package that a training lacks."""
     trainer = config.trainer
-    if trainer.tensorboard_dir is not None:
-        yield from _lacking(("trainer", "tensorboard_dir"), "tensorboard")
+    if trainer.tensorboard_dir is not None and not board_writer():
+        yield from _lacking(("trainer", "tensorboard_dir"), "tensorboardX")
     if trainer.wandb_project is not None:
         yield from _lacking(("trainer", "wandb_project"), "wandb")
     if trainer.mlflow_uri is not None:

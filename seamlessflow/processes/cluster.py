@@ -113,7 +113,7 @@ def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
     Its directory lies in that of the run whose Kafka it used, and is named after its prefix.
     """
     folder = None if out is None else out.absolute()
-    if folder is None or _has_kafka(folder) or not _has_kafka(folder.parent):
+    if folder is None or has_kafka(folder) or not has_kafka(folder.parent):
         with kafka_to_inspect(out) as kafka:
             yield kafka
         return
@@ -151,7 +151,8 @@ def kafka_of_running(out: Path | None, remedy: str = "") -> KafkaSettings:
     return running
 
 
-def _has_kafka(out: Path) -> bool:
+def has_kafka(out: Path) -> bool:
+    """Return whether a directory is that of a run with a Kafka of its own, live or ended."""
     return (out / KAFKA_DIR).is_dir() or has_address(out)
 
 

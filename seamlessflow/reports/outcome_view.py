@@ -159,7 +159,10 @@ def _rounds(rounds: Sequence[Mapping[str, Any]]) -> str:
     change = f"{_number(first['reward_mean'])} → " if len(rounds) > 1 else ""
     counted = f"first and last of {len(rounds)} rounds" if len(rounds) > 1 else "one round"
     chances = "".join(
-        f", pass@{k} {chance:.3f}" for k, chance in last["pass_at"].items() if k != "1"
+        f", pass{sign}{k} {chance:.3f}"
+        for sign, by_k in (("@", last["pass_at"]), ("^", last.get("pass_all") or {}))
+        for k, chance in by_k.items()
+        if k != "1"
     )
     return f"{change}{_number(last['reward_mean'])}{error} ({counted}){chances}"
 

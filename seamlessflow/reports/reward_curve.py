@@ -177,12 +177,19 @@ def edges(steps: Sequence[StepFacts]) -> tuple[Sequence[StepFacts], Sequence[Ste
 
 def _round_figures(completed: r.EvaluationCompleted) -> dict[str, Any]:
     figures = {"reward_mean": completed.reward_mean, "reward_error": completed.reward_error}
+    costs = {
+        "turns": completed.turns,
+        "sampled_tokens": completed.sampled_tokens,
+        "prompt_tokens": completed.prompt_tokens,
+    }
     return {
         "step": completed.step,
         "version": completed.version,
         **{name: None if figure is None else round(figure, 6) for name, figure in figures.items()},
         "sessions": completed.sessions,
         "pass_at": {k: round(chance, 6) for k, chance in completed.pass_at.items()},
+        "pass_all": {k: round(chance, 6) for k, chance in completed.pass_all.items()},
+        **{name: round(cost, 6) for name, cost in costs.items() if cost is not None},
     }
 
 

@@ -11,7 +11,8 @@ An unknown figure is null. The sources of the figures:
   are several (`StepCompleted`).
 - `eval_before`, `eval_after`: mean reward on held-back tasks, from the launcher.
 - `evaluations`: by set, the rounds of the run's evaluations (`EvaluationCompleted`). Each has the
-  steps and the version behind it, mean reward with standard error, sessions, and chances to pass.
+  steps and the version behind it, mean reward with standard error, sessions, chances to pass
+  (of one of k sessions, and of all), turns and tokens a session.
 - `sources`: each task set's groups, and its mean reward in the first and last ten steps
   (`StepCommitted`, `StepCompleted`). Only if there are several task sets.
 - `steps`: optimizer steps behind the newest weights (`StepCommitted`).

@@ -5,7 +5,7 @@ session that the environment or the infrastructure spoilt is tried again. `Evalu
 `evaluate` connects it to Kafka.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from seamlessflow.infra.clock import Stopping
@@ -14,43 +14,19 @@ from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.worker.judged_rewards import JUDGE
+from seamlessflow.reports.evaluations.result import EvaluatedTask, EvaluationResult
 from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import SampleFailed, Sampling, Task, Trajectory
 from seamlessflow.schemas.topics import TASKS, TRAJECTORIES
 from seamlessflow.trainer.data.credit.returns import RewardWeights, session_return, unjudged
+from seamlessflow.trainer.data.figures.chances import USUAL, PassTerms
 from seamlessflow.trainer.data.figures.evaluation import EvaluatedGroup, figures
+from seamlessflow.trainer.data.lengths import SessionCost, cost_of
 
 MOST_ATTEMPTS = 3
 _POLL_S = 0.05
 _GRACE_S = 60.0
-
-
-@dataclass(frozen=True)
-class EvaluationResult:
-    """An evaluation's figures."""
-
-    reward: float | None
-    """Mean terminal reward; None if no session counted."""
-    error: float | None
-    """Standard error of the mean over tasks drawn at random; None for fewer than two tasks."""
-    sessions: int
-    """Sessions that counted."""
-    failed: int
-    """Sessions that did not count, tried again or not."""
-    missing: int
-    """Samples without a session that counted."""
-    pass_at: Mapping[int, float] = field(default_factory=dict)
-    """Estimated chance, by k, that one of a task's k sessions has a return of 1 or more."""
-
-    def __str__(self) -> str:
-        lost = f"{self.failed} failed, {self.missing} missing"
-        if self.reward is None:
-            return f"no session counted, {lost}; see the logs of agents and gateway"
-        error = f" ± {self.error:.4f}" if self.error is not None else ""
-        chances = "".join(f", pass@{k} {chance:.3f}" for k, chance in self.pass_at.items())
-        sessions = f"{self.sessions} sessions ({lost})"
-        return f"mean reward {self.reward:.4f}{error} over {sessions}{chances}"
 
 
 @dataclass(frozen=True)
@@ -67,6 +43,7 @@ class EvaluationPlan:
     """Weights of the named rewards that add up to a return."""
     overrides: Sampling | None = None
     """Sampling parameters in place of the policy's."""
+    terms: PassTerms = USUAL
 
 
 @dataclass
@@ -75,7 +52,8 @@ class Evaluation:
 
     plan: EvaluationPlan
     rewards: dict[tuple[int, int], float] = field(default_factory=dict)
-    """By task number and sample."""
+    """By task number and sample, as the costs."""
+    costs: dict[tuple[int, int], SessionCost] = field(default_factory=dict)
     failures: list[SampleFailed] = field(default_factory=list)
     """Sessions that did not count, in the order of their ends."""
     _given_up: set[tuple[int, int]] = field(default_factory=set)
@@ -106,6 +84,7 @@ class Evaluation:
         reward = session_return(trajectory, self.plan.weights) if judged else None
         if reward is not None:
             self.rewards[number, sample] = reward
+            self.costs[number, sample] = cost_of(trajectory)
             return []
         self.failures.append(
             SampleFailed(
@@ -124,10 +103,11 @@ class Evaluation:
 
     def result(self) -> EvaluationResult:
         """Return the figures of the sessions so far."""
-        by_task: dict[int, list[float]] = {}
-        for (number, _), reward in self.rewards.items():
-            by_task.setdefault(number, []).append(reward)
-        evaluated = figures([EvaluatedGroup.from_returns(rewards) for rewards in by_task.values()])
+        tasks = self.tasks()
+        counted = [
+            EvaluatedGroup.from_returns(task.returns, task.costs) for task in tasks if task.returns
+        ]
+        evaluated = figures(counted, self.plan.terms)
         return EvaluationResult(
             reward=evaluated.reward,
             error=evaluated.error,
@@ -135,6 +115,28 @@ class Evaluation:
             failed=len(self.failures),
             missing=len(self.plan.rows) * self.plan.samples - evaluated.sessions,
             pass_at=evaluated.pass_at,
+            pass_at_range=evaluated.pass_at_range,
+            pass_all=evaluated.pass_all,
+            pass_all_range=evaluated.pass_all_range,
+            success=self.plan.terms.success,
+            turns=evaluated.turns,
+            sampled_tokens=evaluated.sampled_tokens,
+            prompt_tokens=evaluated.prompt_tokens,
+            tasks=tasks,
+        )
+
+    def tasks(self) -> tuple[EvaluatedTask, ...]:
+        """Return each task with its sessions that counted, by their samples."""
+        by_task: dict[int, list[tuple[int, int]]] = {}
+        for place in sorted(self.rewards):
+            by_task.setdefault(place[0], []).append(place)
+        return tuple(
+            EvaluatedTask(
+                row.task_id,
+                tuple(self.rewards[place] for place in by_task.get(number, ())),
+                tuple(self.costs[place] for place in by_task.get(number, ())),
+            )
+            for number, row in enumerate(self.plan.rows)
         )
 
     def _task(self, number: int, sample: int, attempt: int, now_ms: int) -> Task:

@@ -4,9 +4,8 @@ It changes nothing of the run that it takes the weights from; its data lie below
 `OUT/evaluations`. Called by `seamlessflow eval`.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -21,21 +20,22 @@ from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
+from seamlessflow.reports.evaluations.result import EvaluationResult, write_result
 from seamlessflow.runs.chosen_weights import (
     ChosenWeights,
     NoSuchVersion,
     announce_weights,
     choose_weights,
 )
-from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
+from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
 from seamlessflow.scheduler.tasks.file import read as read_tasks
 from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas.records import Sampling
+from seamlessflow.trainer.data.figures.chances import PassTerms
 from seamlessflow.watching.display import Display
 
 _SAMPLING = tuple(SamplingSection.model_fields)
 EVALUATIONS = "evaluations"
-RESULT = "evaluation.json"
 
 
 class NoTasks(SeamlessFlowError):
@@ -43,6 +43,21 @@ class NoTasks(SeamlessFlowError):
 
     def __init__(self) -> None:
         super().__init__("name tasks: --tasks FILE, or in the section evaluation")
+
+
+@dataclass(frozen=True)
+class EvaluationChoice:
+    """Tasks that a user chose, and how they are sampled, over the settings of the configuration."""
+
+    tasks: Path | None = None
+    """File of tasks; None: those of the configuration."""
+    chosen: str | None = None
+    """One of several sets; None: all."""
+    limit: int | None = None
+    """First tasks of each set; None: all."""
+    temperature: float | None = None
+    samples: int | None = None
+    """Sessions of each task."""
 
 
 @dataclass(frozen=True)
@@ -76,23 +91,20 @@ def evaluation_check(
 def run_evaluation(
     config: RunConfig,
     weights: ChosenWeights,
-    tasks: Path | None,
-    limit: int | None,
+    choice: EvaluationChoice,
     display: Display,
     stop: Stop,
-    chosen: str | None = None,
-    temperature: float | None = None,
 ) -> EvaluationRun:
-    """Evaluate, one set after the other, and write `evaluation.json`.
+    """Evaluate, one set after the other, and write the files of the result.
 
-    `chosen`: one of several sets; None: all. `temperature` counts over those of the configuration.
     Raises `NoTasks` and what `training.train` raises.
     """
-    files = config.evaluation.files if tasks is None else {config.evaluation.split: tasks}
+    section = config.evaluation
+    files = section.files if choice.tasks is None else {section.split: choice.tasks}
     plans = [
-        _plan(config, split, place, read_tasks(file).rows[:limit], temperature)
+        _plan(config, split, place, read_tasks(file).rows[: choice.limit], choice)
         for place, (split, file) in enumerate(files.items())
-        if chosen in (None, split)
+        if choice.chosen in (None, split)
     ]
     if not plans:
         raise NoTasks
@@ -119,9 +131,8 @@ def run_evaluation(
             display.phase("stopping all processes in order")
     sampling = {plan.split: shown_sampling(plan.overrides) for plan in plans}
     ended = EvaluationRun(separate.out, weights, results, sampling)
-    several = tasks is None and bool(config.evaluation.sets)
-    text = json.dumps(_written(ended, several), indent=2)
-    (separate.out / RESULT).write_text(text + "\n", encoding="utf-8")
+    several = choice.tasks is None and bool(section.sets)
+    write_result(separate.out, _weights(ended), results, sampling, several)
     return ended
 
 
@@ -141,17 +152,8 @@ def shown_sampling(overrides: Sampling | None) -> Mapping[str, float]:
     return {name: value for name, value in chosen.items() if value is not None}
 
 
-def _written(ended: EvaluationRun, several: bool) -> dict[str, object]:
-    """Return the figures for the file: by set, or beside the weights if there is a single set."""
-    weights = {"weights": str(ended.weights.directory), "version": ended.weights.version}
-    figures = {
-        split: {**asdict(result), "sampling": ended.sampling[split]}
-        for split, result in ended.results.items()
-    }
-    if several:
-        return {**weights, "sets": figures}
-    (only,) = figures.values()
-    return {**weights, **only}
+def _weights(ended: EvaluationRun) -> dict[str, object]:
+    return {"weights": str(ended.weights.directory), "version": ended.weights.version}
 
 
 def _separate(config: RunConfig) -> RunConfig:
@@ -169,18 +171,19 @@ def _separate(config: RunConfig) -> RunConfig:
 
 
 def _plan(
-    config: RunConfig, split: str, place: int, rows: Sequence[TaskRow], temperature: float | None
+    config: RunConfig, split: str, place: int, rows: Sequence[TaskRow], choice: EvaluationChoice
 ) -> EvaluationPlan:
     sampling = config.evaluation.terms(split).sampling
-    if temperature is not None:
-        sampling = sampling.model_copy(update={"temperature": temperature})
+    if choice.temperature is not None:
+        sampling = sampling.model_copy(update={"temperature": choice.temperature})
     return EvaluationPlan(
         label=f"{config.run.id}-eval-{now_ms()}-{place}",
         policy=config.run.policy,
         split=split,
         rows=rows,
-        samples=config.evaluation.terms(split).samples,
+        samples=choice.samples or config.evaluation.terms(split).samples,
         time_limit_s=config.pacing.task_timeout_s,
         weights=config.trainer.reward_weights,
         overrides=sampling.overrides,
+        terms=PassTerms(*config.evaluation.passing(split)),
     )

@@ -25,10 +25,11 @@ from seamlessflow.processes.specs import LaunchContext, ProcessSpecs
 from seamlessflow.processes.stopping import Stop
 from seamlessflow.processes.supervisor import Supervisor
 from seamlessflow.processes.system import System, kafka_to_run_on
+from seamlessflow.reports.evaluations.result import EvaluationResult
 from seamlessflow.reports.outcome import RunOutcome, write_report
 from seamlessflow.reports.summary import LauncherFacts
 from seamlessflow.runs.chosen_weights import announce_frozen
-from seamlessflow.runs.evaluation import EvaluationPlan, EvaluationResult, evaluate
+from seamlessflow.runs.evaluation import EvaluationPlan, evaluate
 from seamlessflow.scheduler.tasks.file import read as read_tasks
 from seamlessflow.schemas.records import RunFinished, Sampling
 from seamlessflow.schemas.topics import CONTROL, TOPICS

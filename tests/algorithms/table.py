@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 
 from tests.algorithms.choices import CHOICES
-from tests.algorithms.run_settings import INITIAL, TEACHER, WholeRun
+from tests.algorithms.run_settings import FEW, INITIAL, TEACHER, WholeRun
 
 _OWN = "examples.methods"
 _UPDATES = {"mini_batches": 2, "epochs": 2}
@@ -189,7 +189,19 @@ RUNS: Mapping[str, WholeRun] = {
             **_UPDATES,
         }
     ),
-    "maxrl": WholeRun({"advantage": "maxrl"}),
+    "maxrl": WholeRun(
+        {"advantage": "maxrl"},
+        more={"evaluation": {"tasks": FEW, "every": 2, "samples": 4, "success": 0.5, "k": [1, 3]}},
+        metrics=(
+            "eval_pass_at/3",
+            "eval_pass_at_low/3",
+            "eval_pass_all/3",
+            "eval_pass_all_high/1",
+            "eval_turns",
+            "eval_sampled_tokens",
+            "eval_prompt_tokens",
+        ),
+    ),
     "distill": WholeRun(
         {
             "advantage": "distill",

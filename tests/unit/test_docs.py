@@ -75,6 +75,7 @@ OTHERS = {
     "ConfigMap",
     "DeepSeek",
     "FightLadder",
+    "McNemar",
     "MindAgent",
     "NeMo",
     "NetworkPolicy",

@@ -43,6 +43,7 @@ APART = {
     "producers/scorers/texts": "pure, as the other scorers beside the table of all",
     "recorded/interchange/schema_registry": "a client of another server",
     "rehearsal/verdict": "pure, beside a shell that runs processes",
+    "reports/evaluations/significance": "statistics that know no evaluation",
     "scheduler/group_watch": "a thread with Kafka clients, beside the wiring",
     "trainer/backends/adapter/peft_layers": "the one place that imports peft",
     "trainer/steps/barren": "pure, beside the sequence that reads and writes",
@@ -68,6 +69,7 @@ SHORT = {
     "producers/rollout/torch_engine/limits": "importable without torch",
     "producers/scorers/structures": "the one place that imports jsonschema",
     "recorded/interchange/schema_files": "files for other tools, beside a registry for them",
+    "reports/evaluations/recorded": "a fold of the log, beside results in files",
     "runs/whole_model": "imports torch, for a command",
     "scheduler/tasks/check": "asked before a run, when nothing reads tasks",
     "scheduler/tasks/prepared/source": "what its neighbours give and raise",
@@ -76,7 +78,6 @@ SHORT = {
     "schemas/json_form": "imports pydantic",
     "schemas/tokens": "a leaf of ninety modules",
     "trainer/backends/fsdp_backend": "the one place that imports FSDP2",
-    "trainer/data/lengths": "a leaf of the batch and of reports",
     "trainer/ranks/follower": "runs in a process of its own",
 }
 """Further modules below sixty lines, each with the reason; those of `commands/` are a command."""

@@ -16,7 +16,7 @@ import numpy as np
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.worker.judged_rewards import JUDGE, JUDGE_FAILED
 from seamlessflow.schemas.records import GroupDropped, GroupReady, Record, SampleFailed
-from seamlessflow.trainer.data.figures.evaluation import passed
+from seamlessflow.trainer.data.figures.chances import passed
 from seamlessflow.trainer.data.sessions import (
     FailedSession,
     SessionSource,
@@ -268,6 +268,9 @@ class Grouping:
                 first_offsets=tuple(source.first_offset for source in sources),
                 lengths=tuple(source.length.tokens for source in sources),
                 texts=tuple(source.text for source in sources if source.purpose == "explore"),
+                prompt_tokens=tuple(
+                    source.prompt_tokens for source in sources if source.purpose == "eval"
+                ),
             )
         ]
 

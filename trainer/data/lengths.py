@@ -25,6 +25,16 @@ class SessionLength(NamedTuple):
     turns: int
 
 
+class SessionCost(NamedTuple):
+    """Cost of a session: the turns it took, and their tokens."""
+
+    turns: int
+    sampled_tokens: int
+    """Tokens sampled by the policy."""
+    prompt_tokens: int
+    """Prompt tokens of all turns, each with all that the engine read before its answer."""
+
+
 NO_LENGTH = SessionLength(0, 0)
 
 PERCENT = (10, 50, 90, 99)
@@ -35,6 +45,29 @@ def length_of(trajectory: Trajectory) -> SessionLength:
     """Return a finalized session's length."""
     sampled = sum(node.length for node in trajectory.nodes if node.origin == POLICY)
     return SessionLength(sampled, trajectory.turns)
+
+
+def cost_of(trajectory: Trajectory) -> SessionCost:
+    """Return the cost of a finalized session."""
+    sampled, turns = length_of(trajectory)
+    return SessionCost(turns, sampled, prompt_tokens(trajectory))
+
+
+def prompt_tokens(trajectory: Trajectory) -> int:
+    """Return the prompt tokens of all turns that were sampled in a session.
+
+    A turn reads all tokens before its answer. What an engine keeps of earlier turns counts again,
+    as providers count it.
+    """
+    before = dict[int, int]()
+    prompts = dict[str, int]()
+    for node in trajectory.nodes:
+        kept = before[node.parent] + node.parent_end if node.parent >= 0 else 0
+        before[node.node_id] = kept
+        if node.origin == POLICY:
+            # A turn that went on behind a pause has several nodes; the first is behind its prompt.
+            prompts.setdefault(node.turn_id, kept)
+    return sum(prompts.values())
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float]:

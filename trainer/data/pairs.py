@@ -15,7 +15,7 @@ import numpy as np
 from seamlessflow.infra.user_functions import OwnSettings, ResultMalformed, chosen
 from seamlessflow.trainer.data.advantages import varied
 from seamlessflow.trainer.data.episodes import Episode
-from seamlessflow.trainer.data.figures.evaluation import PASSED
+from seamlessflow.trainer.data.figures.chances import PASSED
 from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 

@@ -31,7 +31,7 @@ from seamlessflow.trainer.data.credit.returns import (
     turn_returns,
     unjudged,
 )
-from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of
+from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of, prompt_tokens
 
 PARENT = "parent"
 """Reason for which the session that others go on from is left out of their group's loss."""
@@ -63,6 +63,8 @@ class SessionSource:
     task_id: str = ""
     turns: int = 0
     """Sampled turns."""
+    prompt_tokens: int = 0
+    """Prompt tokens of all its turns, if it is of an evaluation."""
     first_offset: int = -1
     """Offset of its first event on `sessions`."""
     parent: str = ""
@@ -261,6 +263,7 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
         limit=trajectory.limit,
         task_id=trajectory.task_id,
         turns=trajectory.turns,
+        prompt_tokens=prompt_tokens(trajectory) if trajectory.purpose == "eval" else 0,
         first_offset=trajectory.first_offset,
         parent=fork.session_id if fork is not None and fork.parent_return is not None else "",
         parent_return=None if fork is None else fork.parent_return,

@@ -118,11 +118,22 @@ METRICS: Mapping[str, str] = {
     "eval_reward_mean": "Mean return of an evaluation, which is a row of its own",
     "eval_reward_error": "Standard error of that mean, as if the tasks were drawn at random",
     "eval_pass_at/*": "Estimated chance that one of so many sessions of a task, 1, 2, 4 and so on, "  # nosec B105
-    "has a return of 1 or more",
+    "has a return of evaluation.success or more",
+    "eval_pass_at_low/*": "Low end of the interval of 95% of each",  # nosec B105
+    "eval_pass_at_high/*": "High end of it",  # nosec B105
+    "eval_pass_all/*": "Estimated chance that all of so many sessions of a task have such a return",  # nosec B105
+    "eval_pass_all_low/*": "Low end of the interval of 95% of each",  # nosec B105
+    "eval_pass_all_high/*": "High end of it",  # nosec B105
+    "eval_turns": "Mean turns of its sessions",
+    "eval_sampled_tokens": "Mean tokens that the policy sampled in each",
+    "eval_prompt_tokens": "Mean prompt tokens of all turns of each, with all that was read before",
     "eval_sessions": "Its sessions",
     "eval_version": "Version that was evaluated",
     "eval_reward_mean/*": "Mean return of one of several evaluation sets, by its name",
     "eval_reward_error/*": "Its standard error",
+    "eval_turns/*": "Mean turns of its sessions",
+    "eval_sampled_tokens/*": "Mean tokens that the policy sampled in each",
+    "eval_prompt_tokens/*": "Mean prompt tokens of all turns of each",
     "eval_sessions/*": "Its sessions",
     "eval_version/*": "Version that was evaluated on it",
     "batch_s": "From the end of the step before, or the trainer's start, to the batch being ready, "

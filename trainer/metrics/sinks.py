@@ -17,6 +17,7 @@ from seamlessflow.trainer.metrics.mlflow import Mlflow
 from seamlessflow.trainer.metrics.names import METRICS
 from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, flattened, imported
 from seamlessflow.trainer.settings import TrainerSettings
+from seamlessflow.trainer.sinks import board_writer
 
 _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in name), "more")
 
@@ -86,11 +87,18 @@ def _header(path: Path) -> tuple[str, ...]:
 
 
 class TensorBoard:
-    """Event files of TensorBoard in a directory."""
+    """Event files of TensorBoard in a directory.
+
+    `tensorboardX` writes them, else torch with the package `tensorboard`, which has a server too.
+    """
 
     def __init__(self, directory: Path) -> None:
-        board = imported("torch.utils.tensorboard", "trainer.tensorboard_dir", "tensorboard")
-        self._writer = board.SummaryWriter(str(directory))
+        """Raise `SinkUnavailable`."""
+        module = board_writer() or "tensorboardX"
+        board = imported(module, "trainer.tensorboard_dir", "tensorboardX")
+        # Without it, a writer of the same second would write over another's file.
+        ending = f".{secrets.token_hex(4)}"
+        self._writer = board.SummaryWriter(str(directory), filename_suffix=ending)
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
         for name, value in metrics.items():

@@ -159,10 +159,7 @@ class ControlState:
                 if self._own(record.policy) or record.group_id in self.under_way:
                     self.expired.add(record.group_id)
             case r.GroupReady() if (evaluation := self._round_of(record.group_id)) is not None:
-                count = len(record.sessions)
-                evaluation.ended.append(
-                    EvaluatedGroup(count, record.reward_mean, record.passed or 0)
-                )
+                evaluation.ended.append(EvaluatedGroup.from_record(record))
                 self._end(record.group_id)
             case r.GroupReady() if record.group_id in self.exploring:
                 self._end(record.group_id)

@@ -27,8 +27,8 @@ from seamlessflow.trainer.data.batch import (
     recorded_batch,
     select,
 )
+from seamlessflow.trainer.data.figures.chances import PASSED
 from seamlessflow.trainer.data.figures.ended import CutErrors, SessionsOfStep, UnusedRewards
-from seamlessflow.trainer.data.figures.evaluation import PASSED
 from seamlessflow.trainer.data.grouping import Group, Grouping
 from seamlessflow.trainer.data.methods import MethodFailed
 from seamlessflow.trainer.data.reuse import ReuseStore

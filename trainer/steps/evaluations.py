@@ -5,10 +5,11 @@ a trainer that resumes reports rounds that ended in its absence. Called by the s
 """
 
 import logging
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from seamlessflow.schemas.records import EvaluationCompleted
+from seamlessflow.trainer.data.figures.chances import USUAL, PassTerms
 from seamlessflow.trainer.data.figures.evaluation import Round, figures
 from seamlessflow.trainer.recovery.control_state import ControlState
 
@@ -23,10 +24,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Evaluations:
-    """A run's rounds; `_splits` are the names of the scheduler's evaluation sets."""
+    """The rounds of a run; `_sets` are the scheduler's evaluation sets by name."""
 
     _control_state: ControlState
-    _splits: Collection[str]
+    _sets: Mapping[str, PassTerms]
     _sent: set[Round] = field(default_factory=set)
     """Rounds whose report is on its way to the log."""
     _ended_ms: int | None = None
@@ -41,36 +42,47 @@ class Evaluations:
         ]
         reports = []
         for version, split in sorted(over):
-            evaluation = rounds[version, split]
-            result = figures(evaluation.ended)
-            step = self._control_state.steps_of.get(version, version)
             self._sent.add((version, split))
-            reports.append(
-                EvaluationCompleted(
-                    at_ms=now_ms,
-                    version=version,
-                    step=step,
-                    split=split,
-                    groups=evaluation.groups,
-                    sessions=result.sessions,
-                    reward_mean=result.reward,
-                    reward_error=result.error,
-                    pass_at={str(k): chance for k, chance in result.pass_at.items()},
-                )
-            )
-            shown = "none" if result.reward is None else f"{result.reward:.4g}"
+            report = self._report(version, split, now_ms)
+            reports.append(report)
+            shown = "none" if report.reward_mean is None else f"{report.reward_mean:.4g}"
             _log.info("evaluation of version %d (%s): mean reward %s", version, split, shown)
         return reports
 
+    def _report(self, version: int, split: str, now_ms: int) -> EvaluationCompleted:
+        evaluation = self._control_state.rounds[version, split]
+        terms = self._sets.get(split, USUAL)
+        result = figures(evaluation.ended, terms)
+        return EvaluationCompleted(
+            at_ms=now_ms,
+            version=version,
+            step=self._control_state.steps_of.get(version, version),
+            split=split,
+            groups=evaluation.groups,
+            sessions=result.sessions,
+            reward_mean=result.reward,
+            reward_error=result.error,
+            pass_at=_by_text(result.pass_at),
+            pass_at_low=_by_text({k: ends.low for k, ends in result.pass_at_range.items()}),
+            pass_at_high=_by_text({k: ends.high for k, ends in result.pass_at_range.items()}),
+            pass_all=_by_text(result.pass_all),
+            pass_all_low=_by_text({k: ends.low for k, ends in result.pass_all_range.items()}),
+            pass_all_high=_by_text({k: ends.high for k, ends in result.pass_all_range.items()}),
+            success=terms.success,
+            turns=result.turns,
+            sampled_tokens=result.sampled_tokens,
+            prompt_tokens=result.prompt_tokens,
+        )
+
     def under_way(self, version: int, now_ms: int) -> bool:
         """Return whether to wait for rounds after the last step, which made `version`."""
-        if not self._splits:
+        if not self._sets:
             return False
         if self._ended_ms is None:
             self._ended_ms = now_ms
         rounds = self._control_state.rounds
         deadlines = [at for evaluation in rounds.values() for at in evaluation.open.values()]
-        begun = all(self._begun(version, split) for split in self._splits)
+        begun = all(self._begun(version, split) for split in self._sets)
         if begun and not deadlines:
             return any(key not in self._sent for key in rounds)
         # Rounds of one set may be under way while that of another has not begun.
@@ -85,3 +97,7 @@ class Evaluations:
         """Return whether the round of a version on a set began, or was reported before."""
         state = self._control_state
         return version <= state.evaluated.get(split, -1) or (version, split) in state.rounds
+
+
+def _by_text(chances: Mapping[int, float]) -> dict[str, float]:
+    return {str(k): chance for k, chance in chances.items()}

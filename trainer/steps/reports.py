@@ -56,10 +56,9 @@ class Reports:
             "eval_reward_mean": evaluation.reward_mean,
             "eval_sessions": float(evaluation.sessions),
             "eval_version": float(evaluation.version),
-            **{f"eval_pass_at/{k}": chance for k, chance in evaluation.pass_at.items()},
+            **_chances(evaluation),
+            **{name: value for name, value in _costs(evaluation) if value is not None},
         }
-        if evaluation.reward_error is not None:
-            metrics["eval_reward_error"] = evaluation.reward_error
         if named:
             metrics = {f"{name}/{evaluation.split}": value for name, value in metrics.items()}
         for sink in self._sinks:
@@ -127,3 +126,22 @@ class Reports:
 def _line(metrics: StepMetrics) -> str:
     shown = ("reward_mean", "tokens_trained", "loss", "grad_norm", "entropy", "mismatch_mean")
     return ", ".join(f"{name} {metrics[name]:.4g}" for name in shown if name in metrics)
+
+
+def _chances(evaluation: EvaluationCompleted) -> dict[str, float]:
+    """Return the chances to pass and the ends of their intervals, by the names of metrics."""
+    named = ("pass_at", "pass_at_low", "pass_at_high", "pass_all", "pass_all_low", "pass_all_high")
+    return {
+        f"eval_{name}/{k}": chance
+        for name in named
+        for k, chance in getattr(evaluation, name).items()
+    }
+
+
+def _costs(evaluation: EvaluationCompleted) -> list[tuple[str, float | None]]:
+    return [
+        ("eval_reward_error", evaluation.reward_error),
+        ("eval_turns", evaluation.turns),
+        ("eval_sampled_tokens", evaluation.sampled_tokens),
+        ("eval_prompt_tokens", evaluation.prompt_tokens),
+    ]

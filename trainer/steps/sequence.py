@@ -13,6 +13,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.batch import Batch, SkippedStep
+from seamlessflow.trainer.data.figures.chances import PassTerms
 from seamlessflow.trainer.data.figures.of_batch import facts
 from seamlessflow.trainer.metrics.unlearned import why_barren
 from seamlessflow.trainer.recovery.checkpoint import Checkpoint
@@ -63,7 +64,8 @@ class StepSequence:
         settings = self._process.settings
         leads = settings.run.policy == settings.run.all_policies[0]
         splits = settings.evaluation.splits if leads else ()
-        self._evaluations = Evaluations(self._control_state, splits)
+        sets = {split: PassTerms(*settings.evaluation.passing(split)) for split in splits}
+        self._evaluations = Evaluations(self._control_state, sets)
         self._saved = self.origin
         self._free_ms = self._process.now_ms()
         """End of the last step, or this trainer's start."""

@@ -54,3 +54,55 @@ def test_a_temperature_at_which_no_engine_samples_is_refused(
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
     assert "--temperature" in done.output
+
+
+def evaluated(out: Path, *rewards: float) -> str:
+    """Return the place of an evaluation whose tasks have these rewards, one session each."""
+    out.mkdir()
+    figures = {"weights": "w", "version": 1, "set": "test", "success": 1.0}
+    (out / "evaluation.json").write_text(json.dumps(figures))
+    costs = {"turns": [1], "sampled_tokens": [1], "prompt_tokens": [1]}
+    with (out / "tasks.jsonl").open("w") as file:
+        for number, reward in enumerate(rewards):
+            row = {"set": "test", "task_id": f"t{number}", "returns": [reward], **costs}
+            file.write(json.dumps(row) + "\n")
+    return str(out)
+
+
+@pytest.mark.parametrize(
+    ("least", "status"), [([], 0), (["--fail-below", "-0.5"], 0), (["--fail-below", "-0.49"], 1)]
+)
+def test_two_results_are_compared_without_a_run_and_a_low_one_ends_with_a_status(
+    tmp_path: Path, least: Sequence[str], status: int
+) -> None:
+    sides = evaluated(tmp_path / "a", 1.0, 1.0), evaluated(tmp_path / "b", 1.0, 0.0)
+    done = CliRunner().invoke(app, ["eval", "--compare", *sides, *least])
+    assert (done.exit_code, "worse: 1: t1 1 → 0" in done.output) == (status, True)
+
+
+def test_a_comparison_as_json_has_all_figures(tmp_path: Path) -> None:
+    sides = evaluated(tmp_path / "a", 0.0, 1.0), evaluated(tmp_path / "b", 1.0, 1.0)
+    done = CliRunner().invoke(app, ["eval", "--json", "--compare", *sides])
+    of_set = json.loads(done.stdout)["sets"]["test"]
+    assert of_set["passing"]["difference"] == 0.5
+    assert of_set["better"] == [{"task_id": "t0", "first": 0.0, "second": 1.0}]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ([], "--config"),
+        (["--compare", "a", "b", "--version", "3"], "--version"),
+        (["--compare", "3", "4"], "version 3 needs --config"),
+    ],
+)
+def test_what_a_comparison_lacks_is_named(arguments: Sequence[str], named: str) -> None:
+    done = CliRunner().invoke(app, ["eval", *arguments])
+    assert done.exit_code == 2
+    assert named in done.output
+
+
+def test_a_place_without_a_result_is_named(tmp_path: Path) -> None:
+    sides = evaluated(tmp_path / "a", 1.0), str(tmp_path)
+    done = CliRunner().invoke(app, ["eval", "--compare", *sides])
+    assert "has no result of `seamlessflow eval`" in str(done.exception)

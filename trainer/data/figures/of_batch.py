@@ -16,7 +16,7 @@ from seamlessflow.trainer.data.batch import Batch, Prepared
 from seamlessflow.trainer.data.chains import ELSEWHERE
 from seamlessflow.trainer.data.credit.overlong import overlong_facts
 from seamlessflow.trainer.data.credit.returns import RewardWeights
-from seamlessflow.trainer.data.figures.evaluation import pass_at_k, passed
+from seamlessflow.trainer.data.figures.chances import pass_at_k, passed
 from seamlessflow.trainer.data.lengths import length_metrics, quantiles
 from seamlessflow.trainer.data.sessions import ValidSession, parent_of
 from seamlessflow.trainer.data.staleness import StepClock

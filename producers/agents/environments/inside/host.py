@@ -9,7 +9,8 @@ started it. `ADAPTER` is a file with a class `Environment`:
     class Environment:
         concurrent = 0                      # episodes at once in one process; 0: no limit
         def __init__(self, settings): ...   # settings of the configuration, by keyword
-        def tasks(self): ...                # yields mappings with `id`, and `metadata` of texts
+        def tasks(self): ...                # yields mappings with `id`, and `metadata` of texts;
+                                            # optional `drawn_from`: what makes it the same task
         async def warm_up(self): ...        # optional: what the first episode would wait for
         async def run(self, task, session): # returns what an agent returns
         async def close(self): ...          # optional

@@ -49,8 +49,11 @@ class Environment:
             for index in range(self._size):
                 difficulty = entries[index]["metadata"].get("difficulty") or {}
                 words = {key: str(value) for key, value in difficulty.items()}
-                place = f"{name}-{self._seed}-{index}"
-                yield {**built, "id": place, "index": index, "metadata": {"dataset": name, **words}}
+                place = {"id": f"{name}-{self._seed}-{index}", "index": index}
+                # The package draws an entry from the sum alone: seed 1 has all but one of seed 0.
+                drawn = f"{name} {json.dumps(config, sort_keys=True)} {self._seed + index}"
+                metadata = {"dataset": name, **words}
+                yield {**built, **place, "drawn_from": drawn, "metadata": metadata}
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
         """Ask once; the reward is the package's score of the answer."""

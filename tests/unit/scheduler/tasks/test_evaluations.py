@@ -1,8 +1,10 @@
 """Evaluations: which versions are evaluated on which sets, and with which groups."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from seamlessflow.infra.settings import SamplingSection
 from seamlessflow.scheduler.decisions import group_credits, pacing
@@ -193,3 +195,34 @@ def test_one_form_of_evaluation_is_named() -> None:
     assert EvaluationSection(sets=sets).splits == ("easy",)
     assert EvaluationSection(tasks=Path("t"), split="held").splits == ("held",)
     assert EvaluationSection().splits == ()
+
+
+def test_a_set_passes_by_its_own_terms_or_those_of_all_sets() -> None:
+    tasks = {"tasks": "t.jsonl"}
+    section = EvaluationSection.model_validate(
+        {
+            "success": 0.5,
+            "k": [1, 3],
+            "samples": 4,
+            "sets": {"easy": tasks, "hard": {**tasks, "k": [4], "success": 0}},
+        }
+    )
+    assert section.passing("easy") == (0.5, (1, 3))
+    assert section.passing("hard") == (0.0, (4,))
+    assert EvaluationSection().passing("test") == (1.0, ())
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"k": [2]}, "evaluation: k is more than its samples, 1"),
+        ({"k": [0]}, "greater than or equal to 1"),
+        (
+            {"samples": 2, "sets": {"hard": {"tasks": "t.jsonl", "k": [3]}}},
+            "evaluation.sets.hard: k is more than its samples, 2",
+        ),
+    ],
+)
+def test_a_k_that_no_task_has_samples_for_is_refused(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        EvaluationSection.model_validate(values)

@@ -33,7 +33,8 @@ def test_a_curve_has_a_round_for_each_number_of_steps_and_the_newest_counts() ->
 
 
 def test_the_summary_has_the_rounds_of_each_set() -> None:
-    evaluation = evaluated(4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 2 / 3})
+    chances = {"pass_at": {"1": 0.5, "2": 2 / 3}, "pass_all": {"2": 1 / 3}}
+    evaluation = evaluated(4, "hard", 0.5, reward_error=0.125, **chances, turns=1.5)
     report = summary([evaluation], {}, LauncherFacts(), None)
     assert report["evaluations"] == {
         "hard": [
@@ -44,6 +45,8 @@ def test_the_summary_has_the_rounds_of_each_set() -> None:
                 "reward_error": 0.125,
                 "sessions": 2,
                 "pass_at": {"1": 0.5, "2": 0.666667},
+                "pass_all": {"2": 0.333333},
+                "turns": 1.5,
             }
         ]
     }
@@ -79,7 +82,9 @@ def test_the_report_has_a_line_for_each_set_and_source(tmp_path: Path) -> None:
     log = [
         *steps(metrics_from("math", 3, 0.25) | metrics_from("code", 1, 1.0)),
         evaluated(0, "hard", 0.25),
-        evaluated(4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 0.75}),
+        evaluated(
+            4, "hard", 0.5, reward_error=0.125, pass_at={"1": 0.5, "2": 0.75}, pass_all={"2": 0.25}
+        ),
         evaluated(0, "easy", 1.0),
     ]
     report = {**summary(log, {}, LauncherFacts(), None), "train_wall_s": 1.0}
@@ -88,6 +93,6 @@ def test_the_report_has_a_line_for_each_set_and_source(tmp_path: Path) -> None:
         console.print(outcome_view(RunOutcome(tmp_path, report, None)))
     shown = " ".join(captured.get().split())
     assert "evaluated on easy 1.000 (one round)" in shown
-    rounds = "0.250 → 0.500 ± 0.125 (first and last of 2 rounds), pass@2 0.750"
+    rounds = "0.250 → 0.500 ± 0.125 (first and last of 2 rounds), pass@2 0.750, pass^2 0.250"
     assert f"evaluated on hard {rounds}" in shown
     assert "reward of math 0.250 → ? (first and last step), 3 groups" in shown

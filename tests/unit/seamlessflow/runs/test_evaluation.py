@@ -131,3 +131,14 @@ def test_returns_are_those_of_the_runs_weights_and_a_missing_reward_is_named() -
     halved.first_tasks(0)
     halved.apply(finalized("run-held-0.0.0", 1.0), 1)
     assert halved.result().reward == 0.5
+
+
+def test_each_task_keeps_its_sessions_that_counted_with_their_costs() -> None:
+    current = evaluation(samples=2)
+    current.first_tasks(0)
+    for sample, reward in ((1, 0.25), (0, 1.0)):
+        current.apply(finalized(f"run-held-0.{sample}.0", reward), 1)
+    solved, spoilt = current.result().tasks
+    assert (solved.task_id, solved.returns) == ("a", (1.0, 0.25)), "in the order of the samples"
+    assert (spoilt.task_id, spoilt.returns, spoilt.costs) == ("b", (), ())
+    assert [cost.turns for cost in solved.costs] == [0, 0]

@@ -229,6 +229,7 @@ def test_an_evaluation_group_is_ready_and_never_trained() -> None:
     grouping = Grouping()
     (ready,) = feed(grouping, session(0, purpose="eval"), session(1, purpose="eval"))
     assert isinstance(ready, GroupReady)
+    assert ready.prompt_tokens == (2, 2)
     assert grouping.ready == {}
     assert feed(grouping, session(1, purpose="eval")) == []
 

@@ -2,9 +2,10 @@
 
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.figures.of_batch import facts
-from seamlessflow.trainer.data.lengths import quantiles
+from seamlessflow.trainer.data.lengths import cost_of, prompt_tokens, quantiles
 from seamlessflow.trainer.data.staleness import StepClock
 from tests.builders.trainer.groups import RULES, group
+from tests.builders.trainer.trajectories import Run, trajectory
 
 CLOCK = StepClock({}, 0)
 
@@ -24,3 +25,21 @@ def test_a_step_has_the_lengths_and_tokens_of_the_sessions_that_enter_the_loss()
     assert sum(batch.trained_tokens().values()) == batch.trained()
     assert "trained_tokens/p50" in facts(batch, CLOCK)
     assert "trained_tokens/p50" not in facts(Batch(0, (equal,)), CLOCK)
+
+
+def test_each_turn_counts_all_tokens_before_its_answer() -> None:
+    session = trajectory(
+        [
+            Run([1, 2, 3], "prompt"),
+            Run([4, 5], parent=0, parent_end=3),
+            Run([6, 7, 8, 9], "tool", "t1", parent=1, parent_end=2),
+            # The second turn paused, and went on.
+            Run([10], turn="t1", parent=2, parent_end=4),
+            Run([11, 12], turn="t1", parent=3, parent_end=1),
+            # The third goes on from the middle of the first answer.
+            Run([13], "prompt", "t2", parent=1, parent_end=1),
+            Run([14, 15, 16], turn="t2", parent=5, parent_end=1),
+        ]
+    )
+    assert prompt_tokens(session) == 3 + 9 + 5
+    assert cost_of(session) == (session.turns, 8, 17)

@@ -1,6 +1,8 @@
 """Sinks: rows of evaluations are about earlier steps than the newest, and rows are whole."""
 
 import json
+import os
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -11,8 +13,8 @@ import pytest
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.settings import SharedRunSection
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, WeightsAndBiases
-from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun, flattened
+from seamlessflow.trainer.metrics.sinks import CsvFile, Gauges, TensorBoard, WeightsAndBiases
+from seamlessflow.trainer.metrics.trackers import SampleText, SinkUnavailable, TrackedRun, flattened
 from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 
 
@@ -161,3 +163,68 @@ def test_a_row_that_a_full_disk_cut_off_is_removed(tmp_path: Path) -> None:
     sink.close()
     rows = file.read_text().removeprefix(head).splitlines()
     assert [row.split(",")[:3] for row in rows] == [["1", "1", "0"], ["2", "2", "0"]]
+
+
+def scalars(directory: Path) -> dict[str, list[tuple[int, float]]]:
+    """Return the values in a directory's event files by their names, each with its step."""
+    event_pb2 = pytest.importorskip("tensorboardX.proto.event_pb2")
+    values: dict[str, list[tuple[int, float]]] = {}
+    for file in sorted(directory.glob("events.out.tfevents.*")):
+        data = file.read_bytes()
+        while data:
+            # A record: its size (8 bytes), a checksum (4), the event, a checksum (4).
+            size = int.from_bytes(data[:8], "little")
+            event = event_pb2.Event.FromString(data[12 : 12 + size])
+            data = data[16 + size :]
+            for value in event.summary.value:
+                values.setdefault(value.tag, []).append((event.step, value.simple_value))
+    return values
+
+
+def test_files_of_tensorboard_have_each_row_by_its_step_and_the_sample_texts(
+    tmp_path: Path,
+) -> None:
+    for step in (1, 2):  # the second is that of a trainer that was started again
+        sink = TensorBoard(tmp_path)
+        sink.write(step, step, 1_000, {"loss": 0.25, "eval_pass_all/4/hard": 0.5})
+        sink.write_samples(step, [SampleText("g", "s", 0.5, "2 + 2 =", " 4")])
+        sink.close()
+    written = scalars(tmp_path)
+    assert sorted(written["loss"]) == [(1, 0.25), (2, 0.25)]
+    assert sorted(written["eval_pass_all/4/hard"]) == [(1, 0.5), (2, 0.5)]
+    assert [name for name in written if name.startswith("samples/0")]
+
+
+def test_files_of_tensorboard_without_a_package_name_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for package in ("tensorboardX", "tensorboard"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(SinkUnavailable, match="pip install tensorboardX"):
+        TensorBoard(tmp_path)
+
+
+def test_a_trainer_that_ends_in_between_leaves_the_run_of_weights_and_biases_whole(
+    tmp_path: Path,
+) -> None:
+    """The library's own clean-up at the end of a process must not raise."""
+    program = f"""
+from pathlib import Path
+from seamlessflow.trainer.metrics.sinks import WeightsAndBiases
+from seamlessflow.trainer.metrics.trackers import TrackedRun
+sink = WeightsAndBiases("project", TrackedRun("first", {{}}, Path({str(tmp_path)!r}) / "id"))
+sink.write(0, 1, 0, {{"loss": 0.5}})
+raise SystemExit(3)
+"""
+    variables = {**os.environ, "WANDB_MODE": "offline", "WANDB_DIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**variables, "WANDB_SILENT": "true"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (done.returncode, "Traceback" in done.stderr) == (3, False), done.stderr
+    run_id = (tmp_path / "id").read_text()
+    assert list(tmp_path.glob(f"wandb/offline-run-*-{run_id}/run-{run_id}.wandb"))

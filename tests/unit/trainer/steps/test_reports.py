@@ -152,7 +152,13 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
     reporter = Reports(TrainerSection(), [CsvFile(file), Gauges(metrics)])
     reporter.report_step(done(7, {"loss": 0.25}))
     evaluation = replace(
-        evaluated(7, 0.75, "hard"), reward_error=0.125, pass_at={"1": 0.5, "2": 0.75}
+        evaluated(7, 0.75, "hard"),
+        reward_error=0.125,
+        pass_at={"1": 0.5, "2": 0.75},
+        pass_all={"2": 0.25},
+        pass_all_high={"2": 0.5},
+        turns=2.5,
+        prompt_tokens=0.0,
     )
     reporter.report_evaluation(evaluated(7, 0.5, "easy"), named=True)
     reporter.report_evaluation(evaluation, named=True)
@@ -166,6 +172,9 @@ def test_rows_of_several_sets_have_their_names_in_every_sink(tmp_path: Path) -> 
     ]
     names = [entry.partition("=")[0] for entry in hard["more"].split()]
     assert {"eval_reward_error/hard", "eval_pass_at/2/hard"} <= {*names}
+    assert {"eval_pass_all/2/hard", "eval_pass_all_high/2/hard"} <= {*names}
+    assert {"eval_turns/hard", "eval_prompt_tokens/hard"} <= {*names}
+    assert "eval_sampled_tokens/hard" not in names
     assert all(is_listed(name) for name in names)
     shown = metrics.text().decode()
     assert 'metric="eval_reward_mean/easy"} 0.5' in shown

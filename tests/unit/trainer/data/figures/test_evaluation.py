@@ -4,13 +4,13 @@ from statistics import stdev
 
 import pytest
 
+from seamlessflow.trainer.data.figures.chances import PassTerms
 from seamlessflow.trainer.data.figures.evaluation import (
     EvaluatedGroup,
     EvaluationFigures,
     figures,
-    pass_at_k,
-    passed,
 )
+from seamlessflow.trainer.data.lengths import SessionCost
 
 
 def figures_of(*groups: tuple[int, float]) -> EvaluationFigures:
@@ -44,12 +44,25 @@ def test_less_than_two_groups_have_no_error_and_none_no_mean() -> None:
     assert figures_of((1, 1.0)).pass_at == {1: 0.0}
 
 
-def test_pass_at_k_is_the_share_of_choices_of_k_sessions_of_which_one_passes() -> None:
-    # Of the six pairs of four sessions of which one passes, three have it.
-    assert pass_at_k([(4, 1)]) == {1: 0.25, 2: 0.5, 4: 1.0}
-    assert pass_at_k([(2, 2), (3, 0)]) == {1: 0.5, 2: 0.5}
-    assert pass_at_k([]) == pass_at_k([(0, 0)]) == {}
+def test_the_chances_count_returns_by_the_success_that_is_set() -> None:
+    groups = [EvaluatedGroup.from_returns(returns) for returns in ([0.5, 0.25], [1.0, 0.5])]
+    result = figures(groups, PassTerms(success=0.5, k=(2,)))
+    assert (result.pass_at, result.pass_all) == ({2: 1.0}, {2: 0.5})
+    assert figures(groups).pass_at == {1: 0.25, 2: 0.5}
 
 
-def test_a_session_passes_with_a_return_of_one() -> None:
-    assert passed([0.0, 0.99, 1.0, 2.5, -1.0]) == 2
+def test_the_costs_are_means_over_sessions() -> None:
+    cheap, dear = SessionCost(1, 10, 20), SessionCost(3, 50, 200)
+    groups = [
+        EvaluatedGroup.from_returns([0.0], [cheap]),
+        EvaluatedGroup.from_returns([1.0, 1.0, 1.0], [cheap, dear, dear]),
+    ]
+    result = figures(groups)
+    assert (result.turns, result.sampled_tokens, result.prompt_tokens) == (2.0, 30.0, 110.0)
+
+
+def test_costs_that_a_log_lacks_are_not_known() -> None:
+    old = EvaluatedGroup(2, 0.5, 1)
+    result = figures([old, EvaluatedGroup.from_returns([1.0], [SessionCost(1, 1, 1)])])
+    assert (result.turns, result.prompt_tokens) == (None, None)
+    assert result.pass_at == {1: 0.75}

@@ -1,0 +1,86 @@
+"""Tests of significance of paired differences: one number for each task. Pure.
+
+They take tasks as drawn at random and independent of each other. Called by `comparison.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import comb, fsum, prod
+
+import numpy as np
+
+from seamlessflow.schemas.arrays import Float64s
+from seamlessflow.trainer.data.figures.chances import TAIL, ConfidenceInterval
+
+_DRAWS = 20_000
+_SEED = 20_211_202
+_MOST_SUMS = 200_000
+"""Most sums that are counted; of more, some are drawn."""
+_SAME = 1e-9
+"""Part of the largest sum by which equal sums may differ in floating point."""
+
+
+def mcnemar(better: int, worse: int) -> float:
+    """Return the exact two-sided p of McNemar's test: a fair coin decides each task that changed.
+
+    `better`, `worse`: tasks that pass only in the second, and only in the first.
+    """
+    changed = better + worse
+    tail = sum(comb(changed, count) for count in range(min(better, worse) + 1))
+    return min(1.0, float(2 * tail / 2**changed))
+
+
+def permutation(differences: Sequence[float]) -> float:
+    """Return the two-sided p of the paired permutation test of the mean.
+
+    Without an effect each difference might as well have the other sign. All signs are counted if
+    their sums are few, else drawn with a fixed seed.
+    """
+    sizes, times = np.unique(np.abs(np.asarray(differences, np.float64)), return_counts=True)
+    groups = {float(size): int(count) for size, count in zip(sizes, times, strict=True) if size > 0}
+    if not groups:
+        return 1.0
+    least = abs(fsum(differences)) - _SAME * fsum(size * n for size, n in groups.items())
+    if prod(count + 1 for count in groups.values()) <= _MOST_SUMS:
+        sums, chances = _all_sums(groups)
+        return min(1.0, float(chances[np.abs(sums) >= least].sum()))
+    # The observed signs are one of the draws, so that no p is 0 (doi:10.2202/1544-6115.1585).
+    reached = int((np.abs(_drawn_sums(groups)) >= least).sum())
+    return (reached + 1) / (_DRAWS + 1)
+
+
+def bootstrap(differences: Sequence[float]) -> ConfidenceInterval | None:
+    """Return the percentile interval of 95% of the mean difference, over tasks drawn again.
+
+    None if all tasks differ alike, since then nothing tells how much others would.
+    """
+    distinct, times = np.unique(np.asarray(differences, np.float64), return_counts=True)
+    if len(distinct) < 2:
+        return None
+    count = len(differences)
+    draws = np.random.default_rng(_SEED).multinomial(count, times / count, size=_DRAWS)
+    low, high = np.quantile(draws @ distinct / count, [TAIL, 1 - TAIL]).tolist()
+    return ConfidenceInterval(low, high)
+
+
+def _all_sums(groups: Mapping[float, int]) -> tuple[Float64s, Float64s]:
+    """Return all sums of differences by their signs, and the chance of each.
+
+    `groups`: the number of differences by their size.
+    """
+    sums = np.zeros(1)
+    chances = np.ones(1)
+    for size, count in groups.items():
+        positive = range(count + 1)
+        steps = np.array([size * (2 * number - count) for number in positive])
+        binomial = np.array([comb(count, number) / 2**count for number in positive])
+        sums = np.add.outer(sums, steps).ravel()
+        chances = np.multiply.outer(chances, binomial).ravel()
+    return sums, chances
+
+
+def _drawn_sums(groups: Mapping[float, int]) -> Float64s:
+    generator = np.random.default_rng(_SEED)
+    sums = np.zeros(_DRAWS)
+    for size, count in groups.items():
+        sums += size * (2 * generator.binomial(count, 0.5, size=_DRAWS) - count)
+    return sums

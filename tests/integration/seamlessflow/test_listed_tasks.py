@@ -1,0 +1,95 @@
+"""Tasks of an environment as evaluation sets: other settings, and none that is trained on."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamlessflow.config_file import ConfigRejected, evaluated, every_task, parse
+from seamlessflow.listed_tasks import on_tasks
+from tests.builders.run_files import run_values
+
+ADAPTER = """
+class Environment:
+    def __init__(self, size=4, seed=0):
+        self.seeds = range(seed, seed + size)
+
+    def tasks(self):
+        for seed in self.seeds:
+            yield {"id": f"game-{seed}", "seed": seed}
+
+    async def run(self, task, session):
+        return 1.0
+"""
+
+
+@pytest.fixture
+def sections(tmp_path: Path) -> Mapping[str, Any]:
+    """Return the sections of a run in an environment that counts its seeds."""
+    (tmp_path / "game.py").write_text(ADAPTER)
+    values = {**json.loads(json.dumps(run_values(tmp_path), default=str))}
+    values["agents"] = {"environment": str(tmp_path / "game.py"), "settings": {"size": 4}}
+    values.pop("pacing", None)
+    return values
+
+
+def with_sets(sections: Mapping[str, Any], **sets: str) -> dict[str, Any]:
+    named = {name: {"tasks": tasks} for name, tasks in sets.items()}
+    return {**sections, "evaluation": {"sets": named}}
+
+
+def ids(file: Path | None) -> list[str]:
+    assert file is not None
+    return [json.loads(line)["id"] for line in file.read_text().splitlines()]
+
+
+def test_sets_are_listed_with_settings_of_their_own(sections: Mapping[str, Any]) -> None:
+    values = with_sets(sections, near="environment:seed=4&size=2", far="environment:seed=90")
+    config = parse(values, read_tasks=every_task)
+    assert ids(config.pacing.tasks) == ["game-0", "game-1", "game-2", "game-3"]
+    near, far = config.evaluation.files.values()
+    assert ids(near) == ["game-4", "game-5"]
+    assert ids(far) == [f"game-{seed}" for seed in range(90, 94)]
+
+
+def test_a_set_of_other_settings_with_tasks_of_the_training_is_refused(
+    sections: Mapping[str, Any],
+) -> None:
+    values = with_sets(sections, near="environment:seed=2&size=9", same="environment:")
+    with pytest.raises(ConfigRejected) as refused:
+        parse(values, read_tasks=every_task)
+    (line,) = refused.value.faults
+    assert line.startswith("evaluation.sets.near.tasks: environment:seed=2&size=9: 2 of its 9")
+    assert "trained on: choose a seed beyond" in line
+
+
+def test_a_task_of_another_id_is_the_same_if_it_is_drawn_from_the_same(
+    sections: Mapping[str, Any],
+) -> None:
+    adapter = Path(sections["agents"]["environment"])
+    line = 'yield {"id": f"{self.seeds[0]} {seed}", "drawn_from": seed}'
+    adapter.write_text(re.sub("yield .*", line, ADAPTER))
+    parse(with_sets(sections, beyond="environment:seed=4"), read_tasks=every_task)
+    with pytest.raises(ConfigRejected, match="3 of its 4 tasks are trained on"):
+        parse(with_sets(sections, near="environment:seed=1"), read_tasks=every_task)
+
+
+def test_an_evaluation_alone_lists_no_tasks_of_the_training(sections: Mapping[str, Any]) -> None:
+    values = with_sets(sections, near="environment:seed=2")
+    config = parse(on_tasks(values, "environment:seed=7&size=1"), read_tasks=evaluated)
+    (listed,) = config.evaluation.files.values()
+    assert ids(listed) == ["game-7"]
+    assert list(listed.parent.iterdir()) == [listed]
+
+
+def test_an_evaluation_alone_keeps_what_counts_as_success_and_a_k_that_it_has_samples_for(
+    sections: Mapping[str, Any],
+) -> None:
+    sets = {"near": {"tasks": "environment:seed=9", "samples": 4}}
+    for more, passing in (({}, (0.5, ())), ({"samples": 4}, (0.5, (4,)))):
+        values = {**sections, "evaluation": {"success": 0.5, "k": [4], "sets": sets, **more}}
+        config = parse(on_tasks(values, "environment:seed=7"), read_tasks=evaluated)
+        assert config.evaluation.passing("test") == passing
