@@ -77,6 +77,7 @@ OTHERS = {
     "FightLadder",
     "McNemar",
     "MindAgent",
+    "OpenEnv",
     "NeMo",
     "NetworkPolicy",
     "OpenTelemetry",

@@ -57,6 +57,7 @@ SHORT = {
     "infra/broker/archive": "runs by itself, once a machine",
     "infra/network/storages": "the one place that imports fsspec",
     "infra/network/store": "imports torch, for two rooms",
+    "infra/worker/judged_rewards": "settings that three rooms share",
     "infra/printable": "a leaf of nine modules in five rooms",
     "infra/weights/from_trainer/chosen": "imports torch late, or never",
     "infra/weights/from_trainer/transfer": "imports torch, for both sides of a transfer",

@@ -127,7 +127,7 @@ def test_the_pause_that_a_server_asks_for_is_obeyed() -> None:
 
 def test_a_server_that_is_not_there_is_an_outage() -> None:
     with pytest.raises(OSError) as error:
-        asyncio.run(ModelJudge("kind", section(), Metrics()).reward(SESSION))  # type: ignore[arg-type]
+        asyncio.run(ModelJudge("kind", section(), Metrics()).reward(SESSION))
     assert failed_try(error.value).outage
 
 

@@ -34,7 +34,7 @@ class Script:
 
 
 def tries_of(score: Score, clock: Callable[[], int] = lambda: 0, **settings: object) -> Tries:
-    section = JudgeSection(callable="m:f", **settings)  # type: ignore[arg-type]
+    section = JudgeSection(callable="m:f", **settings)
     return Tries("kind", CallableJudge(score), section, Metrics(), clock, lambda tries: 0.0)
 
 
