@@ -9,15 +9,18 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seamlessflow.checks.check import before_demo, before_real_demo
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.infra.rendering.settings import RendererSettings
 from seamlessflow.processes.child import ChildSpec
-from seamlessflow.processes.launcher import Launcher
 from seamlessflow.processes.locks import refuse_running
 from seamlessflow.processes.specs import without_settings
+
+if TYPE_CHECKING:  # it brings Kafka's client, which the check of a run does not need
+    from seamlessflow.processes.launcher import Launcher
 
 POLICY = "demo"
 MAX_CONTEXT = 512
@@ -132,10 +135,10 @@ def _rollout(engine: str) -> dict[str, object]:
 _TIMEOUT_S = 600.0
 
 
-def prepare_process(out: Path, seed: int, head_dim: int) -> Callable[[Launcher], float]:
+def prepare_process(out: Path, seed: int, head_dim: int) -> "Callable[[Launcher], float]":
     """Return a function that makes model and tasks in `out` and returns the seconds of warm-up."""
 
-    def prepare(launcher: Launcher) -> float:
+    def prepare(launcher: "Launcher") -> float:
         spec = ChildSpec(
             name="warm-up",
             module="seamlessflow.demo.prepare",

@@ -117,7 +117,6 @@ def test_a_run_without_a_fault_may_start(values: Mapping[str, Any], check: Check
         ),
         ("scheduler", {"policy": "multiplex"}, "did you mean multiplexed?"),
         ("scheduler", {"policy": "my_agent:nope"}, "scheduler.policy: 'my_agent:nope' cannot be"),
-        ("trainer", {"tensorboard_dir": "here"}, "tensorboard is not installed"),
         (
             "trainer",
             {"mlflow_uri": "http://127.0.0.1:5000"},
