@@ -76,8 +76,8 @@ def _train_tiny_model(
         adapted,
         demo_config,
         divided,
-        prepare_process,
     )
+    from seamlessflow.demo.directory import prepare_process
 
     if tensor_parallel > 1 and backend != "megatron":
         text = f"only megatron divides layers, not {backend}"
@@ -116,7 +116,7 @@ def _train_on_sums(out: Path, model: str, steps: int, seed: int) -> None:
 
 def _set_aside(out: Path) -> None:
     """Rename the directory of an earlier run and say so. Raise `RunUnderWay`."""
-    from seamlessflow.demo.configuration import set_aside
+    from seamlessflow.demo.directory import set_aside
 
     if (kept := set_aside(out)) is not None:
         typer.echo(f"the earlier run is kept in {kept}")

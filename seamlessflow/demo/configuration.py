@@ -1,26 +1,12 @@
-"""The demo's directory, and run configurations of both its models.
+"""Run configurations of the demo, of both its models. Imports neither torch nor renderers."""
 
-An earlier run in the directory is set aside. A process of its own writes model and tasks, so that
-the command line imports neither torch nor renderers.
-"""
-
-import json
-import os
-from collections.abc import Callable, Mapping, Sequence
-from itertools import count
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from seamlessflow.checks.check import before_demo, before_real_demo
 from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.infra.rendering.settings import RendererSettings
-from seamlessflow.processes.child import ChildSpec
-from seamlessflow.processes.locks import refuse_running
-from seamlessflow.processes.specs import without_settings
-
-if TYPE_CHECKING:  # it brings Kafka's client, which the check of a run does not need
-    from seamlessflow.processes.launcher import Launcher
 
 POLICY = "demo"
 MAX_CONTEXT = 512
@@ -130,39 +116,3 @@ def _rollout(engine: str) -> dict[str, object]:
         "torch": shared,
         "vllm": {**shared, "arguments": VLLM_ARGUMENTS},
     }
-
-
-_TIMEOUT_S = 600.0
-
-
-def prepare_process(out: Path, seed: int, head_dim: int) -> "Callable[[Launcher], float]":
-    """Return a function that makes model and tasks in `out` and returns the seconds of warm-up."""
-
-    def prepare(launcher: "Launcher") -> float:
-        spec = ChildSpec(
-            name="warm-up",
-            module="seamlessflow.demo.prepare",
-            arguments=(str(out), "--seed", str(seed), "--head-dim", str(head_dim)),
-            environment=without_settings(os.environ),
-            finite=True,
-        )
-        launcher.run(spec, _TIMEOUT_S)
-        took: float = json.loads((out / "warmup.json").read_text(encoding="utf-8"))["warmup_s"]
-        return took
-
-    return prepare
-
-
-def set_aside(out: Path) -> Path | None:
-    """Rename `out` to `out-1`, `out-2`, ...; return the new name, or None if `out` was empty.
-
-    Raises `RunUnderWay`.
-    """
-    if not out.exists() or not any(out.iterdir()):
-        return None
-    refuse_running(out)
-    kept = next(
-        name for number in count(1) if not (name := out.with_name(f"{out.name}-{number}")).exists()
-    )
-    out.rename(kept)
-    return kept

@@ -52,6 +52,7 @@ APART = {
 ANY_SIZE = {"__main__", "errors", "registry", "settings"}
 """Names of modules that may be short: entries, leaves, and lists that others look into."""
 SHORT = {
+    "demo/directory": "brings processes and Kafka's client, which a check does not need",
     "demo/prepare": "runs in a process of its own, with torch",
     "further_policy": "settings, importable without torch",
     "infra/broker/archive": "runs by itself, once a machine",

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from seamlessflow.demo.configuration import set_aside
+from seamlessflow.demo.directory import set_aside
 
 
 def test_an_earlier_run_is_kept_under_a_number(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.demo.configuration import set_aside
+from seamlessflow.demo.directory import set_aside
 from seamlessflow.infra.errors import ExitStatus, SettingsRejected
 from seamlessflow.processes.locks import RunUnderWay, only_run, others, owner_of, refuse_running
 from seamlessflow.rehearsal.directory import REPORT
