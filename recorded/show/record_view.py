@@ -68,7 +68,7 @@ def _bytes(name: str, value: bytes, spell: Spell | None) -> str:
         return f"{sum(value)} of {len(value)} tokens may be trained"
     if name.endswith(("hash", "_key", "calls")):
         return value.hex()
-    if name == "data":
+    if name in ("data", "trajectory"):
         return f"{len(value)} bytes"
     return _cut(value.decode(errors="replace"))
 

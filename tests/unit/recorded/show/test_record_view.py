@@ -96,6 +96,7 @@ def test_every_field_of_bytes_has_a_name_that_says_how_to_read_it(kind: type[Any
         "state",
         "control_state",
         "data",
+        "trajectory",
         "loss_mask",
         "tokens",
         "logprobs",
