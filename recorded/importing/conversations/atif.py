@@ -40,7 +40,7 @@ class _Sequence:
         new = metrics["prompt_token_ids"][len(self.token_ids) :]
         extra = metrics.get("extra") or {}
         temperature = extra.get("logprob_temperature", 1.0)
-        mask = extra.get("mask") or [True] * len(answer)
+        mask = _mask(metrics)
         self.token_ids += [*new, *answer]
         self.mask += [False] * len(new) + [kept and not copied for kept in mask]
         self.versions += [_UNKNOWN] * len(new) + (extra.get("versions") or [_UNKNOWN] * len(answer))
@@ -67,7 +67,10 @@ def rows(document: Document) -> Iterator[RowRead]:
             sequences.append(_Sequence())
         sequences[-1].append(metrics, bool(step.get("is_copied_context")))
     sampled = [step["metrics"] for step in answers if not step.get("is_copied_context")]
-    scored = all(metrics.get("logprobs") is not None for metrics in sampled)
+    # What is not trained needs none, such as the answers that a fork played back.
+    scored = all(
+        metrics.get("logprobs") is not None or not any(_mask(metrics)) for metrics in sampled
+    )
     extra = document.get("extra") or {}
     for sequence in sequences:
         row = {
@@ -82,6 +85,12 @@ def rows(document: Document) -> Iterator[RowRead]:
             "session_id": document.get("session_id") or "",
         }
         yield row | {"logprobs": sequence.logprobs} if scored else row
+
+
+def _mask(metrics: Mapping[str, Any]) -> list[bool]:
+    """Return which tokens of an answer are trained: all, unless a document says otherwise."""
+    extra = metrics.get("extra") or {}
+    return extra.get("mask") or [True] * len(metrics["completion_token_ids"])
 
 
 def has_tokens(document: Document) -> bool:

@@ -175,3 +175,15 @@ def test_each_trained_token_of_a_recorded_log_stands_once_in_its_documents() -> 
         assert all(map(has_tokens, written))
         trained = sum(sum(row["mask"]) for document in written for row in rows(document))
         assert trained == made.loss_mask.count(1), session.session_id
+
+
+@pytest.mark.parametrize(("trained", "scored"), [(False, True), (True, False)])
+def test_only_answers_that_are_trained_need_log_probs(
+    tmp_path: Path, trained: bool, scored: bool
+) -> None:
+    (document,) = exported(talk())
+    first = next(step for step in document["steps"] if step["source"] == "agent")["metrics"]
+    del first["logprobs"]
+    first["extra"]["mask"] = [trained] * len(first["completion_token_ids"])
+    (row,) = read_back(tmp_path, document)
+    assert (foreign_row("f", 1, row).logprobs_T is not None) is scored
