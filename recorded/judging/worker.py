@@ -38,7 +38,7 @@ async def serve(settings: RewardWorkerSettings, stop: asyncio.Event) -> None:
     """
     name = f"reward-worker-{os.getpid()}"
     group = {SESSIONS.name: settings.rewards.group}
-    with instruments(settings, "reward worker", name, group) as made:
+    with instruments(settings, "reward-worker", name, group) as made:
         judges = {
             judge: Tries(judge, judge_of(judge, section, made.metrics), section, made.metrics)
             for judge, section in settings.rewards.judges.items()
