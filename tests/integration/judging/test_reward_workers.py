@@ -150,10 +150,11 @@ def test_each_closed_session_has_each_judges_reward_once_however_often_workers_a
     closed = 0
     for _ in range(KILLS):
         share = SESSIONS_JUDGED // KILLS
+        calls = judged.calls().total()
         judged.start_worker()
         judged.close_sessions(share, closed)
         closed += share
-        judged.wait_for_calls(judged.calls().total() + 1)
+        judged.wait_for_calls(calls + 1)
         judged.kill_worker(rng)
 
     made_of = judged.wait_for_trajectories(closed)
