@@ -40,12 +40,12 @@ _OF_THE_KILL = re.compile(
 """The end of a training process whose trainer was killed, and of one beside it in the gang."""
 
 
-def log_faults(kafka: KafkaSettings) -> Iterator[str]:
-    """Yield what is wrong with the steps that were executed again, by their weights' hashes."""
+def log_faults(kafka: KafkaSettings, policy: str = POLICY) -> Iterator[str]:
+    """Yield what is wrong with a policy's steps that were executed again, by their hashes."""
     hashes: dict[int, list[str]] = defaultdict(list)
     for received in read_topic(kafka, CONTROL, Skipped()):
         # Past versions that another name shows are not made again.
-        if isinstance(received.record, WeightsPublished) and received.record.policy == POLICY:
+        if isinstance(received.record, WeightsPublished) and received.record.policy == policy:
             hashes[received.record.step].append(received.record.tensors_hash)
     again = {step: tensors for step, tensors in hashes.items() if step and len(tensors) > 1}
     if not again:

@@ -67,7 +67,7 @@ def test_ten_kills_lose_and_double_nothing_and_repeat_their_steps_to_the_digit(
     assert (summary["checks"]["mismatches"], summary["checks"]["trained_twice"]) == (0, 0)
     assert sum(summary["restarts"].values()) >= len(KINDS)
     with kafka_to_audit(out) as kafka:
-        assert list(log_faults(kafka)) == []
+        assert list(log_faults(kafka, "demo")) == []
         assert list(audit_faults(kafka, out)) == []
 
 

@@ -88,7 +88,7 @@ def test_a_step_that_is_executed_again_has_the_same_tensors(
     run: tuple[Commands, Path, KafkaSettings],
 ) -> None:
     commands, _, kafka = run
-    assert not list(log_faults(kafka))
+    assert not list(log_faults(kafka, "policy"))
     summary = json.loads((commands.out / "summary.json").read_text())
     assert summary["steps"] == STEPS
     checks = summary["checks"]
