@@ -24,7 +24,6 @@ LIMIT_S = 900.0
 _POLL_S = 0.02
 _END_S = 90.0
 _CHECKPOINT = "checkpoint-*/state.json"
-_PUBLISHED = "version-*/*manifest.json"
 
 
 class RunFailed(Exception):
@@ -59,7 +58,7 @@ class Commands:
             try:
                 while process.poll() is None:
                     self._stop.wait(_POLL_S)
-                    made = _steps_published(self.out)
+                    made = steps_made(self.out)
                     if not killed and 0 < _checkpointed(self.out) < made < steps:
                         killed = made
                         self._kill(TRAINER)
@@ -135,22 +134,7 @@ def steps_made(out: Path) -> int:
 def _checkpointed(out: Path) -> int:
     """Return the version of the newest whole checkpoint, which is its steps before a resume."""
     files = (out / "checkpoints").glob(_CHECKPOINT)
-    return max((_number(file) for file in files), default=0)
-
-
-def _steps_published(out: Path) -> int:
-    """Return the steps whose row is in the metrics and whose weights are written, if any are.
-
-    A step that is killed between the two would be published once, so nobody could compare it.
-    """
-    written = [_number(file) for file in (out / "weights").glob(_PUBLISHED)]
-    made = steps_made(out)
-    return min(made, max(written)) if written else made
-
-
-def _number(file: Path) -> int:
-    """Return the number of the version or the checkpoint that a file belongs to."""
-    return int(file.parent.name.partition("-")[2])
+    return max((int(file.parent.name.partition("-")[2]) for file in files), default=0)
 
 
 def _last(lines: Sequence[str], most: int = 12) -> str:
