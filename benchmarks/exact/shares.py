@@ -15,9 +15,7 @@ from benchmarks.exact.tasks import FOLLOW_UPS
 from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 from seamlessflow.schemas.tokens import unpack
-
-_Z = 1.959964
-"""Quantile of the normal distribution at 0.975."""
+from seamlessflow.trainer.data.figures.chances import wilson
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +29,7 @@ class Share:
         """Return the lower and the upper bound; 0 and 1 for a whole of 0."""
         if not self.whole:
             return 0.0, 1.0
-        share = self.count / self.whole
-        spread = _Z * _Z / self.whole
-        middle = (share + spread / 2) / (1 + spread)
-        half = _Z * math.sqrt(share * (1 - share) / self.whole + spread / self.whole / 4)
-        half /= 1 + spread
-        return max(middle - half, 0.0), min(middle + half, 1.0)
+        return wilson(self.count / self.whole, self.whole)
 
     def __str__(self) -> str:
         low, high = (100 * bound for bound in self.interval())

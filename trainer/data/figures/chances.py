@@ -121,10 +121,9 @@ def interval(estimates: Sequence[float]) -> ConfidenceInterval:
 
 def wilson(share: float, count: int) -> ConfidenceInterval:
     """Return Wilson's interval of a proportion over `count` independent tasks, at least one."""
-    square = _NORMAL**2
-    middle = (share + square / (2 * count)) / (1 + square / count)
-    half = _NORMAL * sqrt(share * (1 - share) / count + square / (4 * count**2))
-    half /= 1 + square / count
+    spread = _NORMAL**2 / count
+    middle = (share + spread / 2) / (1 + spread)
+    half = sqrt(spread * share * (1 - share) + (spread / 2) ** 2) / (1 + spread)
     return ConfidenceInterval(max(0.0, middle - half), min(1.0, middle + half))
 
 
