@@ -255,7 +255,7 @@ def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
         reading.sections = replaced(reading.sections, tasks.setting, str(file))
         listed.append(ListedTasks(tasks.setting, tasks.text, file, tasks.for_evaluation))
     reading.add(trained_faults(listed))
-    if not reading.lines:
+    if listed and not reading.lines:
         reading.config = RunConfig(**deepcopy(reading.sections))
 
 

@@ -90,11 +90,12 @@ def trained_faults(listed: Iterable[ListedTasks]) -> Iterator[Fault]:
     An evaluation with the settings of the training has its tasks on purpose.
     """
     named = list(listed)
-    trained = {task for tasks in named if not tasks.for_evaluation for task in _draws(tasks.file)}
     files = {tasks.file for tasks in named if not tasks.for_evaluation}
-    for tasks in named:
-        if not tasks.for_evaluation or tasks.file in files:
-            continue
+    others = [tasks for tasks in named if tasks.for_evaluation and tasks.file not in files]
+    if not others:
+        return
+    trained = {task for file in files for task in _draws(file)}
+    for tasks in others:
         draws = list(_draws(tasks.file))
         shared = sum(task in trained for task in draws)
         if shared:
