@@ -13,10 +13,11 @@ from seamlessflow.infra.settings import Section
 from seamlessflow.machine import this_machine
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.rollout.settings import RolloutSection, VllmSection
+from seamlessflow.scheduler.settings import SchedulerSection
 from seamlessflow.trainer.activations import fitting_tokens
 from seamlessflow.trainer.settings import TrainerSection
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=Section | RunConfig)
 
 CAPACITY_OF_GPU = 256
 """Turns that an engine on a GPU samples at once, as many as vLLM does by its own default."""
@@ -57,7 +58,7 @@ def with_defaults(config: RunConfig, gpus: int | None, cpu_build: bool = False) 
     if rollout.engine == "vllm":
         server = _server(config, gpus != 0 and not cpu_build)
         rollout = rollout.model_copy(update={"vllm": server})
-        config = config.model_copy(update={"rollout": rollout})
+        config = _patient(config.model_copy(update={"rollout": rollout}))
     if _trains_on_cpu(config, gpus):
         config = config.model_copy(update={"trainer": _small_passes(config)})
     if _samples_on_gpu(config, gpus):
@@ -110,6 +111,19 @@ def _server(config: RunConfig, gpu: bool) -> VllmSection:
     if server.url is None and not named_cpu:
         server = _filled(server, gpu=gpu)
     return _filled(server, kv_bytes=None) if server.gpu else server
+
+
+def _patient(config: RunConfig) -> RunConfig:
+    """Return the configuration with limits that leave a server its time to start.
+
+    It loads a model and compiles it, which may take minutes.
+    """
+    start_s = config.rollout.vllm.start_timeout_s
+    assignment_s = start_s + SchedulerSection().assignment_timeout_s
+    scheduler = _filled(config.scheduler, assignment_timeout_s=assignment_s)
+    config = config.model_copy(update={"scheduler": scheduler})
+    whole_s = assignment_s + RunConfig.model_fields["start_timeout_s"].default
+    return _filled(config, start_timeout_s=whole_s)
 
 
 def _samples_on_gpu(config: RunConfig, gpus: int | None) -> bool:

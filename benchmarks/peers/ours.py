@@ -41,7 +41,7 @@ SIDES: Mapping[str, Sequence[Mapping[str, Any]]] = {
     "in-turns": (_ALL_GROUPS, {"run": {"lag": 0}}),
     "tree": (_ALL_GROUPS, _TREE),
     "as-shipped": (),
-    "vllm": (_ALL_GROUPS, _TREE, {"rollout": {"engine": "vllm"}}),
+    "vllm": (_ALL_GROUPS, {"rollout": {"engine": "vllm"}}),
 }
 """Settings of each side. Groups of equal rewards are trained but in `as-shipped`, as TRL does."""
 CONFIG = "run.yaml"

@@ -16,7 +16,6 @@ RENDERER = RendererSettings("qwen3")
 HEAD_DIMS = {"torch": 16, "vllm": 32}
 """vLLM supports no narrower heads on a CPU; half as many heads keep the model's size."""
 START_TIMEOUT_S = 600
-ASSIGNMENT_TIMEOUT_S = {"torch": 120, "vllm": 600}
 """One vLLM server starts in half a minute, two of them on two busy cores in several."""
 WORKERS = ({"id": "w0", "tags": ["rollout"]}, {"id": "w1", "tags": ["rollout", "train"]})
 ONE_DEVICE: Mapping[str, object] = {"backend": "torch", "ranks": 1}
@@ -72,7 +71,6 @@ def demo_config(
             "agents": AGENTS,
             "trainer": {"optimizer": OPTIMIZER, "seed": seed, "threads": 1, **trainer},
             "rollout": _rollout(engine),
-            "scheduler": {"assignment_timeout_s": ASSIGNMENT_TIMEOUT_S[engine]},
             "start_timeout_s": START_TIMEOUT_S,
         },
         check=before_demo,

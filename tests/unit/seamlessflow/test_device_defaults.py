@@ -72,6 +72,23 @@ def test_what_is_set_stays() -> None:
 
 
 @pytest.mark.parametrize(
+    ("values", "limits"),
+    [
+        ({}, (720, 900)),
+        ({"rollout": {"engine": "vllm", "vllm": {"start_timeout_s": 1800}}}, (1920, 2100)),
+        ({"scheduler": {"assignment_timeout_s": 60}, "start_timeout_s": 90}, (60, 90)),
+        ({"rollout": {"engine": "torch"}}, (120, 180)),
+    ],
+)
+def test_a_server_has_its_time_to_start_before_its_worker_counts_as_late(
+    values: dict[str, Any], limits: tuple[float, float]
+) -> None:
+    asked = RunConfig.model_validate({**AGENT, "rollout": {"engine": "vllm"}, **values})
+    config = with_defaults(with_defaults(asked, gpus=0), gpus=0)
+    assert (config.scheduler.assignment_timeout_s, config.start_timeout_s) == limits
+
+
+@pytest.mark.parametrize(
     "values",
     [
         {"rollout": {"engine": "torch", "torch": {"device": "cpu"}}},
