@@ -244,6 +244,16 @@ class EndedSession(Record):
 
 
 @dataclass(frozen=True, kw_only=True)
+class EpisodeRole(Record):
+    """Role in the episodes of several sessions, each of which has a role."""
+
+    role: str
+    policy: str
+    group_id: str
+    trained: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class EvaluationCompleted(Record):
     """A version was evaluated: all groups of the round are over."""
 
@@ -477,6 +487,8 @@ class GroupAdmitted(Record):
     fork_at: ParentPlace | None = None
     explored: str = ""
     seeds: tuple[SeedSession, ...] = ()
+    role: str = ""
+    roles: tuple[EpisodeRole, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1038,6 +1050,7 @@ class Task(Record):
     overrides: Sampling | None = None
     fork_at: ParentPlace | None = None
     seed_session: SeedSession | None = None
+    roles: tuple[EpisodeRole, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1482,6 +1495,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "CountTokens": CountTokens,
     "DescribeSession": DescribeSession,
     "EndedSession": EndedSession,
+    "EpisodeRole": EpisodeRole,
     "EvaluationCompleted": EvaluationCompleted,
     "ForkOrigin": ForkOrigin,
     "ForkedPrompt": ForkedPrompt,
