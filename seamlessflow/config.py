@@ -282,6 +282,8 @@ class RunConfig(BaseSettings):
             raise ValueError(f"policies: {self.run.policy!r} is run.policy, the first one")
         if self.run.frozen:
             raise ValueError("run.frozen is filled in from policies: leave it out")
+        if self.run.roles:
+            raise ValueError("run.roles is filled in from agents.roles: leave it out")
         for worker in self.workers:
             if worker.policy and worker.policy not in names:
                 raise ValueError(f"workers: {worker.id} is of no policy {worker.policy!r}")
@@ -291,6 +293,11 @@ class RunConfig(BaseSettings):
         for module, name in self.agents.modules.items():
             if name not in names:
                 raise ValueError(f"agents.modules: {module} is answered by no policy {name!r}")
+        for role, name in self.agents.roles.items():
+            if not _POLICY_NAME.fullmatch(role):
+                raise ValueError(f"agents.roles: {role!r} is no name of letters, digits, _ and -")
+            if name not in names:
+                raise ValueError(f"agents.roles: {role} is played by no policy {name!r}")
         return self
 
     @model_validator(mode="after")

@@ -41,11 +41,14 @@ def sections_path(policy_config: RunConfig) -> SettingPath:
 
 
 def left_out(config: RunConfig) -> str:
-    """Return a notice of the policies that a simulation leaves out; empty if there are none."""
-    if not config.policies:
-        return ""
-    others = ", ".join(config.policies)
-    return f"policy {config.run.policy} alone is simulated; left out: {others}"
+    """Return a notice of what a simulation leaves out: other policies, roles; empty for none."""
+    notices = []
+    if config.policies:
+        others = ", ".join(config.policies)
+        notices.append(f"policy {config.run.policy} alone is simulated; left out: {others}")
+    if config.agents.roles:
+        notices.append("an episode is simulated as one session, whatever its roles")
+    return "; ".join(notices)
 
 
 def sharing_faults(config: RunConfig) -> Iterator[Fault]:

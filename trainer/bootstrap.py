@@ -104,7 +104,8 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
         left=left,
         follow=settings.trainer.follow,
         mixing=mixing,
-        policies=settings.run.policies,
+        # A session with a role is of one policy alone, and the others have no part in its group.
+        policies=() if settings.run.roles else settings.run.policies,
     )
     runner = StepRunner(settings, gang, publication, process.producer, instruments.traces, now_ms)
     sinks = open_sinks(settings, instruments.metrics, recorded_sections(settings))

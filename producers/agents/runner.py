@@ -23,12 +23,13 @@ from seamlessflow.producers.agents.beginnings import Beginnings
 from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
 from seamlessflow.producers.agents.environments.venvs import environment_spec
-from seamlessflow.producers.agents.episode import Episodes, UserCode
+from seamlessflow.producers.agents.episode import Episodes
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, CommandAgent
 from seamlessflow.producers.agents.harness.callables import CallThreads
 from seamlessflow.producers.agents.harness.command import Command
 from seamlessflow.producers.agents.harness.containment import contain_exits
+from seamlessflow.producers.agents.play import UserCode
 from seamlessflow.producers.agents.serving import ServingTime, watch_engines
 from seamlessflow.producers.agents.settings import AgentsSettings
 from seamlessflow.producers.agents.stalls import Leftovers, LoopWatch, Report

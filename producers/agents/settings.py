@@ -60,6 +60,11 @@ class AgentsSection(Section):
         description="Policy for each module of the agent, named by its calls' header "
         "x-seamlessflow-module; the task's policy answers all other modules",
     )
+    roles: dict[str, str] = Field(
+        default_factory=dict,
+        description="Policy for each role of an episode, by the role's name: the agent then gets a "
+        "session for each role, and returns the rewards of each (docs/agents/roles.md)",
+    )
     gateway_url: str = Field(
         "http://127.0.0.1:8800",
         description="URL of the gateway, or of several, with commas. Sessions are opened at each "

@@ -1,7 +1,7 @@
 """Tasks of judged sessions, from the topic `tasks`.
 
 A thread reads the topic and keeps the newest tasks, one for each group. A task that is not kept any
-more is looked for in its partition.
+more is looked for on the topic.
 """
 
 import asyncio
@@ -16,12 +16,16 @@ from seamlessflow.infra.kafka.client import BEGINNING, Received
 from seamlessflow.infra.kafka.outage import WITHOUT_LIMIT, Outage
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.reader_thread import ReaderThread
-from seamlessflow.infra.kafka.topics.partitions import partition_of
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Task
 from seamlessflow.schemas.topics import TASKS
+
+
+def groups_of(task: Task) -> list[str]:
+    """Return the groups whose sessions work on a task: one, or one for each role."""
+    return [role.group_id for role in task.roles] or [task.group_id]
 
 
 class KeptTasks:
@@ -34,12 +38,12 @@ class KeptTasks:
         self._lock = Lock()
 
     def add(self, task: Task) -> None:
-        """Keep a task; the oldest ones go if there is no more room."""
+        """Keep a task, once for each of its groups; the oldest ones go if there is no more room."""
         with self._lock:
-            if task.group_id in self._payloads:
-                return
-            self._payloads[task.group_id] = task.payload
-            self._bytes += len(task.payload)
+            for group_id in groups_of(task):
+                if group_id not in self._payloads:
+                    self._payloads[group_id] = task.payload
+                    self._bytes += len(task.payload)
             while self._bytes > self._most_bytes and len(self._payloads) > 1:
                 self._bytes -= len(self._payloads.popitem(last=False)[1])
 
@@ -86,15 +90,18 @@ class TaskPayloads:
                 self._kept.add(item.record)
 
     def _found(self, group_id: str) -> bytes | None:
-        place = (TASKS.name, partition_of(group_id, self._partitions))
-        end = self._thread.ask(lambda reader: reader.ends([place], WITHOUT_LIMIT)[place])
+        # The task of a further role lies in the partition of the first role's group.
+        places = [(TASKS.name, number) for number in range(self._partitions)]
+        ends = self._thread.ask(lambda reader: reader.ends(places, WITHOUT_LIMIT))
         outage = Outage(self._settings, self._stopping, WITHOUT_LIMIT)
-        self._thread.await_position(place, end, outage)
+        for place, end in ends.items():
+            self._thread.await_position(place, end, outage)
         if (kept := self._kept.get(group_id)) is not None:
             return kept
-        records = read_topic(self._settings, TASKS, Skipped(), group_id, self._stopping)
-        with closing(records):  # type: ignore[type-var]
-            for item in records:
-                if isinstance(item.record, Task) and item.record.group_id == group_id:
-                    return item.record.payload
+        for key in (group_id, None):
+            records = read_topic(self._settings, TASKS, Skipped(), key, self._stopping)
+            with closing(records):  # type: ignore[type-var]
+                for item in records:
+                    if isinstance(item.record, Task) and group_id in groups_of(item.record):
+                        return item.record.payload
         return None

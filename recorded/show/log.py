@@ -197,7 +197,8 @@ def in_order(items: Iterable[Received]) -> list[Received]:
 def concerns(record: Record, session_id: str) -> bool:
     """Return True if the record is about the session; a command may use the session's name."""
     if isinstance(record, Task):
-        return session_of(record.group_id, record.sample, record.attempt) == session_id
+        groups = [record.group_id, *(role.group_id for role in record.roles)]
+        return session_id in {session_of(name, record.sample, record.attempt) for name in groups}
     named = getattr(record, "session_id", None)
     return named in (session_id, session_name(session_id))
 

@@ -100,6 +100,7 @@ def _group(of_group: Sequence[Received]) -> list[Row]:
         detail += f"; asked for {record.group_size}, at least {record.min_group_size}"
         detail += f" by {record.terms}" if record.terms else ""
         detail += f", drawn from {_drawn_from(record)}" if record.split else ""
+        detail += f", role {record.role}" if record.role else ""
         detail += f", tags {', '.join(record.tags)}" if record.tags else ""
         detail += f", at most {record.turn_limit} turns" if record.turn_limit else ""
         if record.explored:

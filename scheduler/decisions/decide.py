@@ -18,6 +18,7 @@ from seamlessflow.scheduler.decisions import (
     stalls,
     waste,
 )
+from seamlessflow.scheduler.decisions.episodes import all_groups, under_way
 from seamlessflow.scheduler.decisions.gates import TRIPS_APART, UNMEASURED_SWITCH_MS
 from seamlessflow.scheduler.decisions.membership import Contact
 from seamlessflow.scheduler.decisions.sharing import Allotment, allotted
@@ -68,7 +69,7 @@ class View:
 
     def with_issued(self, tasks: Iterable[Task]) -> "View":
         """Return the view after these tasks were sent, without the tasks of ended groups."""
-        groups = self.state.first.ledger.groups
+        groups = under_way(self.state)
         issued = {name: samples for name, samples in self.issued.items() if name in groups}
         for task in tasks:
             samples = issued.get(task.group_id, {})
@@ -210,6 +211,7 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
     issued: list[Task] = []
     # Else agents would begin, and their deadlines pass, before an engine.
     if serves.incarnations and showing.is_served(state, ledger):
+        ledger = all_groups(state, ledger, settings)
         issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves)
     return [
         *((CONTROL.name, record) for record in control),

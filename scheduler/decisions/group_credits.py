@@ -68,13 +68,17 @@ def leading(state: State, settings: SchedulerSettings) -> PolicyState:
 
 
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many groups may be admitted now.
+    """Return how many groups may be admitted now, or groups of each role.
 
     A group holds a credit of each policy, so each policy must have one. The policy that needs most
-    groups decides how many are needed.
+    groups decides how many are needed. With roles a policy has a group for each of its own.
     """
-    policies = unfinished(state, settings).values()
-    counts = [free_of(state, policy, settings, now_ms) for policy in policies]
+    run = settings.run
+    counts = []
+    for name, policy in unfinished(state, settings).items():
+        sessions = max(1, run.sessions_of(name or run.policy))
+        # Rounded up: the groups of an episode are admitted together, and some may be dropped.
+        counts.append([-(-count // sessions) for count in free_of(state, policy, settings, now_ms)])
     free = min(free for free, _ in counts)
     return max(0, min(free, max(needed for _, needed in counts)))
 

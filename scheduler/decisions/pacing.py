@@ -3,9 +3,15 @@
 A group is admitted for a credit (`group_credits.py`). Called by `scheduler/decisions/decide.py`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from seamlessflow.scheduler.decisions.episodes import (
+    by_episode,
+    further_roles,
+    of_first_role,
+    roles_of,
+)
 from seamlessflow.scheduler.decisions.exploration import (
     free_explorations,
     placed,
@@ -61,6 +67,8 @@ def admissions(
 
     Where tasks are explored first, a draw begins an exploration, which takes no credit.
     """
+    if (admitting := state.first.ledger.admitting) is not None:
+        return further_roles(admitting, state)  # a scheduler ended in between
     first = state.first.ledger.admitted
     began = all(policy.rollouts_began for policy in state.by_policy)
     # An agent may ask a frozen policy at once; later, a shared worker may be away from it.
@@ -91,7 +99,7 @@ def admissions(
                 next_draws(state, arms, source, sampling, count), ledger.explored
             )
         ]
-    return admitted
+    return [record for group in admitted for record in (group, *further_roles(group, state))]
 
 
 def evaluations(
@@ -149,12 +157,17 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
             at_ms=now_ms,
             group_id=name,
             detail=_failed_samples(group),
-            policy=policy,
+            policy=_policy_of(name, group) or policy,
         )
         for name, group in groups.items()
         if not group.ready and not group.expired
         if served_ms(group, state.serving, now_ms) >= group.deadline_ms - group.admitted_ms
     ]
+
+
+def _policy_of(name: str, group: AdmittedGroup) -> str:
+    """Return the policy of a group's role; empty for a group of all policies."""
+    return next((role.policy for role in group.roles if role.group_id == name), "")
 
 
 def tasks(
@@ -173,16 +186,22 @@ def tasks(
     engines sleep during training.
     """
     first_ms = now_ms - attempt_ms(settings)
-    return [
-        _task(name, group, sample, attempt, settings, row, serves)
-        for name, group in ledger.groups.items()
-        if _may_be_due(group, name in issued, begun_ms(group, serves) > first_ms)
-        and (source := _source_of(group, settings, sets))
-        if (row := source.find(group.task_id))
-        for sample in range(_begun(group, settings, row))
-        if (attempt := due_attempt(group, sample, settings, now_ms, serves))
-        > issued.get(name, {}).get(sample, -1)
-    ]
+    written = []
+    for name, groups in by_episode(ledger).items():
+        due = [
+            group
+            for group in groups
+            if _may_be_due(group, name in issued, begun_ms(group, serves) > first_ms)
+        ]
+        source = _source_of(due[0], settings, sets) if due else None
+        row = source.find(due[0].task_id) if source else None
+        if row is None:
+            continue
+        for sample in range(_begun(due[0], settings, row)):
+            attempt = max(due_attempt(group, sample, settings, now_ms, serves) for group in due)
+            if attempt > issued.get(name, {}).get(sample, -1):
+                written.append(_task(name, due, sample, attempt, settings, row, serves))
+    return written
 
 
 def _source_of(group: AdmittedGroup, settings: SchedulerSettings, sets: TaskSets) -> Draws | None:
@@ -236,7 +255,8 @@ def _group(
         # The session that a fork goes on from is something to compare with.
         least = min(least, size) if drawn.fork_at is None else 1
     limits = [drawn.turn_limit, row.turn_limit, settings.run.turn_limit]
-    return r.GroupAdmitted(
+    roles = roles_of(name, settings.run, row.roles) if use.purpose == TRAIN else ()
+    group = r.GroupAdmitted(
         epoch=state.epoch,
         at_ms=now_ms,
         group_id=name,
@@ -263,6 +283,7 @@ def _group(
         explored=drawn.explored,
         seeds=drawn.seeds,
     )
+    return of_first_role(group, roles, state)
 
 
 def _parent(drawn: Drawn) -> dict[str, str]:
@@ -278,26 +299,29 @@ def _parent(drawn: Drawn) -> dict[str, str]:
 
 def _task(
     name: str,
-    group: AdmittedGroup,
+    groups: Sequence[AdmittedGroup],
     sample: int,
     attempt: int,
     settings: SchedulerSettings,
     row: TaskRow,
     serves: ServingProcesses,
 ) -> r.Task:
+    """Return the task of an attempt; `groups` are those whose samples are the same episodes."""
+    group = groups[0]
     evaluates = group.purpose == EVAL
-    failure = group.failures.get(sample)
+    failures = [each.failures[sample] for each in groups if sample in each.failures]
+    failed_ms = [failure.at_ms for failure in failures if failure.attempt == attempt - 1]
     # Computed from the log alone, never from the clock: a repeat has to be the same record.
     issued_ms = serves.after(begun_ms(group, serves), attempt * attempt_ms(settings))
-    if failure is not None and failure.attempt == attempt - 1:
-        issued_ms = max(min(issued_ms, failure.at_ms), serves.since_ms)
+    if failed_ms:
+        issued_ms = max(min(issued_ms, *failed_ms), serves.since_ms)
     left_ms = group.deadline_ms - group.admitted_ms - served_ms(group, serves, issued_ms)
     size, least = _sizes_of(group, settings, row)
     named = settings.evaluation.split if evaluates else row.split or settings.pacing.split
     split = group.split or named
     terms = settings.evaluation.terms(split)
     return r.Task(
-        policy=settings.run.policy,
+        policy=group.roles[0].policy if group.roles else settings.run.policy,
         purpose=group.purpose,
         split=split,
         task_id=row.task_id,
@@ -316,6 +340,7 @@ def _task(
         overrides=terms.sampling.overrides if evaluates else None,
         fork_at=group.fork_at,
         seed_session=group.seeds[sample] if sample < len(group.seeds) else None,
+        roles=group.roles,
     )
 
 

@@ -7,7 +7,7 @@ its returns differ, when a group is admitted that samples some of its sessions a
 `control`. Called by `scheduler/state/state.py`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from seamlessflow.infra.worker.judged_rewards import JUDGE
@@ -80,6 +80,8 @@ class AdmittedGroup:
     """A ready exploration's sessions."""
     seeds: tuple[r.SeedSession, ...] = ()
     """Sessions whose sampling seeds its samples take, by sample."""
+    roles: tuple[r.EpisodeRole, ...] = ()
+    """All roles of its episodes; none: they are one session each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +117,8 @@ class Ledger:
     """Number of groups admitted to evaluate `eval_version`, by split."""
     explored: int = 0
     """Number of groups admitted to explore."""
+    admitting: r.GroupAdmitted | None = None
+    """Newest group, if groups of further roles are to be admitted; None if there are none."""
 
     @property
     def training(self) -> Mapping[str, AdmittedGroup]:
@@ -155,14 +159,14 @@ def task_arm(task_id: str) -> str:
     return f"task:{task_id}"
 
 
-def apply(ledger: Ledger, record: Record) -> Ledger:
+def apply(ledger: Ledger, record: Record, holds: bool = True) -> Ledger:
     """Return the ledger after a record of `control`; a repeated record changes nothing."""
     if isinstance(record, _GroupRecord):
         group = ledger.groups.get(record.group_id)
         return ledger if group is None else _group_changed(ledger, group, record)
     match record:
         case r.GroupAdmitted():
-            return _admitted(ledger, record)
+            return _admitted(ledger, record, holds)
         case r.StepCommitted():
             names = {group.group_id for group in record.groups}
             return _committed(ledger, names, record.version)
@@ -174,7 +178,7 @@ def apply(ledger: Ledger, record: Record) -> Ledger:
     return ledger
 
 
-def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
+def _admitted(ledger: Ledger, record: r.GroupAdmitted, holds: bool) -> Ledger:
     if record.group_id in ledger.groups:
         return ledger
     group = AdmittedGroup(
@@ -191,9 +195,14 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         fork_at=record.fork_at,
         seeds=record.seeds,
         opponent=opponent_of(record.arms),
+        roles=record.roles,
     )
-    groups = {**ledger.groups, record.group_id: group}
-    begun = replace(ledger, groups=groups, moved_ms=record.at_ms)
+    groups = {**ledger.groups, record.group_id: group} if holds else ledger.groups
+    last = [record.group_id, *(role.group_id for role in record.roles if role.trained)][-1]
+    admitting = None if record.group_id == last else record
+    begun = replace(ledger, groups=groups, moved_ms=record.at_ms, admitting=admitting)
+    if record.group_id != first_of(record.roles, record.group_id):
+        return begun
     if record.purpose == EVAL:
         before = ledger.eval_admitted if record.version == ledger.eval_version else {}
         admitted = {**before, record.split: before.get(record.split, 0) + 1}
@@ -217,6 +226,11 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted) -> Ledger:
         return _drawn(begun, record)
     place = ledger.again.index(record.task_id)
     return replace(begun, again=ledger.again[:place] + ledger.again[place + 1 :])
+
+
+def first_of(roles: Sequence[r.EpisodeRole], group_id: str) -> str:
+    """Return the first role's group, which has drawn the task; without roles the group itself."""
+    return roles[0].group_id if roles else group_id
 
 
 def opponent_arm(version: int) -> str:
@@ -328,7 +342,7 @@ def _dropped(ledger: Ledger, group: AdmittedGroup, record: r.GroupDropped) -> Le
     count = ledger.dropped_in_step + 1
     ended = replace(ended, dropped=ledger.dropped + 1, dropped_in_step=count)
     tries = ledger.tries.get(group.task_id, 0) + 1
-    if record.reason != _FAILED or tries >= MOST_TRIES or group.fork_at is not None:
+    if record.reason != _FAILED or tries >= MOST_TRIES or not _drew(record.group_id, group):
         return ended
     return replace(
         ended, again=(*ledger.again, group.task_id), tries={**ended.tries, group.task_id: tries}
@@ -366,14 +380,19 @@ def _published(ledger: Ledger, version: int, at_ms: int) -> Ledger:
 def _ended(ledger: Ledger, names: list[str], at_ms: int) -> Ledger:
     if not names:
         return ledger
-    ended = [ledger.groups[name] for name in names]
-    tasks = {group.task_id for group in ended if group.fork_at is None}
+    ended = {name: ledger.groups[name] for name in names}
+    tasks = {group.task_id for name, group in ended.items() if _drew(name, group)}
     return replace(
         ledger,
         groups={name: group for name, group in ledger.groups.items() if name not in names},
         tries={task: count for task, count in ledger.tries.items() if task not in tasks},
         moved_ms=at_ms,
     )
+
+
+def _drew(name: str, group: AdmittedGroup) -> bool:
+    """Return whether the group's task was drawn for it."""
+    return group.fork_at is None and name == first_of(group.roles, name)
 
 
 def _with_group(ledger: Ledger, name: str, group: AdmittedGroup) -> Ledger:

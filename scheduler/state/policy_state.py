@@ -77,8 +77,10 @@ def apply(
     `devices`: their number, by worker, including workers that have left.
     """
     measures = _measures_training(state, record)
+    # Sessions with a role are of one policy, those without one of all.
+    holds = addressed or not (isinstance(record, r.GroupAdmitted) and record.role)
     parts = {
-        "ledger": ledger.apply(state.ledger, record),
+        "ledger": ledger.apply(state.ledger, record, holds),
         "steps": steps.apply(state.steps, record),
         "costs": costs.apply(state.costs, record, devices) if measures else state.costs,
         "rates": rates.apply(state.rates, record, devices),

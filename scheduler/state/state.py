@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 from seamlessflow.infra.clock import NEVER_MS
 from seamlessflow.infra.settings import PastSection
 from seamlessflow.scheduler.state import offers, past, policy_state, serving, workers
-from seamlessflow.scheduler.state.ledger import EVAL, TRAIN, AdmittedGroup, arms_of
+from seamlessflow.scheduler.state.ledger import EVAL, TRAIN, AdmittedGroup, arms_of, first_of
 from seamlessflow.scheduler.state.offers import Offers
 from seamlessflow.scheduler.state.past import ShownVersions
 from seamlessflow.scheduler.state.policy_state import PolicyState, concerned
@@ -137,6 +137,8 @@ def apply(state: State, record: Record) -> State:
 def is_new_group(state: State, record: r.GroupAdmitted) -> bool:
     """Return whether a record admits a drawn task's group that the state does not have."""
     if record.purpose == EVAL or record.explored or record.epoch < state.epoch:
+        return False
+    if record.group_id != first_of(record.roles, record.group_id):
         return False
     return all(record.group_id not in policy.ledger.groups for policy in state.by_policy)
 

@@ -3,18 +3,26 @@
 Called by the checks of a configuration (`seamlessflow/checks`).
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
 from seamlessflow.infra.faults import Fault
+from seamlessflow.infra.json_lines import json_lines
 from seamlessflow.infra.variables import SettingPath
-from seamlessflow.scheduler.tasks.file import TaskLine, TasksRejected, task_lines
+from seamlessflow.scheduler.tasks.file import (
+    TaskLine,
+    TasksRejected,
+    named_roles,
+    task_lines,
+)
 from seamlessflow.scheduler.tasks.forks import fork_id
+from seamlessflow.schemas.json_text import read_json
 
 _LINES = 1_000
 _FORKS = 20
 _OWN_SIZE = b'"group_size"'
+_ROLES = b'"roles"'
 
 SeenTasks = dict[str, str]
 """Places of tasks by their ids."""
@@ -38,6 +46,20 @@ def may_have_sizes(path: Path) -> bool:
             return any(_OWN_SIZE in line for line in islice(file, _LINES))
     except OSError:
         return True  # what is wrong with the file is a fault of its own
+
+
+def other_role(path: Path, roles: Collection[str]) -> str:
+    """Return the first role of a task that is none of these, with its line; empty for none."""
+    try:
+        with path.open("rb") as file:
+            for line in islice(json_lines(file), _LINES):
+                task = read_json(line.content) if _ROLES in line.content else None
+                named = named_roles(task) if isinstance(task, dict) else ()
+                if strange := [role for role in named if role not in roles]:
+                    return f"{path}, line {line.number}: {strange[0]!r}"
+    except (OSError, ValueError):
+        pass  # a fault of its own
+    return ""
 
 
 def _faults(

@@ -200,6 +200,7 @@ def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
         _metadata(task),
         *_sizes(task),
         _tags(task),
+        named_roles(task),
     )
 
 
@@ -220,6 +221,13 @@ def _tags(task: Mapping[str, Any]) -> tuple[str, ...]:
         if not isinstance(tag, str | int) or isinstance(tag, bool) or not str(tag).strip(_BLANK):
             raise ValueError(f"a tag is {_shown(tag)}, not a text")
     return tuple(map(str, tags or ()))
+
+
+def named_roles(task: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the `roles` of a task, empty if it names none: the word may be the agent's own."""
+    roles = task.get("roles")
+    texts = isinstance(roles, list) and all(isinstance(role, str) for role in roles)
+    return tuple(roles or ()) if texts else ()
 
 
 def _shown(value: object) -> str:

@@ -34,6 +34,8 @@ class TaskRow:
     turn_limit: int | None = None
     """Turns that a session of this task may have; None: as many as the settings say."""
     tags: tuple[str, ...] = ()
+    roles: tuple[str, ...] = ()
+    """Roles of its episodes; none: all that the run has, if it has any."""
     fork: ForkedPrefix | None = None
     """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
     split: str = ""

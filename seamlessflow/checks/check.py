@@ -26,7 +26,13 @@ from seamlessflow.checks.combinations import (
     update_faults,
 )
 from seamlessflow.checks.models import model_faults, side_model_faults, trained_model_faults
-from seamlessflow.checks.policies import frozen_faults, league_faults, policy_faults
+from seamlessflow.checks.policies import (
+    frozen_faults,
+    league_faults,
+    one_session_faults,
+    policy_faults,
+    role_faults,
+)
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import (
     each_frozen,
@@ -91,6 +97,7 @@ def _training(config: RunConfig, here: RunConfig) -> Iterator[Fault]:
         for policy_config in each_frozen(config):
             yield from frozen_faults(policy_config, config)
         yield from league_faults(config)
+        yield from role_faults(config)
         yield from sharing_faults(config)
         yield from exploration_faults(config)
         yield from unnamed_strategy_faults(config)
@@ -146,6 +153,7 @@ def before_evaluation(
     """
     with Importing(named_callables(config), config.start_timeout_s) as importing:
         yield from several_policies_faults(config, "an evaluation without training")
+        yield from one_session_faults(config, "an evaluation without training")
         files = config.evaluation.files
         if tasks is not None and not is_plain(str(tasks)):
             text = "takes a file of JSON lines; name other forms in the section evaluation"

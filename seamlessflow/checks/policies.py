@@ -1,7 +1,7 @@
 """Checks of each policy of a run: its workers, its model, and the run that it goes on.
 
 A trained policy needs a gang. A frozen one needs workers that serve it, and the model of a resumed
-run has to be that of its beginning.
+run has to be that of its beginning. Where episodes have roles, each policy plays one.
 """
 
 from collections.abc import Iterator
@@ -14,14 +14,17 @@ from seamlessflow.checks.models import (
     trained_model_faults,
 )
 from seamlessflow.config import RunConfig
-from seamlessflow.each_policy import sections_path
+from seamlessflow.each_policy import each_policy, sections_path
 from seamlessflow.infra.faults import Fault
 from seamlessflow.infra.variables import SettingPath
 from seamlessflow.infra.weights.adapter import CONFIG
 from seamlessflow.infra.weights.manifest import WeightsInvalid, other_file, present
 from seamlessflow.processes.ranks import gang_faults
 from seamlessflow.read_paths import link_nowhere
+from seamlessflow.scheduler.tasks.check import other_role
 from seamlessflow.trainer.recovery.resume import other_model
+
+_ROLES = ("agents", "roles")
 
 
 def policy_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
@@ -76,6 +79,43 @@ def league_faults(config: RunConfig) -> Iterator[Fault]:
     yield Fault(("pacing", "terms", "name"), f"{text}: {remedy}")
 
 
+def role_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of a training whose episodes have several roles."""
+    if not config.agents.roles:
+        return
+    yield from _role_agent_faults(config)
+    if config.run.policy not in config.agents.roles.values():
+        yield Fault(_ROLES, f"no role is played by {config.run.policy}")
+    yield from _credit_faults(config)
+    yield from _task_faults(config)
+    for path, text in _others(config):
+        yield Fault(path, f"is of episodes with one session, and agents.roles names roles: {text}")
+    if config.evaluation.files:
+        section = "sets" if config.evaluation.sets else "tasks"
+        text = "an evaluation has one session an episode, and agents.roles names roles"
+        yield Fault(("evaluation", section), f"{text}: leave it out")
+
+
+def _role_agent_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the faults of an agent that gets several sessions."""
+    agents = config.agents
+    if agents.command:
+        text = "a program has one session, and agents.roles names roles: name agents.callable"
+        yield Fault(("agents", "command"), f"{text} or agents.environment")
+    if agents.reward:
+        text = "a judge gets the result of one session: return each role's rewards from the agent"
+        yield Fault(("agents", "reward"), f"{text}, or name rewards.judges")
+    if agents.modules:
+        text = "each role has a session of one policy: leave it out, or agents.roles"
+        yield Fault(("agents", "modules"), text)
+
+
+def one_session_faults(config: RunConfig, what: str) -> Iterator[Fault]:
+    """Yield a fault if episodes have several roles: `what` knows one session an episode."""
+    if config.agents.roles:
+        yield Fault(_ROLES, f"{what} has one session an episode: leave the roles out")
+
+
 def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     name = config.run.policy
     model = ("policies", name, "policy", "model")
@@ -96,7 +136,10 @@ def _service_faults(config: RunConfig, whole: RunConfig, model: SettingPath) -> 
     if shared and not _alike(config.policy.model, whole.policy.model):
         text = "shared workers need models of one form: its config.json is not that of policy.model"
         yield Fault(model, text)
-    if name not in config.agents.modules.values():
+    agents = config.agents
+    if agents.roles and name not in agents.roles.values():
+        yield Fault(_ROLES, f"no role is played by {name}")
+    if not agents.roles and name not in agents.modules.values():
         yield Fault(("agents", "modules"), f"no module is answered by {name}")
 
 
@@ -130,3 +173,39 @@ def _other_directory(directory: Path, weights_dir: Path) -> str:
         return ""
     text = f"its {file} is not that of the model that this run began with"
     return f"{text}: name that one, or begin another run (out)"
+
+
+def _task_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield the first role of a task that the run does not have."""
+    files: dict[SettingPath, Path | None] = {("pacing", "tasks"): config.pacing.tasks}
+    for name, source in config.pacing.sources.items():
+        files["pacing", "sources", name, "tasks"] = source.tasks
+    roles = config.agents.roles
+    for path, file in files.items():
+        if file is not None and (strange := other_role(file, roles)):
+            names = ", ".join(roles)
+            yield Fault(path, f"{strange} is no role of agents.roles: {names}")
+
+
+def _credit_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each policy of which a batch has other groups than whole episodes."""
+    for policy_config in each_policy(config):
+        name = policy_config.run.policy
+        count = list(config.agents.roles.values()).count(name)
+        groups = policy_config.run.groups_per_step
+        if count and groups % count:
+            text = f"{name} plays {count} roles, so its groups come by {count}, and {groups} is no"
+            yield Fault(("run", "groups_per_step"), f"{text} multiple of that")
+
+
+def _others(config: RunConfig) -> Iterator[tuple[SettingPath, str]]:
+    """Yield each setting of pacing that works for one session an episode, with the remedy."""
+    pacing = config.pacing
+    if pacing.redundancy:
+        yield ("pacing", "redundancy"), "set 0"
+    if pacing.forks_live:
+        yield ("pacing", "forks_live"), "set 0"
+    if pacing.forks is not None:
+        yield ("pacing", "forks"), "leave it out"
+    if pacing.sampler.explores:
+        yield ("pacing", "sampler", "name"), "name another one"

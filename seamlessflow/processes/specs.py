@@ -22,7 +22,7 @@ from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.ranks import first_ranks, gang_size, trains
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.producers.rollout.settings import HostedWorkerSection
-from seamlessflow.scheduler.settings import SchedulerSection
+from seamlessflow.scheduler.settings import RunSection, SchedulerSection
 from seamlessflow.trainer.settings import TrainerSection
 
 AGENTS = "agents"
@@ -143,7 +143,7 @@ class ProcessSpecs:
         return self._child(
             SCHEDULER,
             "seamlessflow.scheduler",
-            run=each_policy(config)[0].run,
+            run=_with_roles(each_policy(config)[0]),
             finite=True,
             scheduler=self._scheduling,
             pacing=config.pacing,
@@ -260,7 +260,7 @@ class ProcessSpecs:
             finite=True,
             # Without one of them, the weights in the others' memory are of no use.
             gang=f"trainers of {config.run.policy}" if self._further else "trainers",
-            run=config.run,
+            run=_with_roles(config),
             pacing=config.pacing,
             evaluation=config.evaluation,
             policy=config.policy,
@@ -321,6 +321,11 @@ def as_json(model: BaseModel) -> str:
 
 def _plain(value: object) -> str:
     return value.get_secret_value() if isinstance(value, SecretStr) else str(value)
+
+
+def _with_roles(config: RunConfig) -> RunSection:
+    """Return the run with the roles of its episodes, which its agents have."""
+    return _updated(config.run, roles=config.agents.roles)
 
 
 def _updated(section: M, **values: Any) -> M:

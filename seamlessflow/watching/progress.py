@@ -119,7 +119,7 @@ class RunProgress:
             other.apply(record)
         mine = self._own(record)
         match record:
-            case r.GroupAdmitted():
+            case r.GroupAdmitted(role=""):
                 self._group(record)
             case _ if not mine:
                 pass
@@ -130,7 +130,7 @@ class RunProgress:
                 self.steps[record.step] = Step(record.step, record.version, at_ms, record.metrics)
             case r.RunFinished():
                 self.finished = record.steps
-            case r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
+            case r.GroupAdmitted() | r.GroupReady() | r.GroupDropped() | r.GroupConsumed():
                 self._group(record)
         # On a resumed run, the log begins with the roles and troubles of processes that are gone.
         if at_ms >= self.since_ms:

@@ -78,6 +78,15 @@ CHOICES: Mapping[str, WholeRun] = {
         # Both players are asked the same, and say eight tokens.
         symptoms=("have equal rewards", "were dropped", "ended at a limit", "rendered anew"),
     ),
+    "roles": WholeRun(
+        {},
+        more={
+            "agents": {
+                "callable": "tests.algorithms.two_roles:run",
+                "roles": {"first": POLICY, "second": POLICY},
+            }
+        },
+    ),
     "rescue": WholeRun(
         {"replay": {"name": "rescue", "take": "random", "passes": 0.5, "pools": {"own": {}}}},
         more={"pacing": {"tasks": FEW}},

@@ -16,7 +16,11 @@ from seamlessflow.producers.agents.environments.child import EnvironmentSpec
 from seamlessflow.producers.agents.environments.known import KNOWN
 from seamlessflow.producers.agents.environments.listing import write_tasks
 from seamlessflow.producers.agents.environments.venvs import directory, is_installed
-from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
+from seamlessflow.producers.agents.harness.session import (
+    AgentSession,
+    AgentSessions,
+    SharedHttpClient,
+)
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import unpack
 from tests.e2e.running_system import POLICY, RunningSystem
@@ -80,8 +84,18 @@ class Package:
         begun_s = time.monotonic()
         result: Any = self._runner.run(self._run(task, session))
         seconds = time.monotonic() - begun_s
-        trajectory = self._system.end(session.session_id, float(result["reward"]))
-        return Played(result, trajectory, self._relay.received[session.api_key], seconds)
+        return self._played(session, result, seconds)
+
+    def play_roles(self, task: Mapping[str, Any]) -> Mapping[str, Played]:
+        """Run an episode in a session for each role, and end these with their rewards."""
+        sessions = {role: self._opened() for role in self._spec.roles}
+        begun_s = time.monotonic()
+        results: Any = self._runner.run(self._run(task, sessions))
+        seconds = time.monotonic() - begun_s
+        return {
+            role: self._played(session, results[role], seconds)
+            for role, session in sessions.items()
+        }
 
     def fail(self, task: Mapping[str, Any]) -> Exception:
         """Run an episode that fails; return its error."""
@@ -113,21 +127,29 @@ class Package:
         url = opened["base_url"].replace(self._system.url, self._relay.url)
         return AgentSession(name, url, opened["api_key"], POLICY, 0, {}, SharedHttpClient(1))
 
-    async def _run(self, task: Mapping[str, Any], session: AgentSession) -> object:
+    def _played(self, session: AgentSession, result: Mapping[str, Any], seconds: float) -> Played:
+        trajectory = self._system.end(session.session_id, float(result["reward"]))
+        return Played(result, trajectory, self._relay.received[session.api_key], seconds)
+
+    async def _run(self, task: Mapping[str, Any], session: AgentSessions) -> object:
         async with asyncio.timeout(EPISODE_S):
             return await self._agent.run(orjson.dumps(task), session)
 
 
 @contextmanager
 def installed(
-    name: str, settings: Mapping[str, Any], system: RunningSystem, directory_of_logs: Path
+    name: str,
+    settings: Mapping[str, Any],
+    system: RunningSystem,
+    directory_of_logs: Path,
+    roles: tuple[str, ...] = (),
 ) -> Iterator[Package]:
     """Yield a package. Fails, never skips, if it is not installed."""
     entry = KNOWN[name]
     assert is_installed(entry), f"seamlessflow environments install {name}"
     python = directory(entry) / "bin" / "python"
     log_file = directory_of_logs / f"{name}.log"
-    spec = EnvironmentSpec(name, python, entry.adapter, settings, os.environ, log_file)
+    spec = EnvironmentSpec(name, python, entry.adapter, settings, os.environ, log_file, roles)
     with relay(system.url) as server:
         package = Package(spec, system, server)
         try:

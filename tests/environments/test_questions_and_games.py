@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from seamlessflow.producers.agents.environments.child import EnvironmentUnusable
 from tests.agents.agent_system import AgentSystem, same_tokens
 from tests.agents.engine.scripts import cue
 from tests.e2e.running_system import RunningSystem
@@ -69,3 +70,31 @@ def test_the_log_has_the_tokens_of_a_model_that_plays(
         episodes = [package.play(task) for task in tasks]
     one_chain(*episodes)
     rows.append(row(package, f"{len(tasks)} tasks", TINY, *episodes))
+
+
+def test_two_players_have_a_session_of_a_chain_each(
+    sampling: RunningSystem, tmp_path: Path, rows: list[Row]
+) -> None:
+    settings = {"games": ["TicTacToe-v0", "KuhnPoker-v0"], "size": 1, "players": 2}
+    roles = ("player_0", "player_1")
+    with installed(
+        "textarena", {**settings, "max_tokens": 16}, sampling, tmp_path, roles
+    ) as package:
+        tasks = package.tasks(tmp_path)
+        package.begin()
+        played = [package.play_roles(task) for task in tasks]
+    for players in played:
+        assert players.keys() == {*roles}
+        assert sum(episode.result["reward"] for episode in players.values()) == 0
+        one_chain(*(episode for episode in players.values() if episode.sampled))
+    first, *_ = played
+    rows.append(row(package, "2 players", TINY, *first.values()))
+
+
+def test_roles_that_the_game_does_not_have_are_refused(
+    sampling: RunningSystem, tmp_path: Path
+) -> None:
+    settings = {"games": ["KuhnPoker-v0"], "players": 2}
+    package = installed("textarena", settings, sampling, tmp_path, ("seeker",))
+    with package as refused, pytest.raises(EnvironmentUnusable, match=r"agents\.roles: seeker"):
+        refused.begin()

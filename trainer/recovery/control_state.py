@@ -272,6 +272,8 @@ class ControlState:
             evaluation = self.rounds.setdefault((record.version, record.split), EvaluationRound())
             evaluation.open[record.group_id] = record.deadline_ms
             evaluation.groups += 1
+        elif record.role and not self._own(record.policy):
+            return  # no session of it is of this policy
         elif record.purpose == "explore":
             self.exploring.add(record.group_id)
         else:

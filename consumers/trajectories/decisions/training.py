@@ -129,6 +129,8 @@ class RunEnds:
     """Time by policy."""
     _went_on_ms: int = 0
     """Time of the newest group of training."""
+    _players: set[str] = field(default_factory=set)
+    """Policies that play roles in the same episodes."""
 
     @property
     def finished_ms(self) -> int | None:
@@ -146,11 +148,15 @@ class RunEnds:
             # It goes on, for another policy or more steps.
             case r.GroupAdmitted() if record.purpose != "eval":
                 self._went_on_ms = max(self._went_on_ms, record.at_ms)
+                self._players |= {role.policy for role in record.roles}
 
     def due_ms(self, opened: r.SessionOpened) -> int | None:
         """Return when to close a session that is still open; None if it goes on, or is no run's."""
         finished_ms = self.finished_ms
-        trained = {opened.policy, *opened.policies.values()} - self.frozen
+        named = {opened.policy, *opened.policies.values()}
+        # An episode goes on until the last policy in it has finished.
+        players = self._players if named & self._players else set()
+        trained = (named | players) - self.frozen
         if finished_ms is None or not _of_run(opened) or not trained <= self._finished.keys():
             return None
         return finished_ms + self.grace_ms

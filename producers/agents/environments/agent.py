@@ -16,7 +16,7 @@ from seamlessflow.producers.agents.environments.child import (
     EnvironmentSpec,
     EnvironmentUnusable,
 )
-from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.session import AgentSession, AgentSessions
 
 _log = logging.getLogger(__name__)
 _LONGEST_PAUSE_S = 30.0
@@ -45,7 +45,7 @@ class EnvironmentAgent:
         self._children.append(await self._start())
         _log.info("%s is warm after %.1f s", self._spec.name, time.monotonic() - begun_s)
 
-    async def run(self, payload: bytes, session: AgentSession) -> object:
+    async def run(self, payload: bytes, session: AgentSessions) -> object:
         """Run an episode. Raises `EpisodeFailed` and `EnvironmentGone`."""
         async with self._live:
             child = await self._child()
@@ -55,7 +55,7 @@ class EnvironmentAgent:
                 async with self._room:
                     self._room.notify()
 
-    def goes_on(self, _: AgentSession) -> bool:
+    def goes_on(self, _: AgentSessions) -> bool:
         """Return False: an episode that ignores its end goes on in another process."""
         return False
 
@@ -108,8 +108,14 @@ def _has_room(child: EnvironmentChild) -> bool:
     return child.room
 
 
-def _told(session: AgentSession) -> dict[str, Any]:
-    """Return what an adapter sees of a session."""
+def _told(session: AgentSessions) -> dict[str, Any]:
+    """Return what an adapter sees of a session, or of that of each role."""
+    if isinstance(session, AgentSession):
+        return {"session": _shown(session)}
+    return {"sessions": {role: _shown(of_role) for role, of_role in session.items()}}
+
+
+def _shown(session: AgentSession) -> dict[str, Any]:
     return {
         "session_id": session.session_id,
         "base_url": session.base_url,

@@ -57,6 +57,8 @@ class EnvironmentSpec:
     environment: Mapping[str, str] = field(repr=False)
     """Variables of the process; no setting of this project is passed on."""
     log_file: Path
+    roles: tuple[str, ...] = ()
+    """Roles of each episode; none: it has one session."""
 
     def first_line(self, tasks: bool) -> Mapping[str, Any]:
         """Return what the process is told first."""
@@ -122,7 +124,13 @@ class EnvironmentChild:
             await self.close()
             reason = f"{self._spec.name} was not ready within {limit_s:g} s"
             raise EnvironmentUnusable(f"{reason}; see {self._spec.log_file}") from error
-        self.concurrent = int(answer["ready"]["concurrent"])
+        ready = answer["ready"]
+        if {*ready["roles"]} != {*self._spec.roles}:
+            await self.close()
+            plays = ", ".join(ready["roles"]) or "one session an episode"
+            named = ", ".join(self._spec.roles) or "none"
+            raise EnvironmentUnusable(f"{self._spec.name}: it has {plays}; agents.roles: {named}")
+        self.concurrent = int(ready["concurrent"])
         self._reading = asyncio.create_task(self._read())
 
     async def listed(self) -> Mapping[str, Any] | None:
@@ -143,15 +151,15 @@ class EnvironmentChild:
         """Return the number of running episodes."""
         return len(self._episodes)
 
-    async def run(self, task: bytes, session: Mapping[str, Any]) -> object:
+    async def run(self, task: bytes, sessions: Mapping[str, Any]) -> object:
         """Run an episode and return its result. Raises `EpisodeFailed` and `EnvironmentGone`.
 
-        Cancelling stops the episode.
+        `sessions`: the message's member `session`, or `sessions` by role. Cancelling stops it.
         """
         self._count += 1
         number = self._count
         ended = self._episodes[number] = asyncio.get_running_loop().create_future()
-        head = json.dumps({"run": number, "session": session}).encode()
+        head = json.dumps({"run": number, **sessions}).encode()
         self._out.write(head[:-1] + b', "task": ' + task.replace(b"\n", b" ") + b"}\n")
         try:
             await self._out.drain()

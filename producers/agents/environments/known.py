@@ -49,7 +49,7 @@ KNOWN: Mapping[str, KnownEnvironment] = {
         KnownEnvironment(
             "reasoning_gym", ("reasoning-gym",), "106 data sets of questions, made by code"
         ),
-        KnownEnvironment("textarena", ("textarena",), "text games, here for one player"),
+        KnownEnvironment("textarena", ("textarena",), "text games, for one player or for several"),
         KnownEnvironment("gymnasium", ("gymnasium",), "worlds with text and numbered actions"),
         KnownEnvironment("verifiers", ("verifiers",), "task sets of the hub, or of your own"),
         KnownEnvironment("openenv", ("openenv",), "worlds behind a server, over HTTP"),

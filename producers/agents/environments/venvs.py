@@ -85,7 +85,8 @@ def environment_spec(
             command = f"seamlessflow environments install {name}"
             raise EnvironmentUnusable(f"{name} is not installed: {command}")
         python = directory(KNOWN[name]) / "bin" / "python"
-    return EnvironmentSpec(name, python, adapter, agents.settings, environment, log_file)
+    roles = tuple(agents.roles)
+    return EnvironmentSpec(name, python, adapter, agents.settings, environment, log_file, roles)
 
 
 def _installing(python: str, lock: Path) -> list[str]:

@@ -8,35 +8,43 @@ from typing import Protocol
 
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
 from seamlessflow.producers.agents.harness.command import Command, CommandFailed, exempted
-from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.session import (
+    AgentSession,
+    AgentSessions,
+    each_session,
+)
 from seamlessflow.schemas.json_text import read_json
 
 
 class Agent(Protocol):
     """Program that works on tasks through a session."""
 
-    async def run(self, payload: bytes, session: AgentSession) -> object:
+    async def run(self, payload: bytes, session: AgentSessions) -> object:
         """Run the agent and return its result (see `session.py`). Raises what the agent raises.
 
         Cancelling stops the agent, unless it is a sync callable.
         """
 
-    def goes_on(self, session: AgentSession) -> bool:
+    def goes_on(self, session: AgentSessions) -> bool:
         """Return whether a thread of the session's agent still runs."""
 
 
 class CallableAgent:
-    """Agent that is a function, called as `function(task, session)`."""
+    """Agent that is a function, called as `function(task, session)`.
+
+    With roles it gets a session for each.
+    """
 
     def __init__(self, function: Callback, threads: CallThreads) -> None:
         self._function = function
         self._threads = threads
 
-    async def run(self, payload: bytes, session: AgentSession) -> object:
-        os.environ.update(exempted(os.environ, session.base_url))  # read by clients when made
+    async def run(self, payload: bytes, session: AgentSessions) -> object:
+        for each in each_session(session):  # read by clients when made
+            os.environ.update(exempted(os.environ, each.base_url))
         return await invoke(self._function, self._threads, read_json(payload), session)
 
-    def goes_on(self, session: AgentSession) -> bool:
+    def goes_on(self, session: AgentSessions) -> bool:
         return self._threads.runs_with(session)
 
 
@@ -51,11 +59,13 @@ class CommandAgent:
     def __init__(self, command: Command) -> None:
         self._command = command
 
-    async def run(self, payload: bytes, session: AgentSession) -> object:
+    async def run(self, payload: bytes, session: AgentSessions) -> object:
+        if not isinstance(session, AgentSession):
+            raise TypeError("a program has one session, and not one for each role")
         ended = await self._command.run(payload, session)
         if ended.exit_status != 0:
             raise CommandFailed(ended.exit_status, ended.error_tail)
         return ended.result
 
-    def goes_on(self, session: AgentSession) -> bool:
+    def goes_on(self, session: AgentSessions) -> bool:
         return False

@@ -157,7 +157,9 @@ class GroupsCheck:
 
     def _admit(self, received: Received, record: r.GroupAdmitted) -> None:
         if record.purpose == TRAIN:
-            self._admitted.add(record.group_id)
+            # One with a role is of its policy alone.
+            role = record.role and self._named(record.policy, record.group_id)
+            self._admitted.add(role or record.group_id)
         else:
             (self._rounds if record.purpose == EVAL else self._exploring).add(record.group_id)
         if record.fork_at is not None:
@@ -262,9 +264,9 @@ class GroupsCheck:
 
     def _judge_begun(self, commit: _AuditedCommit, names: Iterable[AuditedGroup]) -> None:
         """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
-        begun = [_shown(name) for name in names if name not in commit.elsewhere]
-        for name in begun:
-            if name in self._admitted or name in self._opened:
+        for group in (name for name in names if name not in commit.elsewhere):
+            name = _shown(group)
+            if group in self._admitted or name in self._admitted or name in self._opened:
                 continue
             if self._whole and not self._kept.cut_anywhere(self._opened_on.name):
                 number = shown_step(commit.record.step)

@@ -8,10 +8,11 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.agents.beginnings import Beginnings
 from seamlessflow.producers.agents.ended_groups import EndedGroups
-from seamlessflow.producers.agents.episode import Episodes, UserCode
+from seamlessflow.producers.agents.episode import Episodes
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads
+from seamlessflow.producers.agents.play import UserCode
 from seamlessflow.producers.agents.serving import ServingTime
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.agents.stalls import Leftovers

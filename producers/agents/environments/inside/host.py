@@ -8,6 +8,7 @@ started it. `ADAPTER` is a file with a class `Environment`:
 
     class Environment:
         concurrent = 0                      # episodes at once in one process; 0: no limit
+        roles = ()                          # names of roles; then `run` gets a session for each
         def __init__(self, settings): ...   # settings of the configuration, by keyword
         def tasks(self): ...                # yields mappings with `id`, and `metadata` of texts;
                                             # optional `drawn_from`: what makes it the same task
@@ -21,8 +22,9 @@ the environment, never a reward. A line each way is a JSON object:
     in:  {"settings": {...}, "tasks": true}           list the tasks and end
          {"settings": {...}}                          warm up, then run episodes
          {"run": 7, "task": {...}, "session": {...}}
+         {"run": 7, "task": {...}, "sessions": {"a role": {...}}}
          {"stop": 7}
-    out: {"ready": {"concurrent": 0}}
+    out: {"ready": {"concurrent": 0, "roles": []}}
          {"task": {...}}, at last {"listed": 12}
          {"ended": 7, "result": {...}}
          {"failed": 7, "error": "the traceback", "infrastructure": false}
@@ -128,14 +130,18 @@ class Host:
         except BaseException:
             await self._write({"unusable": traceback.format_exc()})
             return _UNUSABLE
-        await self._write({"ready": {"concurrent": getattr(environment, "concurrent", 0)}})
+        ready = {
+            "concurrent": getattr(environment, "concurrent", 0),
+            "roles": list(getattr(environment, "roles", ())),
+        }
+        await self._write({"ready": ready})
         async for asked in self._asked():
             if "stop" in asked:
                 if episode := self._episodes.get(asked["stop"]):
                     episode.cancel()
                 continue
             number = asked["run"]
-            running = self._run(environment, number, asked["task"], Session(**asked["session"]))
+            running = self._run(environment, number, asked["task"], _sessions(asked))
             self._episodes[number] = asyncio.create_task(running)
         for episode in self._episodes.values():
             episode.cancel()
@@ -152,7 +158,7 @@ class Host:
         return 0
 
     async def _run(
-        self, environment: Any, number: int, task: Mapping[str, Any], session: Session
+        self, environment: Any, number: int, task: Mapping[str, Any], session: "Sessions"
     ) -> None:
         try:
             result = await _called(environment.run, task, session)
@@ -175,6 +181,16 @@ class Host:
     async def _write(self, message: Mapping[str, Any]) -> None:
         self._out.write(_line(message))
         await self._out.drain()
+
+
+Sessions = Session | dict[str, Session]
+
+
+def _sessions(asked: Mapping[str, Any]) -> Sessions:
+    """Return the session of an episode, or that of each role by its name."""
+    if "sessions" not in asked:
+        return Session(**asked["session"])
+    return {role: Session(**session) for role, session in asked["sessions"].items()}
 
 
 async def _called(function: Callable[..., Any], *arguments: object) -> Any:

@@ -1,6 +1,7 @@
-"""Text games of TextArena for one player: what the player observes is the policy's conversation.
+"""Text games of TextArena: what a player observes is the policy's conversation.
 
-A game draws from the random state of its process, so a process plays one game at a time.
+With several players each is a role with a session of its own. A game draws from the random state of
+its process, so a process plays one game at a time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,12 +17,20 @@ class Environment:
     concurrent = 1
 
     def __init__(
-        self, games: list[str], size: int = 100, seed: int = 0, system: str = "", **options: Any
+        self,
+        games: list[str],
+        size: int = 100,
+        seed: int = 0,
+        system: str = "",
+        players: int = 1,
+        **options: Any,
     ) -> None:
         """`options`: of each call, such as `max_tokens`."""
         self._games = games
         self._seeds = range(seed, seed + size)
         self._system = [{"role": "system", "content": system}] if system else []
+        self._players = range(players)
+        self.roles = [f"player_{player}" for player in self._players] if players > 1 else []
         self._options = options
 
     def tasks(self) -> Iterator[dict[str, Any]]:
@@ -33,32 +42,40 @@ class Environment:
 
     def warm_up(self) -> None:
         """Begin each game once. Raises what one for more players, or without its data, raises."""
+        count = len(self._players)
+        players = f"{count} players" if count > 1 else "one player"
         for game in self._games:
             try:
-                _begun(game, 0).close()
+                _begun(game, 0, count).close()
             except Exception as error:
-                raise ValueError(f"{game} cannot be played by one player here: {error}") from error
+                raise ValueError(f"{game} cannot be played by {players} here: {error}") from error
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
-        """Play to the end; the reward is the game's."""
-        game = _begun(task["game"], task["seed"])
-        messages = list(self._system)
+        """Play to the end; the reward of each player is the game's."""
+        game = _begun(task["game"], task["seed"], len(self._players))
+        sessions = [session[role] for role in self.roles] or [session]
+        talks = [list(self._system) for _ in sessions]
         over = False
         while not over:
             player, observed = game.get_observation()
             text = "\n".join(words for speaker, words, _ in observed if speaker != player)
-            messages.append({"role": "user", "content": text})
-            answer = await session.ask(messages, **self._options)
-            messages.append({"role": "assistant", "content": answer.content or ""})
+            talks[player].append({"role": "user", "content": text})
+            answer = await sessions[player].ask(talks[player], **self._options)
+            talks[player].append({"role": "assistant", "content": answer.content or ""})
             over, _ = game.step(answer.content or "")
         rewards, facts = game.close()
-        valid = float(not facts[0].get("invalid_move"))
-        return {"reward": float(rewards[0]), "rewards": {"valid": valid}}
+        results = [_result(rewards[player], facts[player]) for player in self._players]
+        return dict(zip(self.roles, results, strict=True)) if self.roles else results[0]
 
 
-def _begun(game: str, seed: int) -> Any:
+def _result(reward: float, facts: Mapping[str, Any]) -> dict[str, Any]:
+    valid = float(not facts.get("invalid_move"))
+    return {"reward": float(reward), "rewards": {"valid": valid}}
+
+
+def _begun(game: str, seed: int, players: int) -> Any:
     import textarena
 
     begun = textarena.make(env_id=game if game.endswith(_RAW) else game + _RAW)
-    begun.reset(num_players=1, seed=seed)
+    begun.reset(num_players=players, seed=seed)
     return begun

@@ -309,3 +309,9 @@ def test_a_group_says_which_task_set_it_was_drawn_from_and_by_which_figures() ->
     evaluated = control.admitted("g", group_size=2, min_group_size=1, purpose="eval", split="hard")
     (row, *_) = made([(CONTROL.name, evaluated), *OPENED[1:], history.READY]).whole
     assert row.detail.endswith("at least 1, drawn from hard")
+
+
+def test_a_group_says_which_role_its_sessions_have() -> None:
+    admitted = control.admitted("g", group_size=2, min_group_size=1, role="seeker")
+    (row, *_) = made([(CONTROL.name, admitted), *OPENED[1:], history.READY]).whole
+    assert row.detail.endswith("at least 1, role seeker")

@@ -336,3 +336,11 @@ def test_tokens_that_are_not_trained_are_shown_by_the_rule_that_masks_them() -> 
     assert "2,400 inexact_json_schema, 6 stale" in text_of(panel(seen, "run", ""))
     assert "not trained: 2,400 inexact_json_schema, 6 stale tokens" in headline(seen)
     assert "trained" not in headline(progress(step(0)))
+
+
+def test_groups_of_another_policys_role_are_not_shown_as_under_way() -> None:
+    seen = progress(
+        control.admitted("g-one", policy="p", role="one", at_ms=SINCE),
+        control.admitted("g-two", policy="q", role="two", at_ms=SINCE),
+    )
+    assert seen.running_groups == {"g-one"}

@@ -90,3 +90,17 @@ def test_the_gang_of_another_policy_is_not_the_own_one() -> None:
     assert (watch.gang_epoch, set(watch.members)) == (1, {"w"})
     assert watch.counts(control.started(["w"], policy="tiny"))
     assert not watch.counts(control.started(["v"], policy="big"))
+
+
+def test_a_group_of_another_policys_role_is_neither_awaited_nor_expired() -> None:
+    state = ControlState("tiny")
+    for offset, record in enumerate(
+        [
+            control.admitted("g-big", policy="big", role="one"),
+            control.admitted("g-tiny", policy="tiny", role="two", version=4),
+            control.expired("g-big", policy="big"),
+        ]
+    ):
+        state.apply(record, offset)
+    assert state.under_way.keys() == {"g-tiny"} and not state.expired
+    assert state.under_way["g-tiny"].version == 4

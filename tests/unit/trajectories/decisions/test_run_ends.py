@@ -80,6 +80,18 @@ def test_a_run_goes_on_until_all_policies_have_finished_and_with_more_steps() ->
     assert ends().due_ms(session()) is None
 
 
+def test_a_session_waits_for_the_policies_that_play_with_its_own() -> None:
+    roles = tuple(
+        r.EpisodeRole(role=policy, policy=policy, group_id=f"run-3-{policy}")
+        for policy in ("p", "q", "rival")
+    )
+    frozen = fleet.weights(policy="rival", frozen=True)
+    begun = (frozen, control.admitted("run-3-p", at_ms=5, role="p", roles=roles))
+    assert ends(*begun, finished()).due_ms(session()) is None
+    both = ends(*begun, finished(), finished("q", 3_000))
+    assert both.due_ms(session()) == both.due_ms(session(policy="rival")) == 3_000 + GRACE_MS
+
+
 def test_a_closed_session_that_waits_for_a_reward_keeps_its_own_deadline() -> None:
     built = SessionBuilder().apply(
         session(), closed(session_id="run-3.1.0", await_reward_until_ms=9_000)

@@ -233,6 +233,18 @@ def test_each_of_several_policies_trains_or_drops_a_group_once() -> None:
     assert "control[0]@3: group g is in step 2 and in [1]" in twice.details("groups")
 
 
+def test_a_group_of_a_role_is_that_of_its_policy_alone() -> None:
+    groups = [
+        control.admitted("g-one", policy="a", role="one"),
+        control.admitted("g-two", policy="b", role="two"),
+    ]
+    log = audited(*groups)
+    assert log.counts("groups")[1] == 2
+    log.put(control.committed(0, ["g-one"], policy="a")).settle()
+    log.put(control.committed(0, ["g-two"], policy="b", lineage="b")).settle()
+    assert log.counts("groups")[1] == 0 and not log.details("groups")
+
+
 PLACE = ParentPlace(session_id="parent", turn=2, first_offset=7, parent_return=1.0)
 
 

@@ -1,0 +1,188 @@
+"""The agent and the judge of an episode at work: each until its end, its limit or its group's end.
+
+`episode.py` opens the sessions before and closes them afterwards.
+"""
+
+import asyncio
+import logging
+import time
+import traceback
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import cast
+
+from seamlessflow.producers.agents.ended_groups import EndedGroups
+from seamlessflow.producers.agents.environments.child import EnvironmentGone, EpisodeFailed
+from seamlessflow.producers.agents.failures import is_infrastructure_failure
+from seamlessflow.producers.agents.gateway_client.ending import (
+    AgentCrashed,
+    AgentPruned,
+    AgentReturned,
+    AgentStopped,
+    AgentTimedOut,
+    Ending,
+)
+from seamlessflow.producers.agents.harness.agent import Agent
+from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
+from seamlessflow.producers.agents.harness.command import TRY_AGAIN, CommandFailed
+from seamlessflow.producers.agents.harness.containment import ContainedCall
+from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.result import BadResult, Result, judged
+from seamlessflow.producers.agents.roles import ALONE, policies_of, results_of
+from seamlessflow.producers.agents.serving import ServingTime
+from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.producers.agents.stalls import END_GRACE_S, Leftovers
+from seamlessflow.schemas.json_text import read_json
+from seamlessflow.schemas.records import Task
+
+_log = logging.getLogger(__name__)
+_LEAST_WAIT_S = 0.05
+"""Time between two looks at a clock that stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserCode:
+    """Code of the user, and the threads in which it runs."""
+
+    agent: Agent
+    judge: Callback | None
+    """It rewards what the agent returned; None if the agent gives its own rewards."""
+    threads: CallThreads
+
+
+class Play:
+    """Calls of the user's code, for all episodes of a process."""
+
+    def __init__(
+        self,
+        settings: AgentsSection,
+        code: UserCode,
+        leftovers: Leftovers,
+        ended: EndedGroups,
+        serving: ServingTime,
+    ) -> None:
+        self._settings = settings
+        self._agent = code.agent
+        self._judge = code.judge
+        self._threads = code.threads
+        self._leftovers = leftovers
+        self._ended = ended
+        self._serving = serving
+        self._running: set[ContainedCall] = set()
+
+    def stop(self) -> None:
+        """Stop all running agents and judges; their sessions are then closed as stopped."""
+        for call in self._running:
+            call.stop()
+
+    async def endings(
+        self, task: Task, sessions: Mapping[str, AgentSession], limit_s: float, late: bool
+    ) -> Mapping[str, Ending]:
+        """Run the agent for at most `limit_s`, or until its group is complete without it; return
+        the ending of each session.
+        """
+        of_agent = sessions.get(ALONE, sessions)
+        name = next(iter(sessions.values())).session_id
+        call = ContainedCall(self._agent.run(task.payload, of_agent))
+        ended = asyncio.create_task(self._ended.until_end(task.group_id))
+        goes_on = partial(self._agent.goes_on, of_agent)
+        policies = policies_of(task, self._settings.modules)
+        clock = partial(self._serving.elapsed_s, policies)
+        try:
+            over = await self._ends(call, name, limit_s, goes_on, clock, ended)
+            pruned = ended.done()
+        finally:
+            ended.cancel()
+        if not over:
+            return _all(sessions, AgentPruned() if pruned else AgentTimedOut(limit_s, late))
+        if call.stopped:
+            return _all(sessions, AgentStopped())
+        if (raised := call.error()) is not None:
+            _log.warning("%s: the agent failed", name, exc_info=raised)
+            return _all(sessions, AgentCrashed(description(raised), _infrastructure_failed(raised)))
+        try:
+            results = results_of(call.result(), sessions)
+        except Exception as error:  # a mapping of the agent's may raise anything
+            return _all(sessions, AgentCrashed(description(error), bad_result=True))
+        return {
+            role: await self._judged(sessions[role].session_id, task.payload, result)
+            for role, result in results.items()
+        }
+
+    async def _ends(
+        self,
+        call: ContainedCall,
+        session: str,
+        limit_s: float,
+        goes_on: Callable[[], bool],
+        clock: Callable[[], float] = time.monotonic,
+        *others: asyncio.Future[None],
+    ) -> bool:
+        """Return True once the call is over.
+
+        At the limit, by the clock, or if another future is done before, stop the call and return
+        False.
+        """
+        self._running.add(call)
+        begun_s = clock()
+        try:
+            while (left_s := limit_s - (clock() - begun_s)) > 0:
+                await call.wait(max(left_s, _LEAST_WAIT_S), *others)
+                if call.over or any(other.done() for other in others):
+                    break
+        finally:
+            self._running.discard(call)
+        if call.over:
+            return True
+        call.stop()
+        self._leftovers.watch(session, lambda: not call.over or goes_on())
+        await call.wait(END_GRACE_S)
+        return False
+
+    async def _judged(self, session: str, payload: bytes, result: Result) -> Ending:
+        """Return the ending of an agent that returned a result, with the judge's rewards."""
+        if self._judge is None:
+            return AgentReturned(result)
+        call = ContainedCall(self._judge_call(self._judge, payload, result))
+        limit_s = self._settings.reward_limit_s
+        if not await self._ends(call, session, limit_s, lambda: self._threads.runs_with(result)):
+            late = f"it took longer than agents.reward_limit_s, {limit_s:g} s"
+            _log.warning("%s: the judge gave no reward: %s", session, late)
+            return _unjudged(late)
+        if call.stopped:
+            return AgentStopped()
+        raised = call.error()
+        if raised is None:
+            return AgentReturned(cast(Result, call.result()))
+        _log.warning("%s: the judge gave no reward", session, exc_info=raised)
+        return _unjudged(description(raised))
+
+    async def _judge_call(self, judge: Callback, payload: bytes, result: Result) -> Result:
+        task: Mapping[str, object] = read_json(payload)
+        return judged(result, await invoke(judge, self._threads, task, result))
+
+
+def _all(sessions: Iterable[str], ending: Ending) -> Mapping[str, Ending]:
+    return dict.fromkeys(sessions, ending)
+
+
+def _unjudged(detail: str) -> Ending:
+    return AgentCrashed(f"the judge gave no reward\n{detail}", unjudged=True)
+
+
+def description(error: BaseException) -> str:
+    """Return the error with its traceback, as Python prints it. For a failed program or an
+    unreadable result, return the error's own words.
+    """
+    if isinstance(error, CommandFailed | BadResult | EpisodeFailed | EnvironmentGone):
+        return str(error)
+    return "".join(traceback.format_exception(error)).strip()
+
+
+def _infrastructure_failed(error: BaseException) -> bool:
+    if isinstance(error, CommandFailed):
+        return error.exit_status == TRY_AGAIN
+    if isinstance(error, EpisodeFailed):
+        return error.infrastructure
+    return isinstance(error, EnvironmentGone) or is_infrastructure_failure(error)
