@@ -192,8 +192,7 @@ class SharedRunSection(Section):
     )
     roles: dict[str, str] = Field(
         default_factory=dict,
-        description="Policy of each role in an episode, which then has a session for each. "
-        "`seamlessflow train` fills it in from `agents.roles`",
+        description="agents.roles, which `seamlessflow train` fills in here: each role's policy",
     )
     steps: int = Field(100, ge=1, description="Optimizer steps until the run is finished")
     groups_per_step: int = Field(8, ge=1, description="Groups that make the batch of a step (B)")
@@ -213,10 +212,6 @@ class SharedRunSection(Section):
     def served_policies(self) -> tuple[str, ...]:
         """All policies that workers serve, the trained ones first."""
         return (*self.all_policies, *self.frozen)
-
-    def sessions_of(self, policy: str) -> int:
-        """Return how many sessions of an episode are the policy's."""
-        return list(self.roles.values()).count(policy) if self.roles else 1
 
 
 class SharedPacingSection(Section):

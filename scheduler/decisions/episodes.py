@@ -41,9 +41,9 @@ def roles_of(name: str, run: SharedRunSection, wanted: Collection[str] = ()) -> 
     return tuple(sorted(chosen, key=lambda role: (role.policy != run.policy, not role.trained)))
 
 
-def of_first_role(group: r.GroupAdmitted, roles: Roles, state: State) -> r.GroupAdmitted:
+def of_first_role(group: r.GroupAdmitted, state: State) -> r.GroupAdmitted:
     """Return a group as that of the first role; without roles the same."""
-    return _of_role(replace(group, roles=roles), roles[0], state) if roles else group
+    return _of_role(group, group.roles[0], state) if group.roles else group
 
 
 def further_roles(admitted: r.GroupAdmitted, state: State) -> list[r.GroupAdmitted]:

@@ -76,7 +76,7 @@ def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
     run = settings.run
     counts = []
     for name, policy in unfinished(state, settings).items():
-        sessions = max(1, run.sessions_of(name or run.policy))
+        sessions = max(1, [*run.roles.values()].count(name or run.policy))
         # Rounded up: the groups of an episode are admitted together, and some may be dropped.
         counts.append([-(-count // sessions) for count in free_of(state, policy, settings, now_ms)])
     free = min(free for free, _ in counts)

@@ -255,7 +255,6 @@ def _group(
         # The session that a fork goes on from is something to compare with.
         least = min(least, size) if drawn.fork_at is None else 1
     limits = [drawn.turn_limit, row.turn_limit, settings.run.turn_limit]
-    roles = roles_of(name, settings.run, row.roles) if use.purpose == TRAIN else ()
     group = r.GroupAdmitted(
         epoch=state.epoch,
         at_ms=now_ms,
@@ -282,8 +281,9 @@ def _group(
         fork_at=drawn.fork_at,
         explored=drawn.explored,
         seeds=drawn.seeds,
+        roles=roles_of(name, settings.run, row.roles) if use.purpose == TRAIN else (),
     )
-    return of_first_role(group, roles, state)
+    return of_first_role(group, state)
 
 
 def _parent(drawn: Drawn) -> dict[str, str]:

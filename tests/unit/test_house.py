@@ -73,7 +73,6 @@ SHORT = {
     "recorded/interchange/schema_files": "files for other tools, beside a registry for them",
     "reports/evaluations/recorded": "a fold of the log, beside results in files",
     "runs/whole_model": "imports torch, for a command",
-    "scheduler/tasks/check": "asked before a run, when nothing reads tasks",
     "scheduler/tasks/prepared/source": "what its neighbours give and raise",
     "schemas/arrays": "imports numpy",
     "schemas/avro/forms": "shared by encoding and decoding",

@@ -29,8 +29,8 @@ An exception ends the session as aborted, an exception of a judge as unrewarded.
 session, be it `StopIteration`, `exit`, a test's failure or `CancelledError`. A number is any real
 one and any array without dimensions: scalars of numpy and torch too.
 
-Where `agents.roles` names roles, `session` is a mapping from each role to its session. The agent then
-returns a mapping from each role to such a result (docs/agents/roles.md).
+Where `agents.roles` names roles, `session` is a mapping from each role to its session. The agent
+then returns a mapping from each role to such a result (docs/agents/roles.md).
 
 An agent that can start in the middle begins with `session.messages` if there are any. Others are
 forked by playback (docs/replay.md).
@@ -113,7 +113,7 @@ class AgentSession:
 
 
 AgentSessions = AgentSession | Mapping[str, AgentSession]
-"""What an agent gets: its session, or a session for each role of the episode."""
+"""Argument of an agent: its session, or a session for each role of the episode."""
 
 
 def each_session(sessions: AgentSessions) -> list[AgentSession]:

@@ -1,13 +1,18 @@
 """One task with two roles against a scripted gateway: both sessions begin and end together."""
 
 import asyncio
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
+from seamlessflow.producers.agents.environments.child import EnvironmentSpec, EnvironmentUnusable
 from seamlessflow.producers.agents.harness.agent import CallableAgent
-from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
 from seamlessflow.schemas.records import EpisodeRole, Task
 from tests.integration.agents.one_episode import THREADS, a_task, run
 from tests.integration.agents.scripted_gateway import (
@@ -19,6 +24,8 @@ from tests.integration.agents.scripted_gateway import (
 
 Payload = Mapping[str, object]
 Sessions = Mapping[str, AgentSession]
+LIMIT_S = 60.0
+CLIENT = SharedHttpClient(1)
 SEEKER = "run-7-seeker.2.1"
 HIDER = "run-7-hider.2.1"
 
@@ -138,3 +145,49 @@ def test_a_refused_session_takes_the_other_with_it_for_good() -> None:
 def test_an_episode_of_which_another_process_has_a_session_is_not_run_twice() -> None:
     gateway = run(CallableAgent(never, THREADS), two_roles(), refusing_hider(409, "session_exists"))
     assert ended(gateway) == {SEEKER: ("aborted", "infrastructure")}
+
+
+DUEL = """
+class Environment:
+    roles = ("left", "right")
+
+    async def run(self, task, sessions):
+        names = {role: session.session_id for role, session in sessions.items()}
+        assert names == {"left": "s0", "right": "s1"}, names
+        return {"left": 1.0, "right": {"reward": -1}}
+"""
+
+
+@pytest.fixture
+def duel(tmp_path: Path) -> EnvironmentSpec:
+    (tmp_path / "duel.py").write_text(DUEL)
+    log_file = tmp_path / "environment.log"
+    python = Path(sys.executable)
+    return EnvironmentSpec("duel", python, tmp_path / "duel.py", {}, os.environ, log_file)
+
+
+async def played(spec: EnvironmentSpec) -> object:
+    agent = EnvironmentAgent(spec, 1, 1, LIMIT_S)
+    await agent.begin()
+    sessions = {
+        role: AgentSession(f"s{number}", "http://127.0.0.1:9/v1", "key", "p", 0, {}, CLIENT)
+        for number, role in enumerate(spec.roles)
+    }
+    try:
+        return await agent.run(b"{}", sessions)
+    finally:
+        await agent.close()
+
+
+def test_an_adapter_of_several_roles_gets_a_session_for_each(duel: EnvironmentSpec) -> None:
+    both = replace(duel, roles=("left", "right"))
+    assert asyncio.run(played(both)) == {"left": 1.0, "right": {"reward": -1}}
+
+
+@pytest.mark.parametrize("roles", [(), ("left",), ("left", "middle", "right")])
+def test_roles_that_an_adapter_does_not_have_are_refused(
+    duel: EnvironmentSpec, roles: tuple[str, ...]
+) -> None:
+    named = ", ".join(roles) or "none"
+    with pytest.raises(EnvironmentUnusable, match=rf"it has left, right; agents\.roles: {named}"):
+        asyncio.run(played(replace(duel, roles=roles)))

@@ -375,36 +375,3 @@ def test_tasks_are_written_whole_or_not_at_all(adapter: Start, tmp_path: Path) -
     with pytest.raises(EnvironmentUnusable, match="mine lists no tasks"):
         asyncio.run(write_tasks(empty, file, print))
     assert list(file.parent.iterdir()) == []
-
-
-DUEL = """
-    roles = ("left", "right")
-
-    async def run(self, task, sessions):
-        names = {role: session.session_id for role, session in sessions.items()}
-        assert names == {"left": "s", "right": "s"}, names
-        return {"left": 1.0, "right": {"reward": -1}}
-"""
-
-
-def test_an_adapter_of_several_roles_gets_a_session_for_each(adapter: Start) -> None:
-    async def duel(spec: EnvironmentSpec) -> object:
-        agent = EnvironmentAgent(spec, 1, 1, LIMIT_S)
-        await agent.begin()
-        try:
-            return await agent.run(b"{}", {"left": SESSION, "right": SESSION})
-        finally:
-            await agent.close()
-
-    spec = replace(adapter(DUEL), roles=("right", "left"))
-    assert asyncio.run(duel(spec)) == {"left": 1.0, "right": {"reward": -1}}
-
-
-@pytest.mark.parametrize("roles", [(), ("left",), ("left", "middle", "right")])
-def test_roles_that_an_adapter_does_not_have_are_refused(
-    adapter: Start, roles: tuple[str, ...]
-) -> None:
-    spec = replace(adapter(DUEL), roles=roles)
-    named = ", ".join(roles) or "none"
-    with pytest.raises(EnvironmentUnusable, match=f"it has left, right; agents.roles: {named}"):
-        asyncio.run(EnvironmentAgent(spec, 1, 1, LIMIT_S).begin())
