@@ -26,7 +26,12 @@ from seamlessflow.checks.combinations import (
     update_faults,
 )
 from seamlessflow.checks.models import model_faults, side_model_faults, trained_model_faults
-from seamlessflow.checks.policies import frozen_faults, league_faults, policy_faults
+from seamlessflow.checks.policies import (
+    frozen_faults,
+    judging_faults,
+    league_faults,
+    policy_faults,
+)
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.each_policy import (
     each_frozen,
@@ -232,6 +237,7 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
+    yield from judging_faults(config)
     yield from _machine_faults(config, (here or config).workers)
     commands: dict[SettingPath, Sequence[str]] = {("agents", "command"): config.agents.command}
     for name, judge in config.rewards.judges.items():

@@ -76,6 +76,26 @@ def league_faults(config: RunConfig) -> Iterator[Fault]:
     yield Fault(("pacing", "terms", "name"), f"{text}: {remedy}")
 
 
+def judging_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each judge that is a policy, and not one whose weights stay as they are."""
+    for judge, section in config.rewards.judges.items():
+        name = "" if section.model is None else section.model.policy
+        if name and (reason := _no_judge(config, name)):
+            path = ("rewards", "judges", judge, "model", "policy")
+            remedy = "name one with policies.NAME.frozen: DIRECTORY"
+            yield Fault(path, f"{name} {reason}: {remedy}")
+
+
+def _no_judge(config: RunConfig, name: str) -> str:
+    """Return why a policy cannot judge; empty if it can."""
+    if name in config.trained:
+        return "is trained, and a judge stays as it is"
+    if name not in config.frozen:
+        return "is no policy of the run"
+    past = config.frozen[name]
+    return "" if past is None else f"shows past versions of {past.policy}, and a judge stays as it is"
+
+
 def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     name = config.run.policy
     model = ("policies", name, "policy", "model")
@@ -96,7 +116,7 @@ def _service_faults(config: RunConfig, whole: RunConfig, model: SettingPath) -> 
     if shared and not _alike(config.policy.model, whole.policy.model):
         text = "shared workers need models of one form: its config.json is not that of policy.model"
         yield Fault(model, text)
-    if name not in config.agents.modules.values():
+    if name not in {*config.agents.modules.values(), *config.rewards.policies}:
         yield Fault(("agents", "modules"), f"no module is answered by {name}")
 
 

@@ -60,6 +60,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
+from seamlessflow.infra.worker.judged_rewards import JUDGING
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.recorded.audit.verify import Verification
 from seamlessflow.reports.lengths import length_figures
@@ -115,7 +116,7 @@ def summary(
     by_policy = by_policy or {"": control}
     made = [step_facts(records, sessions) for records in by_policy.values()]
     steps = [step for policy_steps in made for step in policy_steps]
-    training = [session for session in sessions.values() if session.purpose != "eval"]
+    training = [session for session in sessions.values() if session.purpose not in ("eval", JUDGING)]
     roles = timeline(control)
     window = _training(control)
     lived = [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]
