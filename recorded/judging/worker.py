@@ -150,11 +150,14 @@ class Judgements:
 
     async def report_waits(self, process: str) -> None:
         """Write a report for each judge that sessions wait for too long, until it is cancelled."""
-        while True:
-            await asyncio.sleep(_LOOK_S)
-            for report in self._waits.overdue(process, now_ms()):
-                _log.warning("%s: %s", report.what, report.detail)
-                self._producer.send(CONTROL.name, report)
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                for report in self._waits.overdue(process, now_ms()):
+                    _log.warning("%s: %s", report.what, report.detail)
+                    self._producer.send(CONTROL.name, report)
+        except Exception as error:  # the process ends with it
+            self.give_up(error)
 
     def end(self, over: Over) -> None:
         """End judgements that are over; late ones go on to the end of their try."""
