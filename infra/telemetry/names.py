@@ -196,7 +196,7 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_judges_tries_total": MetricSpec(
         "counter",
         "{try}",
-        "Tries of a judge that ended: with a reward, by an outage, with an answer that is no reward "
+        "Tries of a judge that ended: with a reward, by an outage, with an answer that is none "
         "(unreadable), or by another failure that counts",
         ("judge", "outcome"),
     ),

@@ -30,7 +30,7 @@ _ANSWERED = CloseCall("complete", "", "policy")
 
 
 class ModelAway(OSError):
-    """A server that gives no answer now; `again_after_s` is the pause that it asked for, or None."""
+    """A server that gives no answer now; `again_after_s` is the pause that it asks for, or None."""
 
     def __init__(self, reason: str, again_after_s: float | None = None) -> None:
         self.again_after_s = again_after_s

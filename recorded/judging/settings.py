@@ -22,7 +22,7 @@ class ModelSection(Section):
     url: str = Field(
         "",
         pattern=r"^(https?://.+)?$",
-        description="Base URL of the server, which often ends in /v1. Either this is set, or policy",
+        description="Base URL of the server, which often ends in /v1; set this or policy",
     )
     name: str = Field("", description="Name of the model at the server")
     policy: str = Field(

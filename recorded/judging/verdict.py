@@ -79,11 +79,11 @@ def _by_turn(value: object, turns: Sequence[str]) -> Mapping[str, object]:
         named = {str(turn): item for turn, item in value.items()}
         if named.keys() == set(turns):
             return named
-    elif isinstance(value, Sequence) and not isinstance(value, str | bytes):
-        if len(value) == len(turns):
-            return dict(zip(turns, value, strict=True))
-    text = f"a judge of turns gives a reward for each of the {len(turns)} turns"
-    raise BadResult(f"{text}, by id or in their order, not {shown(value)}")
+    text = isinstance(value, str | bytes)
+    if isinstance(value, Sequence) and not text and len(value) == len(turns):
+        return dict(zip(turns, value, strict=True))
+    wanted = f"a judge of turns gives a reward for each of the {len(turns)} turns"
+    raise BadResult(f"{wanted}, by id or in their order, not {shown(value)}")
 
 
 def failed_try(error: BaseException) -> FailedTry:

@@ -93,7 +93,9 @@ def _no_judge(config: RunConfig, name: str) -> str:
     if name not in config.frozen:
         return "is no policy of the run"
     past = config.frozen[name]
-    return "" if past is None else f"shows past versions of {past.policy}, and a judge stays as it is"
+    return (
+        "" if past is None else f"shows past versions of {past.policy}, and a judge stays as it is"
+    )
 
 
 def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:

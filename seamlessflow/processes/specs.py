@@ -68,9 +68,7 @@ class ProcessSpecs:
     @property
     def _admin_key(self) -> SecretStr:
         gateway = self._config.gateway
-        return gateway.admin_key or SecretStr(
-            derived_admin_key(gateway.secret.get_secret_value())
-        )
+        return gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
 
     def gateway(self) -> ChildSpec:
         """Return the gateway."""

@@ -116,7 +116,9 @@ def summary(
     by_policy = by_policy or {"": control}
     made = [step_facts(records, sessions) for records in by_policy.values()]
     steps = [step for policy_steps in made for step in policy_steps]
-    training = [session for session in sessions.values() if session.purpose not in ("eval", JUDGING)]
+    training = [
+        session for session in sessions.values() if session.purpose not in ("eval", JUDGING)
+    ]
     roles = timeline(control)
     window = _training(control)
     lived = [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]

@@ -1,4 +1,4 @@
-"""A run whose model judge is a policy of the run: it is served, and none of its tokens is trained."""
+"""A run whose model judge is a policy of the run: served, and none of its tokens is trained."""
 
 import json
 from collections import Counter
@@ -67,9 +67,11 @@ def test_a_frozen_policy_judges_in_sessions_of_its_own(
     assert run.returncode == 0, said
     out = tmp_path / "out"
 
-    made = [record for record in records_of(kafka, TRAJECTORIES) if isinstance(record, r.Trajectory)]
+    made = [
+        record for record in records_of(kafka, TRAJECTORIES) if isinstance(record, r.Trajectory)
+    ]
     episodes = {each.session_id: each for each in made if each.purpose == "train"}
-    asked = [each for each in made if each.purpose == "judge" and each.status == "complete"]
+    asked = [each for each in made if each.purpose == "judge" and each.cause == "policy"]
     assert {each.policy for each in asked} == {REFEREE}
     check_judgements(episodes, asked)
     check_tokens(kafka, out, asked)
@@ -82,9 +84,7 @@ def test_a_frozen_policy_judges_in_sessions_of_its_own(
     assert figures["trajectories"] == len(episodes), "sessions of judges are none of the run's"
 
 
-def check_judgements(
-    episodes: Mapping[str, r.Trajectory], asked: Sequence[r.Trajectory]
-) -> None:
+def check_judgements(episodes: Mapping[str, r.Trajectory], asked: Sequence[r.Trajectory]) -> None:
     """Each finished session has the judge's reward once, from a session on the log."""
     finished = [each for each in episodes.values() if each.status == "complete"]
     for each in finished:

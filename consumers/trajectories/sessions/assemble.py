@@ -321,4 +321,5 @@ def _end(session: Session) -> SessionClosed:
 
 def _status(session: Session, status: str) -> str:
     rewarded = any(reward.scope == "session" for reward in session.rewards.values())
+    rewarded |= session.opened.purpose == JUDGING  # it needs none
     return "unrewarded" if status == "complete" and not rewarded else status

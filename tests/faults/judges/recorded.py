@@ -27,10 +27,10 @@ class RecordedJudgements:
 
     def faults(self) -> Iterator[str]:
         """Yield all that is not as it should be."""
-        given = Counter(map(_judged, self.rewards))
-        yield from (f"{key} has {count} rewards" for key, count in given.items() if count > 1)
+        counts = Counter(map(_judged, self.rewards))
+        yield from (f"{key} has {count} rewards" for key, count in counts.items() if count > 1)
         for made in self.finished:
-            yield from (f"{key} has no reward" for key in _expected(made) - given.keys())
+            yield from (f"{key} has no reward" for key in _expected(made) - counts.keys())
         for name in self.trained:
             yield from _wrongly_trained(name, self.trajectories.get(name))
 

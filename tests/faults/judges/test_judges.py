@@ -17,8 +17,12 @@ from tests.faults.driver import Driver
 from tests.faults.faulty_run import faulty_run
 from tests.faults.judges.recorded import recorded_judgements
 from tests.faults.judges.settings import ENVIRONMENT, TOKENS, changes
-from tests.faults.judges.victims import AGENTS, CHILD, SERVER, WORKER, Victims, judge_server
-from tests.faults.judges.victims import started_with
+from tests.faults.judges.victims import (
+    CHILD,
+    Victims,
+    judge_server,
+    started_with,
+)
 from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak]

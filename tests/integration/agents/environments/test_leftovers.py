@@ -53,7 +53,7 @@ def agents(temporary: Path) -> Iterator[subprocess.Popen[str]]:
 def test_the_next_process_ends_what_a_killed_one_left(agents: subprocess.Popen[str]) -> None:
     assert agents.stdout is not None
     program, folder = agents.stdout.readline().split()
-    own = EnvironmentFolder()
+    ours = EnvironmentFolder()
 
     end_abandoned()
     assert not is_gone(int(program)) and (Path(folder) / "file").exists(), "its process lives"
@@ -63,8 +63,8 @@ def test_the_next_process_ends_what_a_killed_one_left(agents: subprocess.Popen[s
 
     until(lambda: is_gone(int(program)), "the end of the program", LIMIT_S)
     assert not Path(folder).exists()
-    assert own.path.exists()
-    own.remove()
+    assert ours.path.exists()
+    ours.remove()
 
 
 def test_a_folder_goes_with_its_process_in_order(temporary: Path) -> None:

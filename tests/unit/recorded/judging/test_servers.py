@@ -29,6 +29,7 @@ class Gateway:
         self.calls: list[tuple[str, str, Mapping[str, Any]]] = []
         """Path, key and body of each call."""
         self._url = ""
+        self._served: list[asyncio.Task[Any]] = []
 
     async def ask(self, timeout_s: float = 10) -> HttpAnswer:
         """Return what a policy server behind this gateway answers."""
@@ -42,22 +43,24 @@ class Gateway:
                 return await judge.answer(BODY, SESSION)
             finally:
                 client.disconnect()
-                server.close_clients()
+                await asyncio.gather(*self._served)
 
     async def _client(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
-                path = head.split(" ")[1]
-                key = head.split("authorization: Bearer ")[1].split("\r\n")[0]
-                self.calls.append((path, key, orjson.loads(await reader.readexactly(length))))
-                if (answer := self._answer(path)) is not None:
-                    writer.write(answer)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        if (task := asyncio.current_task()) is not None:
+            self._served.append(task)
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        length = int(head.lower().split("content-length: ")[1].split("\r\n")[0])
+        path = head.split(" ")[1]
+        key = head.split("authorization: Bearer ")[1].split("\r\n")[0]
+        self.calls.append((path, key, orjson.loads(await reader.readexactly(length))))
+        answer = self._answer(path)
+        writer.write(answer)
+        if not answer:
+            await reader.read()  # until the client leaves
+        writer.close()
+        await writer.wait_closed()
 
-    def _answer(self, path: str) -> bytes | None:
+    def _answer(self, path: str) -> bytes:
         status: int | None = 200
         content: dict[str, Any] = {}
         if path == "/sessions":
@@ -66,9 +69,10 @@ class Gateway:
         elif path.endswith(CHAT):
             status = self._status
         if status is None:
-            return None
+            return b""
         body = orjson.dumps(content)
-        return f"HTTP/1.1 {status} x\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
+        head = f"HTTP/1.1 {status} x\r\nconnection: close\r\ncontent-length: {len(body)}"
+        return f"{head}\r\n\r\n".encode() + body
 
 
 def test_a_question_is_a_session_that_no_trainer_reads_and_that_ends_with_its_answer() -> None:

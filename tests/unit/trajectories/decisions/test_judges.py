@@ -11,7 +11,8 @@ from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas import records as r
 from tests.builders.records.commands import assign_reward, close_session
-from tests.builders.records.sessions import opened, rewarded
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import completed, dispatched, opened, rewarded, started
 from tests.builders.trajectories.decisions import context, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
@@ -80,10 +81,14 @@ def test_the_session_of_a_judge_is_not_judged() -> None:
     end = decision.events[0]
     assert isinstance(end, r.SessionClosed) and end.judges == ()
     assert kinds(decision.events) == ["SessionClosed", "SessionFinalized"]
+    built.apply(*decision.events)
+    assert trajectory(built.session, 0).status == "complete", "it needs no reward"
 
 
 def test_rewards_of_turns_end_no_session_and_count_once() -> None:
-    built, _ = closing()
+    built = session_after(started(), dispatched(), completed(ids(7, 8)))
+    decision = decide(built.session, close_session(), context(judges=TERMS))
+    built.apply(*decision.events)
     answer(built, judged("brief"))
     turn = next(iter(built.session.turns))
     for value in (1.0, 0.0):
