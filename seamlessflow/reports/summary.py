@@ -60,7 +60,6 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from seamlessflow.infra.worker.judged_rewards import JUDGING
 from seamlessflow.processes.usage import ProcessLoad
 from seamlessflow.recorded.audit.verify import Verification
 from seamlessflow.reports.lengths import length_figures
@@ -80,6 +79,10 @@ from seamlessflow.scheduler.state.timeline import Timeline, timeline, without
 from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, StepStarted
 from seamlessflow.trainer.metrics.phases import mean_phases, within
 from seamlessflow.trainer.metrics.unlearned import masked_tokens
+
+
+_OF_TRAINING = ("train", "explore")
+"""Purposes of the sessions that a run's figures count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +119,7 @@ def summary(
     by_policy = by_policy or {"": control}
     made = [step_facts(records, sessions) for records in by_policy.values()]
     steps = [step for policy_steps in made for step in policy_steps]
-    training = [
-        session for session in sessions.values() if session.purpose not in ("eval", JUDGING)
-    ]
+    training = [session for session in sessions.values() if session.purpose in _OF_TRAINING]
     roles = timeline(control)
     window = _training(control)
     lived = [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]
