@@ -80,7 +80,6 @@ from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, S
 from seamlessflow.trainer.metrics.phases import mean_phases, within
 from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
-
 _OF_TRAINING = ("train", "explore")
 """Purposes of the sessions that a run's figures count."""
 

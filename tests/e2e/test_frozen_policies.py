@@ -213,7 +213,7 @@ def version_of(record: r.Trajectory, node: r.TrajectoryNode) -> int:
 
 
 def judged_run(directory: Path, kafka: KafkaSettings) -> Path:
-    """Write a run whose model judge is a frozen policy, which answers no module; return its file."""
+    """Write a run whose model judge is a frozen policy that answers no module; return its file."""
     make_model(directory / JUDGE, seed=2)
     file = configured(
         directory, kafka, STEPS, str(directory / JUDGE), tags=["rollout"], policy=JUDGE
