@@ -103,7 +103,7 @@ def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[
         OBSERVER: Access(
             inspects=tuple(TOPICS.values()),
             joins=(RUN_GROUP,),
-            looks_up=(manager_group, agents_group),
+            looks_up=(manager_group, agents_group, rewards_group),
             names=("launcher",),
         ),
     }
@@ -121,7 +121,7 @@ def _of_user_code(agents_group: str, rewards_group: str) -> Mapping[str, Access]
         ),
         REWARDS: Access(
             reads=(SESSIONS, TASKS),
-            writes=(REQUESTS,),
+            writes=(REQUESTS, CONTROL),
             joins=(rewards_group,),
             names=("reward-worker",),
         ),

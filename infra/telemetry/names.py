@@ -196,8 +196,12 @@ METRICS: Mapping[str, MetricSpec] = {
     "seamlessflow_judges_tries_total": MetricSpec(
         "counter",
         "{try}",
-        "Tries of a judge that ended: with a reward, by an outage, or by a failure that counts",
+        "Tries of a judge that ended: with a reward, by an outage, with an answer that is none "
+        "(unreadable), or by another failure that counts",
         ("judge", "outcome"),
+    ),
+    "seamlessflow_judges_retries_total": MetricSpec(
+        "counter", "{try}", "Tries of a judge behind another one of the same session", ("judge",)
     ),
     "seamlessflow_judges_seconds": MetricSpec(
         "histogram", "s", "From the begin of a judge's try to its end", ("judge",), _SECONDS

@@ -12,6 +12,10 @@ from seamlessflow.infra.settings import Section
 
 JUDGE = "judge"
 """Source of a judge's rewards, and cause of a session's end if one gave none."""
+JUDGING = "judge"
+"""Purpose of a session in which a policy of the run judges another one."""
+JUDGED = "judged"
+"""Metadata of such a session: the session that is judged, whose text it holds."""
 JUDGE_FAILED = "judge_failed"
 """Reason of what ends without a judge's reward: its session, and its group."""
 

@@ -6,14 +6,17 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Self
 
+from seamlessflow.infra.worker.judged_rewards import JUDGED, JUDGING
 from seamlessflow.schemas.identity import session_id as session_of
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import (
     ForkedPrefix,
     GroupDropped,
     GroupExpired,
+    OpenSession,
     Record,
     SampleFailed,
+    SessionOpened,
     Task,
     Trajectory,
 )
@@ -24,6 +27,8 @@ _BY_NAME = (*REQUESTS.records, *REPLIES.records)
 """Records that may have a session's name in place of its id."""
 _IMPORTED = f"{FOREIGN}_session_id"
 """An imported trajectory's metadata: the session that its file was exported from."""
+_OPENING = (OpenSession, SessionOpened, Trajectory)
+"""Records that have purpose and metadata of a session."""
 _OF_GROUP = re.compile(r"(.+)\.\d+\.\d+")
 
 
@@ -62,7 +67,12 @@ class ErasedSessions:
         return origin is not None and self.include(origin)
 
     def forked_by(self, record: Record) -> str:
-        """Return the session that the record says to hold a copy of an erased one, or nothing."""
+        """Return the session that the record says to hold a copy of an erased one, or nothing.
+
+        It is a fork, or the session of a judge that was asked about it.
+        """
+        if isinstance(record, _OPENING) and record.purpose == JUDGING:
+            return record.session_id if self.include(record.metadata.get(JUDGED, "")) else ""
         if isinstance(record, Trajectory):
             origin = record.fork
         else:

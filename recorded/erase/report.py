@@ -37,9 +37,9 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
         yield f"{len(stored):,} records of these sessions are blobs; --delete-old deletes them"
     forks = sorted(set().union(*(counts.forks for counts in log.topics.values())))
     for fork in forks[:_MOST_NAMED]:
-        yield f"! not erased: {fork} began with a copy of such a session: erase it too"
+        yield f"! not erased: {fork} holds a copy of such a session: erase it too"
     if len(forks) > _MOST_NAMED:
-        yield f"! not erased: {len(forks) - _MOST_NAMED} more that began so"
+        yield f"! not erased: {len(forks) - _MOST_NAMED} more that hold one"
     for made in sorted(set().union(*(counts.imported for counts in log.topics.values()))):
         yield f"! {made} was imported from such a session: erase it by this name too if it was used"
     for blob in sorted(set().union(*(counts.blobs for counts in log.topics.values()))):

@@ -35,7 +35,7 @@ class TopicErasure:
     stored: set[str] = field(default_factory=set)
     """Blobs of erased records that were too large for their topic."""
     forks: set[str] = field(default_factory=set)
-    """Sessions that are kept, and began with a copy of an erased one."""
+    """Sessions that are kept, and hold a copy of an erased one."""
     imported: set[str] = field(default_factory=set)
     """Ids of erased trajectories that were imported from a session's export."""
     by_record: Counter[str] = field(default_factory=Counter)

@@ -34,7 +34,7 @@ from seamlessflow.schemas.json_text import read_json
 from seamlessflow.schemas.records import ForkedPrefix, Task
 from seamlessflow.schemas.topics import TASKS
 
-_OTHERS = {"eval": "of an evaluation", "explore": "of an exploration"}
+_OTHERS = {"eval": "of an evaluation", "explore": "of an exploration", "judge": "of a judge"}
 _NO_TASK_ID = "opened without a task"
 _NO_TASK = "no task on the log any more; name the run's file with --task-file"
 _NO_TURN = "no such turn"

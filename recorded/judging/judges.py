@@ -9,11 +9,13 @@ from typing import Protocol
 
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.user_functions import load_function
+from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads, invoke
 from seamlessflow.producers.agents.harness.command import Command, CommandFailed
 from seamlessflow.recorded.judging.judged_session import JudgedSession
 from seamlessflow.recorded.judging.models import ModelJudge
-from seamlessflow.recorded.judging.settings import JudgeSection
+from seamlessflow.recorded.judging.servers import ModelServer, OpenAIServer, PolicyServer
+from seamlessflow.recorded.judging.settings import JudgeSection, ModelSection
 from seamlessflow.schemas.json_text import write_json
 
 
@@ -72,10 +74,26 @@ class CommandJudge:
         """Hold nothing."""
 
 
-def judge_of(name: str, settings: JudgeSection, metrics: Metrics) -> SessionJudge:
-    """Return the judge of these settings. Raises `FunctionUnusable`."""
+def judge_of(
+    name: str, settings: JudgeSection, metrics: Metrics, gateway: GatewayClient | None = None
+) -> SessionJudge:
+    """Return the judge of these settings. Raises `FunctionUnusable`.
+
+    `gateway`: that of the run, for a judge that is one of its policies.
+    """
     if settings.model is not None:
-        return ModelJudge(name, settings.model, metrics)
+        server = _server_of(name, settings, settings.model, gateway)
+        return ModelJudge(name, settings.model, server, metrics)
     if settings.command:
         return CommandJudge(Command(settings.command, os.environ))
     return CallableJudge(load_function(settings.callable))
+
+
+def _server_of(
+    name: str, settings: JudgeSection, model: ModelSection, gateway: GatewayClient | None
+) -> ModelServer:
+    if not model.policy:
+        return OpenAIServer(model)
+    if gateway is None:
+        raise ValueError(f"judge {name} is a policy of a run, and there is no gateway")
+    return PolicyServer(name, model, settings.timeout_s, gateway)

@@ -1,7 +1,7 @@
 """Judges that are models: a prompt from the session, a call, and the score in the answer.
 
-Any server with OpenAI's `/chat/completions` will do. Answers with a score are kept by the hash of
-what was asked, so the same question is asked once in a process.
+`servers.py` has the servers that are asked. Answers with a score are kept by the hash of what was
+asked, so the same question is asked once in a process.
 """
 
 import hashlib
@@ -14,9 +14,15 @@ from string import Template
 from typing import Any
 
 from seamlessflow.infra.telemetry.metrics import Metrics
-from seamlessflow.producers.agents.gateway_client.connections import HttpAnswer, HttpConnections
+from seamlessflow.producers.agents.gateway_client.connections import HttpAnswer
 from seamlessflow.producers.agents.result import BadResult, shown
 from seamlessflow.recorded.judging.judged_session import JudgedSession
+from seamlessflow.recorded.judging.servers import (
+    ModelAway,
+    ModelRefused,
+    ModelServer,
+    beginning,
+)
 from seamlessflow.recorded.judging.settings import ModelSection
 from seamlessflow.schemas.json_text import write_json
 
@@ -25,27 +31,16 @@ SCORE = "score"
 _PASSING = {408, 425, 429}
 """Statuses below 500 of a server that asks for another try."""
 _KEPT = 10_000
-_SHOWN_BYTES = 300
-
-
-class ModelAway(OSError):
-    """A server that gives no answer now; `again_after_s` is the pause that it asked for."""
-
-    def __init__(self, answer: HttpAnswer) -> None:
-        self.again_after_s = answer.retry_after_s
-        super().__init__(f"status {answer.status}: {_beginning(answer)}")
-
-
-class ModelRefused(Exception):
-    """A server that refuses the call, or answers in another form."""
 
 
 class ModelJudge:
     """Judge that asks a model. Used from one event loop."""
 
-    def __init__(self, name: str, settings: ModelSection, metrics: Metrics) -> None:
+    def __init__(
+        self, name: str, settings: ModelSection, server: ModelServer, metrics: Metrics
+    ) -> None:
         self._settings = settings
-        self._connections: HttpConnections | None = None
+        self._server = server
         self._kept: OrderedDict[bytes, float] = OrderedDict()
         tokens = "seamlessflow_judges_tokens_total"
         self._prompt_tokens = metrics.counter(tokens, judge=name, kind="prompt")
@@ -58,7 +53,7 @@ class ModelJudge:
         if (kept := self._kept.get(key)) is not None:
             self._hits.inc()
             return kept
-        score = score_in(await self._answer(body), self._settings.score)
+        score = score_in(await self._answer(body, session), self._settings.score)
         self._kept[key] = score
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)
@@ -68,29 +63,24 @@ class ModelJudge:
         return False
 
     def close(self) -> None:
-        if self._connections is not None:
-            self._connections.close()
+        self._server.close()
 
     def _body(self, session: JudgedSession) -> dict[str, Any]:
         settings = self._settings
         return {
-            "model": settings.name,
+            "model": settings.name or settings.policy,
             "messages": [{"role": "user", "content": prompt(session, settings.prompt)}],
             "temperature": settings.temperature,
             "max_tokens": settings.max_tokens,
         }
 
-    async def _answer(self, body: Mapping[str, Any]) -> str:
+    async def _answer(self, body: Mapping[str, Any], session: JudgedSession) -> str:
         """Return the text of the answer. Raises `OSError` and `ModelRefused`."""
-        if self._connections is None:
-            self._connections = HttpConnections(self._settings.url)
-        secret = self._settings.api_key.get_secret_value()
-        headers = {"authorization": f"Bearer {secret}"} if secret else {}
-        answer = await self._connections.post("/chat/completions", body, headers)
+        answer = await self._server.answer(body, session)
         if answer.status in _PASSING or answer.status >= 500:
-            raise ModelAway(answer)
+            raise ModelAway(_shown(answer), answer.retry_after_s)
         if answer.status != 200:
-            raise ModelRefused(f"status {answer.status}: {_beginning(answer)}")
+            raise ModelRefused(_shown(answer))
         content = answer.json()
         usage: Any = content.get("usage")
         if isinstance(usage, Mapping):
@@ -100,7 +90,7 @@ class ModelJudge:
             choices: Any = content["choices"]
             return str(choices[0]["message"]["content"] or "")
         except (KeyError, IndexError, TypeError):
-            raise ModelRefused(f"no answer in {_beginning(answer)}") from None
+            raise ModelRefused(f"no answer in {beginning(answer)}") from None
 
 
 def prompt(session: JudgedSession, template: str) -> str:
@@ -159,5 +149,5 @@ def _text(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) and content else write_json(dict(message)).decode()
 
 
-def _beginning(answer: HttpAnswer) -> str:
-    return answer.body[:_SHOWN_BYTES].decode(errors="replace")
+def _shown(answer: HttpAnswer) -> str:
+    return f"status {answer.status}: {beginning(answer)}"

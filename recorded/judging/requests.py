@@ -14,6 +14,7 @@ from seamlessflow.consumers.trajectories.sessions.message_keys import any_strict
 from seamlessflow.consumers.trajectories.sessions.partition import LoggedPartition
 from seamlessflow.infra.worker.judged_rewards import JUDGE
 from seamlessflow.recorded.judging.judged_session import JudgedSession, judged_session
+from seamlessflow.recorded.judging.verdict import JudgesWord, Unrewarded
 from seamlessflow.schemas.records import (
     AssignReward,
     CommandRefused,
@@ -80,13 +81,15 @@ class RequestedPartition:
             case SessionClosed(judges=judges) if judges:
                 lacking = session.lacking_judges
                 self._due |= {JudgementKey(session.session_id, name): None for name in lacking}
-            case RewardAssigned():
+            case RewardAssigned() if event.reward.scope == "session":
                 return Over(self._forget([JudgementKey(session.session_id, event.reward.name)]))
             case SessionFinalized():
                 del self.log.sessions[session.session_id]
                 judges = () if session.closed is None else session.closed.judges
                 values = [
-                    reward.value for reward in session.rewards.values() if reward.source == JUDGE
+                    reward.value
+                    for reward in session.rewards.values()
+                    if reward.source == JUDGE and reward.scope == "session"
                 ]
                 if len(values) > 1:
                     self.spreads.append(max(values) - min(values))
@@ -130,20 +133,37 @@ class RequestedPartition:
         return asked
 
 
-def reward_command(
-    key: JudgementKey, value: float | None, failure: str, now_ms: int, deadline_ms: int
-) -> AssignReward:
-    """Return the command that records a judge's reward, or why it gives none.
+def reward_commands(
+    key: JudgementKey, verdict: JudgesWord, now_ms: int, deadline_ms: int
+) -> list[AssignReward]:
+    """Return the commands that record a judge's rewards, or why it gives none.
 
-    Its id follows from session and judge, so that it has one effect however often it is sent.
+    Their ids follow from session, judge and turn, so that each has one effect however often it is
+    sent. The session's own comes last: the session waits for it alone.
     """
+    if isinstance(verdict, Unrewarded):
+        nothing = Reward(name=key.judge, value=0.0, source=JUDGE)
+        return [_command(key, nothing, now_ms, deadline_ms, verdict.reason)]
+    rewards = [
+        Reward(name=key.judge, value=value, scope="turn", turn_id=turn, source=JUDGE)
+        for turn, value in verdict.turns.items()
+    ]
+    rewards.append(Reward(name=key.judge, value=verdict.value, source=JUDGE))
+    return [_command(key, reward, now_ms, deadline_ms) for reward in rewards]
+
+
+def _command(
+    key: JudgementKey, reward: Reward, now_ms: int, deadline_ms: int, failure: str = ""
+) -> AssignReward:
     name = f"{key.session_id}{_COMMAND}{key.judge}"
+    if reward.turn_id is not None:
+        name = f"{name}.{reward.turn_id}"
     return AssignReward(
         command_id=name,
         session_id=key.session_id,
         issued_at_ms=now_ms,
         expires_at_ms=max(now_ms, deadline_ms) + _KEPT_MS,
-        reward=Reward(name=key.judge, value=0.0 if value is None else value, source=JUDGE),
+        reward=reward,
         final=False,
         idempotency_key=name,
         failure=failure,

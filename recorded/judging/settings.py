@@ -2,28 +2,37 @@
 
 import re
 from string import Template
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from seamlessflow.infra.settings import ProcessSettings, SecretStr, Section, SentKey
+from seamlessflow.infra.settings import COLDEST, ProcessSettings, SecretStr, Section, SentKey
 from seamlessflow.infra.worker.judged_rewards import SharedRewardsSection
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-
-
+_HOTTEST = 2.0
+"""Highest temperature that a gateway takes."""
 _PLACES = {"answer", "messages", "task", "metadata"}
 """Names that a prompt may have, each behind a dollar sign."""
 
 
 class ModelSection(Section):
-    """A model that judges, behind OpenAI's chat completions."""
+    """A model that judges: behind OpenAI's chat completions, or a policy of the run."""
 
     url: str = Field(
-        pattern=r"^https?://.+", description="Base URL of the server, which often ends in /v1"
+        "",
+        pattern=r"^(https?://.+)?$",
+        description="Base URL of the server, which often ends in /v1; set this or policy",
     )
-    name: str = Field(min_length=1, description="Name of the model")
-    api_key: SentKey = Field(SecretStr(""), description="Key that is sent as a bearer token")
+    name: str = Field("", description="Name of the model at the server")
+    policy: str = Field(
+        "",
+        description="Policy of this run that judges. It is served and not trained: "
+        "policies.NAME.frozen is a directory",
+    )
+    api_key: SentKey = Field(
+        SecretStr(""), description="Key that is sent to the server as a bearer token"
+    )
     prompt: str = Field(
         min_length=1,
         description="Prompt of the judge. $answer, $messages, $task and $metadata stand for the "
@@ -36,6 +45,19 @@ class ModelSection(Section):
     )
     temperature: float = Field(0, ge=0, description="Temperature; 0: greedy")
     max_tokens: int = Field(1024, ge=1, description="Most tokens of an answer")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if bool(self.url) == bool(self.policy):
+            raise ValueError("either url or policy must be set")
+        if self.url and not self.name:
+            raise ValueError("a server is asked for a model: set name")
+        if self.policy and (self.name or self.api_key.get_secret_value()):
+            raise ValueError("a policy of the run has no other name and no key: leave them out")
+        if self.policy and not (self.temperature == 0 or COLDEST <= self.temperature <= _HOTTEST):
+            text = f"must be 0 (greedy), or {COLDEST:g} to {_HOTTEST:g}"
+            raise ValueError(f"temperature of a policy {text}")
+        return self
 
     @field_validator("prompt")
     @classmethod
@@ -61,6 +83,8 @@ class ModelSection(Section):
 class JudgeSection(Section):
     """A judge: what it runs, and how long and how often."""
 
+    model_config = ConfigDict(populate_by_name=True)
+
     callable: str = Field(
         "",
         description="Judge as a Python callable, module:function, called with the session (see "
@@ -72,6 +96,12 @@ class JudgeSection(Section):
         "standard input. The last line of its output is the reward",
     )
     model: ModelSection | None = Field(None, description="Judge as a model that is asked")
+    unit: Literal["session", "turns"] = Field(
+        "session",
+        alias="of",
+        description="What it rewards. turns: each completed turn of the session, for a callable or "
+        "a command that gives a list, or a mapping by the turns' ids",
+    )
     timeout_s: float = Field(60, gt=0, description="Seconds that one try may take")
     concurrency: int = Field(
         8, ge=1, description="Most tries of this judge at the same time in one reward worker"
@@ -87,6 +117,8 @@ class JudgeSection(Section):
     def _one_way(self) -> Self:
         if sum(map(bool, (self.callable, self.command, self.model))) != 1:
             raise ValueError("exactly one of callable, command and model must be set")
+        if self.model is not None and self.unit == "turns":
+            raise ValueError("a model judges the session: set a callable or a command for turns")
         return self
 
 
@@ -106,6 +138,19 @@ class RewardsSection(SharedRewardsSection):
     tasks_mb: float = Field(
         256, gt=0, description="Megabytes of tasks that a reward worker keeps; others are read anew"
     )
+    gateway_url: str = Field(
+        "http://127.0.0.1:8800",
+        description="URL of the gateway, or of several, with commas, for judges that are policies",
+    )
+    admin_key: SentKey = Field(
+        SecretStr(""), description="The gateway's admin key, for judges that are policies"
+    )
+
+    @property
+    def policies(self) -> frozenset[str]:
+        """Return the policies of the run that judge."""
+        models = (judge.model for judge in self.judges.values())
+        return frozenset(model.policy for model in models if model is not None and model.policy)
 
     @property
     def shared(self) -> SharedRewardsSection:

@@ -22,6 +22,7 @@ from seamlessflow.recorded.judging.verdict import (
     Unrewarded,
     failed_try,
     reward_in,
+    turns_rewarded,
 )
 
 _FIRST_PAUSE_S = 0.2
@@ -83,6 +84,7 @@ class Tries:
             if self._clock() + 1000 * pause_s >= deadline_ms:
                 return Unrewarded(f"no reward in time; at last: {outcome.reason}")
             await asyncio.sleep(pause_s)
+            self._metrics.counter("seamlessflow_judges_retries_total", judge=self._name).inc()
 
     async def close(self) -> None:
         """Close the judge, and stop waiting for threads that go on."""
@@ -97,25 +99,23 @@ class Tries:
         try:
             with self._metrics.histogram("seamlessflow_judges_seconds", judge=self._name).time():
                 await call.wait(self._settings.timeout_s)
-            outcome = self._outcome(call)
+            outcome = self._outcome(call, session)
         finally:
             if not call.over:
                 call.stop()
-        kind = "reward"
-        if isinstance(outcome, FailedTry):
-            kind = "outage" if outcome.outage else "failure"
-        self._metrics.counter(
-            "seamlessflow_judges_tries_total", judge=self._name, outcome=kind
-        ).inc()
+        tries = "seamlessflow_judges_tries_total"
+        self._metrics.counter(tries, judge=self._name, outcome=_kind(outcome)).inc()
         return outcome
 
-    def _outcome(self, call: ContainedCall) -> Rewarded | FailedTry:
+    def _outcome(self, call: ContainedCall, session: JudgedSession) -> Rewarded | FailedTry:
         if not call.over:
             return FailedTry(f"no answer within {self._settings.timeout_s:g} s")
         raised = call.error()
         if raised is not None:
             return failed_try(raised)
         try:
+            if self._settings.unit == "turns":
+                return turns_rewarded(call.result(), [turn.turn_id for turn in session.turns])
             return Rewarded(reward_in(call.result(), self._name))
         except Exception as error:  # `BadResult`, or whatever a mapping of the judge's raises
             return failed_try(error)
@@ -141,6 +141,15 @@ class Tries:
         while self._judge.goes_on(session):
             await asyncio.sleep(_LOOK_S)
         self._places.release()
+
+
+def _kind(outcome: Rewarded | FailedTry) -> str:
+    """Return the name of an outcome in metrics."""
+    if isinstance(outcome, Rewarded):
+        return "reward"
+    if outcome.outage:
+        return "outage"
+    return "unreadable" if outcome.unreadable else "failure"
 
 
 def growing_pause_s(tries: int) -> float:

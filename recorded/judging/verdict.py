@@ -1,11 +1,19 @@
 """Verdicts: the reward in what a judge returned, and what its failure means. Pure."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
 
 from seamlessflow.producers.agents.failures import is_infrastructure_failure
 from seamlessflow.producers.agents.harness.command import TRY_AGAIN, CommandFailed
-from seamlessflow.producers.agents.result import REWARD, BadResult, result_of, rewards_of, shown
+from seamlessflow.producers.agents.result import (
+    REWARD,
+    BadResult,
+    as_reward,
+    result_of,
+    rewards_of,
+    shown,
+)
 
 _SHOWN_CHARACTERS = 300
 _OF_FILES = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
@@ -17,6 +25,8 @@ class Rewarded:
     """A judge's reward of a session."""
 
     value: float
+    turns: Mapping[str, float] = field(default_factory=dict)
+    """Rewards of its turns by their ids, of a judge of turns; `value` is then their mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +45,8 @@ class FailedTry:
     """True if what the judge needs was away, so that the try does not count."""
     again_after_s: float | None = None
     """Time that it asked for before the next try, or None."""
+    unreadable: bool = False
+    """True if the judge answered, and its answer is no reward."""
 
 
 JudgesWord = Rewarded | Unrewarded
@@ -54,6 +66,26 @@ def reward_in(value: object, name: str) -> float:
     return reward.value
 
 
+def turns_rewarded(value: object, turns: Sequence[str]) -> Rewarded:
+    """Return the rewards that a judge of turns returned for these turns. Raises `BadResult`."""
+    if not turns:
+        raise BadResult("a session without a turn has none to judge")
+    rewards = {turn: as_reward(item) for turn, item in _by_turn(value, turns).items()}
+    return Rewarded(fmean(rewards.values()), rewards)
+
+
+def _by_turn(value: object, turns: Sequence[str]) -> Mapping[str, object]:
+    if isinstance(value, Mapping):
+        named = {str(turn): item for turn, item in value.items()}
+        if named.keys() == set(turns):
+            return named
+    text = isinstance(value, str | bytes)
+    if isinstance(value, Sequence) and not text and len(value) == len(turns):
+        return dict(zip(turns, value, strict=True))
+    wanted = f"a judge of turns gives a reward for each of the {len(turns)} turns"
+    raise BadResult(f"{wanted}, by id or in their order, not {shown(value)}")
+
+
 def failed_try(error: BaseException) -> FailedTry:
     """Return what an exception of a judge means."""
     absent = isinstance(error, _OF_FILES)
@@ -61,7 +93,8 @@ def failed_try(error: BaseException) -> FailedTry:
     if isinstance(error, CommandFailed):
         away = error.exit_status == TRY_AGAIN
     kind = "" if isinstance(error, BadResult | CommandFailed) else f"{type(error).__name__}: "
-    return FailedTry(f"{kind}{error}"[:_SHOWN_CHARACTERS], away, _asked_pause(error))
+    reason = f"{kind}{error}"[:_SHOWN_CHARACTERS]
+    return FailedTry(reason, away, _asked_pause(error), isinstance(error, BadResult))
 
 
 def _asked_pause(error: BaseException) -> float | None:

@@ -16,18 +16,29 @@ from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.process import ready
 from seamlessflow.infra.telemetry.instruments import Instruments, instruments
+from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.containment import contain_exits
 from seamlessflow.recorded.judging.judges import judge_of
 from seamlessflow.recorded.judging.request_feed import FeedCalls, RequestFeed
-from seamlessflow.recorded.judging.requests import DueJudgement, JudgementKey, Over, reward_command
-from seamlessflow.recorded.judging.settings import RewardWorkerSettings
+from seamlessflow.recorded.judging.requests import (
+    DueJudgement,
+    JudgementKey,
+    Over,
+    reward_commands,
+)
+from seamlessflow.recorded.judging.settings import RewardsSection, RewardWorkerSettings
 from seamlessflow.recorded.judging.tasks import TaskPayloads
 from seamlessflow.recorded.judging.tries import Tries
-from seamlessflow.recorded.judging.verdict import JudgesWord, Rewarded, Unrewarded
+from seamlessflow.recorded.judging.verdict import JudgesWord, Unrewarded
+from seamlessflow.recorded.judging.waits import JudgeWaits
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.json_text import read_json
-from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TASKS
+from seamlessflow.schemas.topics import CONTROL, REQUESTS, SESSIONS, TASKS
 
+_CALL_LIMIT_S = 10.0
+"""Longest wait for a gateway's answer to a call that opens or closes a session."""
+_LOOK_S = 5.0
+"""Time between two looks at how long sessions wait."""
 _log = logging.getLogger(__name__)
 
 
@@ -37,14 +48,24 @@ async def serve(settings: RewardWorkerSettings, stop: asyncio.Event) -> None:
     Raises `FunctionUnusable` before it reads any session, and what `find_cluster` raises.
     """
     name = f"reward-worker-{os.getpid()}"
-    group = {SESSIONS.name: settings.rewards.group}
-    with instruments(settings, "reward-worker", name, group) as made:
+    rewards = settings.rewards
+    with instruments(settings, "reward-worker", name, {SESSIONS.name: rewards.group}) as made:
+        gateway = _gateway(rewards)
         judges = {
-            judge: Tries(judge, judge_of(judge, section, made.metrics), section, made.metrics)
-            for judge, section in settings.rewards.judges.items()
+            judge: Tries(
+                judge, judge_of(judge, section, made.metrics, gateway), section, made.metrics
+            )
+            for judge, section in rewards.judges.items()
         }
         contain_exits(asyncio.get_running_loop())
-        await _serve(settings, judges, made, stop)
+        await _serve(settings, judges, made, stop, name)
+        gateway.disconnect()
+
+
+def _gateway(rewards: RewardsSection) -> GatewayClient:
+    """Return a client for judges that are policies of the run; it connects with its first call."""
+    key = rewards.admin_key.get_secret_value()
+    return GatewayClient(rewards.gateway_url, key, _CALL_LIMIT_S)
 
 
 async def _serve(
@@ -52,12 +73,13 @@ async def _serve(
     judges: dict[str, Tries],
     instruments: Instruments,
     stop: asyncio.Event,
+    name: str,
 ) -> None:
     cluster = await asyncio.to_thread(
-        find_cluster, settings.kafka, [SESSIONS, REQUESTS, TASKS], stop.is_set
+        find_cluster, settings.kafka, [SESSIONS, REQUESTS, TASKS, CONTROL], stop.is_set
     )
     loop = asyncio.get_running_loop()
-    judgements = Judgements(judges, instruments, stop)
+    judgements = Judgements(judges, instruments, stop, settings.rewards.wait_s)
 
     def failed(error: BaseException) -> None:
         loop.call_soon_threadsafe(judgements.give_up, error)
@@ -75,7 +97,9 @@ async def _serve(
     feed = RequestFeed(settings.kafka, settings.rewards.group, calls, instruments.metrics)
     feed.begin()
     ready(_log, "judging sessions: %s", ", ".join(sorted(judges)))
+    reporting = asyncio.create_task(judgements.report_waits(name))
     await stop.wait()
+    reporting.cancel()
     await asyncio.to_thread(feed.end)  # joins the feed's thread: not in the event loop
     await judgements.close()
     await tasks.close()
@@ -87,9 +111,14 @@ class Judgements:
     """Judgements under way. Used from the event loop."""
 
     def __init__(
-        self, judges: dict[str, Tries], instruments: Instruments, stop: asyncio.Event
+        self,
+        judges: dict[str, Tries],
+        instruments: Instruments,
+        stop: asyncio.Event,
+        wait_s: float,
     ) -> None:
         self._judges = judges
+        self._waits = JudgeWaits(wait_s)
         self._waiting = instruments.metrics.gauge("seamlessflow_judges_waiting")
         self._stop = stop
         self._tasks: dict[JudgementKey, asyncio.Task[None]] = {}
@@ -115,8 +144,20 @@ class Judgements:
             return
         task = asyncio.get_running_loop().create_task(self._judge(judgement))
         self._tasks[key] = task
+        self._waits.begin(key, now_ms())
         self._waiting.set(len(self._tasks))
         task.add_done_callback(partial(self._done, key))
+
+    async def report_waits(self, process: str) -> None:
+        """Write a report for each judge that sessions wait for too long, until it is cancelled."""
+        try:
+            while True:
+                await asyncio.sleep(_LOOK_S)
+                for report in self._waits.overdue(process, now_ms()):
+                    _log.warning("%s: %s", report.what, report.detail)
+                    self._producer.send(CONTROL.name, report)
+        except Exception as error:  # the process ends with it
+            self.give_up(error)
 
     def end(self, over: Over) -> None:
         """End judgements that are over; late ones go on to the end of their try."""
@@ -125,6 +166,7 @@ class Judgements:
                 continue
             if over.ended:
                 self._late.add(key)
+                self._waits.end(key)
             else:
                 self._tasks[key].cancel()
 
@@ -141,12 +183,10 @@ class Judgements:
     async def _judge(self, judgement: DueJudgement) -> None:
         key = judgement.key
         verdict = await self._verdict(judgement)
-        value = verdict.value if isinstance(verdict, Rewarded) else None
-        reason = verdict.reason if isinstance(verdict, Unrewarded) else ""
-        if reason and key in self._late:
+        if isinstance(verdict, Unrewarded) and key in self._late:
             return
-        command = reward_command(key, value, reason, now_ms(), judgement.deadline_ms)
-        self._producer.send(REQUESTS.name, command, key=session_name(key.session_id))
+        for command in reward_commands(key, verdict, now_ms(), judgement.deadline_ms):
+            self._producer.send(REQUESTS.name, command, key=session_name(key.session_id))
 
     async def _verdict(self, judgement: DueJudgement) -> JudgesWord:
         key = judgement.key
@@ -160,6 +200,7 @@ class Judgements:
 
     def _done(self, key: JudgementKey, task: asyncio.Task[None]) -> None:
         del self._tasks[key]
+        self._waits.end(key)
         self._late.discard(key)
         self._waiting.set(len(self._tasks))
         if not task.cancelled() and (error := task.exception()) is not None:

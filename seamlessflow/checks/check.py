@@ -28,6 +28,7 @@ from seamlessflow.checks.combinations import (
 from seamlessflow.checks.models import model_faults, side_model_faults, trained_model_faults
 from seamlessflow.checks.policies import (
     frozen_faults,
+    judging_faults,
     league_faults,
     one_session_faults,
     policy_faults,
@@ -240,6 +241,7 @@ def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) ->
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)
     yield from devices.divided_faults(config)
+    yield from judging_faults(config)
     yield from _machine_faults(config, (here or config).workers)
     commands: dict[SettingPath, Sequence[str]] = {("agents", "command"): config.agents.command}
     for name, judge in config.rewards.judges.items():

@@ -116,6 +116,28 @@ def one_session_faults(config: RunConfig, what: str) -> Iterator[Fault]:
         yield Fault(_ROLES, f"{what} has one session an episode: leave the roles out")
 
 
+def judging_faults(config: RunConfig) -> Iterator[Fault]:
+    """Yield a fault for each judge that is a policy, and not one whose weights stay as they are."""
+    for judge, section in config.rewards.judges.items():
+        name = "" if section.model is None else section.model.policy
+        if name and (reason := _no_judge(config, name)):
+            path = ("rewards", "judges", judge, "model", "policy")
+            remedy = "name one with policies.NAME.frozen: DIRECTORY"
+            yield Fault(path, f"{name} {reason}: {remedy}")
+
+
+def _no_judge(config: RunConfig, name: str) -> str:
+    """Return why a policy cannot judge; empty if it can."""
+    if name in config.trained:
+        return "is trained, and a judge stays as it is"
+    if name not in config.frozen:
+        return "is no policy of the run"
+    past = config.frozen[name]
+    return (
+        "" if past is None else f"shows past versions of {past.policy}, and a judge stays as it is"
+    )
+
+
 def _further_faults(config: RunConfig, whole: RunConfig) -> Iterator[Fault]:
     name = config.run.policy
     model = ("policies", name, "policy", "model")
@@ -137,9 +159,10 @@ def _service_faults(config: RunConfig, whole: RunConfig, model: SettingPath) -> 
         text = "shared workers need models of one form: its config.json is not that of policy.model"
         yield Fault(model, text)
     agents = config.agents
-    if agents.roles and name not in agents.roles.values():
+    judging = config.rewards.policies
+    if agents.roles and name not in {*agents.roles.values(), *judging}:
         yield Fault(_ROLES, f"no role is played by {name}")
-    if not agents.roles and name not in agents.modules.values():
+    if not agents.roles and name not in {*agents.modules.values(), *judging}:
         yield Fault(("agents", "modules"), f"no module is answered by {name}")
 
 

@@ -95,7 +95,7 @@ def list_(
         bool, typer.Option("--watch", help="Show it anew every 2 s, until Ctrl-C.")
     ] = False,
 ) -> None:
-    """List each topic, and owner and lag of each partition for managers and agents."""
+    """List each topic, and owner and lag of each partition for those that share its work."""
     from seamlessflow.console import wide_console
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings

@@ -65,6 +65,11 @@ class ProcessSpecs:
         host = reached_here(self._config.gateway.host)
         return f"http://{address_of(host, self._context.gateway_port)}"
 
+    @property
+    def _admin_key(self) -> SecretStr:
+        gateway = self._config.gateway
+        return gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
+
     def gateway(self) -> ChildSpec:
         """Return the gateway."""
         section = _updated(
@@ -92,6 +97,8 @@ class ProcessSpecs:
     def reward_workers(self) -> list[ChildSpec]:
         """Return the reward workers; none if the run has no judges."""
         section = self._config.rewards
+        if section.policies:
+            section = _updated(section, gateway_url=self.gateway_url, admin_key=self._admin_key)
         return [
             self._child(f"{REWARDS}-{number}", "seamlessflow.recorded.judging", rewards=section)
             for number in range(section.workers if section.judges else 0)
@@ -170,8 +177,6 @@ class ProcessSpecs:
 
     def agents(self) -> ChildSpec:
         """Return the agents process."""
-        gateway = self._config.gateway
-        key = gateway.admin_key or SecretStr(derived_admin_key(gateway.secret.get_secret_value()))
         needed = dict.fromkeys(
             name
             for policy_config in each_policy(self._config)
@@ -180,7 +185,7 @@ class ProcessSpecs:
         section = _updated(
             self._config.agents,
             gateway_url=self.gateway_url,
-            admin_key=key,
+            admin_key=self._admin_key,
             rewards=tuple(name for name in needed if name not in self._config.rewards.judges),
         )
         stop_s = section.drain_s + _LONG_STOP_S

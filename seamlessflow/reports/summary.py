@@ -80,6 +80,9 @@ from seamlessflow.schemas.records import GroupAdmitted, Record, StepCompleted, S
 from seamlessflow.trainer.metrics.phases import mean_phases, within
 from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
+_OF_TRAINING = ("train", "explore")
+"""Purposes of the sessions that a run's figures count."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LauncherFacts:
@@ -115,7 +118,7 @@ def summary(
     by_policy = by_policy or {"": control}
     made = [step_facts(records, sessions) for records in by_policy.values()]
     steps = [step for policy_steps in made for step in policy_steps]
-    training = [session for session in sessions.values() if session.purpose != "eval"]
+    training = [session for session in sessions.values() if session.purpose in _OF_TRAINING]
     roles = timeline(control)
     window = _training(control)
     lived = [step for policy_steps in made for step in _lived(policy_steps, window, roles.pauses)]

@@ -1,4 +1,4 @@
-"""Judges of games of Trail: a function, and a program that reads the same as JSON."""
+"""Judges of games of Trail: functions of session and turns, and a program that reads JSON."""
 
 import json
 import sys
@@ -9,6 +9,11 @@ from seamlessflow.recorded.judging.judged_session import JudgedSession
 def brief(session: JudgedSession) -> float:
     """Return a reward that falls with the number of turns."""
     return 1.0 / (1 + len(session.turns))
+
+
+def alive(session: JudgedSession) -> list[float]:
+    """Return for each turn a reward that its tokens tell apart."""
+    return [float(sum(turn.tokens) % 2) for turn in session.turns]
 
 
 def main() -> None:

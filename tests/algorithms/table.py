@@ -163,17 +163,21 @@ RUNS: Mapping[str, WholeRun] = {
         more={"agents": {"callable": "tests.algorithms.two_rewards:run"}},
     ),
     "judges": WholeRun(
-        {"rewards": {"reward": 1.0, "brief": 0.5, "various": 0.5}},
+        {
+            "advantage": "session_and_turn",
+            "rewards": {"reward": 1.0, "brief": 0.5, "various": 0.5, "alive": 0.5},
+        },
         more={
             "rewards": {
                 "workers": 2,
                 "judges": {
                     "brief": {"callable": "tests.algorithms.judges:brief"},
                     "various": {"command": [sys.executable, "-m", "tests.algorithms.judges"]},
+                    "alive": {"callable": "tests.algorithms.judges:alive", "of": "turns"},
                 },
             }
         },
-        metrics=("reward/brief", "reward/various"),
+        metrics=("reward/brief", "reward/various", "reward/alive"),
     ),
     "gdpo": WholeRun(
         {"advantage": "gdpo", "rewards": {"reward": 1.0, "first": 0.5}},

@@ -5,7 +5,8 @@ files. A rival shows past versions of the policy, as the league chooses them.
 """
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,9 @@ pytestmark = pytest.mark.slow
 LIMIT_S = 240
 STEPS = 2
 JUDGE = "judge"
+SCORE = r"(?s)^\D*(\d)"
+DIGIT = "7"
+"""Text of all answers of a modelled engine."""
 AGENT = """
 from openai import AsyncOpenAI
 
@@ -206,3 +210,75 @@ def version_of(record: r.Trajectory, node: r.TrajectoryNode) -> int:
     span = [span for span in record.spans if span.start <= node.start][-1]
     assert span.version_min == span.version_max
     return span.version_min
+
+
+def judged_run(directory: Path, kafka: KafkaSettings) -> Path:
+    """Write a run whose model judge is a frozen policy that answers no module; return its file."""
+    make_model(directory / JUDGE, seed=2)
+    file = configured(
+        directory, kafka, STEPS, str(directory / JUDGE), tags=["rollout"], policy=JUDGE
+    )
+    values: dict[str, Any] = yaml.safe_load(file.read_text())
+    model = {"policy": JUDGE, "prompt": "Rate $answer", "max_tokens": 4, "score": SCORE}
+    values["agents"]["modules"] = {}
+    values["rewards"] = {"judges": {"right": {"model": model}}}
+    values["rollout"] |= {"clock": {"text": DIGIT}}
+    values["trainer"] |= {"rewards": {"reward": 1.0, "right": 0.5}}
+    file.write_text(yaml.safe_dump(values))
+    return file
+
+
+def test_a_frozen_policy_judges_in_sessions_of_its_own(
+    kafka: KafkaSettings, tmp_path: Path
+) -> None:
+    with started(judged_run(tmp_path, kafka), "train") as run:
+        said, _ = run.communicate(timeout=LIMIT_S)
+    assert run.returncode == 0, said
+    out = tmp_path / "out"
+
+    made = [
+        record for record in records_of(kafka, TRAJECTORIES) if isinstance(record, r.Trajectory)
+    ]
+    episodes = {each.session_id: each for each in made if each.purpose == "train"}
+    asked = [each for each in made if each.purpose == "judge" and each.cause == "policy"]
+    assert {each.policy for each in asked} == {JUDGE}
+    check_judgements(episodes, asked)
+    check_greedy(kafka, out, asked)
+
+    report = audit(kafka, out / "trained")
+    assert report.clean, report.violations
+    assert not report.result("groups").open, "all credits are returned"
+    figures = json.loads((out / "summary.json").read_text())
+    assert figures["steps"] == STEPS
+    assert figures["trajectories"] == len(episodes), "sessions of judges are none of the run's"
+
+
+def check_judgements(episodes: Mapping[str, r.Trajectory], asked: Sequence[r.Trajectory]) -> None:
+    """Each finished session has the judge's reward once, from a session on the log."""
+    finished = [each for each in episodes.values() if each.status == "complete"]
+    for each in finished:
+        rewards = Counter(reward.name for reward in each.rewards)
+        assert rewards == {"reward": 1, "right": 1}
+        values = {reward.name: reward.value for reward in each.rewards}
+        assert values["right"] == float(DIGIT)
+    for each in asked:
+        assert each.metadata["judge"] == "right"
+        assert each.metadata["judged"] in episodes
+        assert each.rewards == ()
+
+
+def check_greedy(kafka: KafkaSettings, out: Path, asked: Sequence[r.Trajectory]) -> None:
+    """The tokens of the judge are on the log, greedy and masked; none of its turns is trained."""
+    nodes = [node for each in asked for node in each.nodes if node.origin == "policy"]
+    assert nodes and all(node.length for node in nodes)
+    assert {node.masked_reason for node in nodes} == {"frozen"}
+    assert not any(any(each.loss_mask) for each in asked)
+    turns = {node.turn_id for node in nodes}
+    records = records_of(kafka, SESSIONS)
+    begun = [each for each in records if isinstance(each, r.TurnStarted) and each.turn_id in turns]
+    assert {each.sampling.temperature for each in begun} == {0}
+    files = (out / "trained").glob("*.gz")
+    trained = {item.turn for path in files for item in read_trained(path)[1]}
+    assert trained and not trained & turns
+    ready = {each.group_id for each in records_of(kafka, CONTROL) if isinstance(each, r.GroupReady)}
+    assert not ready & {each.session_id for each in asked}

@@ -139,7 +139,7 @@ def _config(directory: Path, groups_per_step: int, changes: Changes) -> RunConfi
         "restarts": {"most": 100_000, "pause_s": 0, "longest_pause_s": 0},
     }
     for section, change in changes.items():
-        values[section] |= change
+        values[section] = {**values.get(section, {}), **change}
     return parse(values)
 
 
@@ -157,6 +157,7 @@ def _specs(config: RunConfig, kafka: KafkaSettings, ports: list[int]) -> list[Ch
         first.manager(),
         _second(other.manager(), OTHERS["manager"]),
         *first.rollouts(),
+        *first.reward_workers(),
         first.agents(),
         first.scheduler(),
         *first.trainers(),

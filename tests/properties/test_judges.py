@@ -12,8 +12,9 @@ from seamlessflow.infra.rendering.renderer import Renderer
 from seamlessflow.recorded.judging.requests import (
     JudgementKey,
     RequestedPartition,
-    reward_command,
+    reward_commands,
 )
+from seamlessflow.recorded.judging.verdict import JudgesWord, Rewarded, Unrewarded
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.topics import SESSIONS
@@ -106,10 +107,11 @@ class Surroundings:
             self._answer(JudgementKey(name, self._choices.pick(JUDGES)))
 
     def _answer(self, key: JudgementKey) -> None:
-        value = float(self._choices.below(3))
-        failure = "prose" if self._choices.one_in(6) else ""
+        verdict: JudgesWord = Rewarded(float(self._choices.below(3)))
+        if self._choices.one_in(6):
+            verdict = Unrewarded("prose")
         now_ms = self.partition.now_ms
-        self.partition.ask(reward_command(key, value, failure, now_ms, now_ms + 10**9))
+        self.partition.ask(*reward_commands(key, verdict, now_ms, now_ms + 10**9))
 
     def _replace(self) -> None:
         """Kill all workers; another begins where they committed."""

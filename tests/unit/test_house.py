@@ -35,12 +35,12 @@ NO_NAMES = {"one", "of", "found", "told", "there", "known", "own", "given"}
 ENTRIES = {"producers/rollout/vllm_engine/inside_vllm"}
 """Packages that another program imports, whatever their size."""
 APART = {
-    "producers/agents/environments/leftovers": "looks at all processes, beside a talk with one",
     "producers/rollout/torch_engine/compatibility": "transformers' inner names, in one place",
     "producers/rollout/vllm_engine/model": "files of a model beside a running engine",
     "producers/rollout/vllm_engine/process_guard": "runs in a process of its own, without vLLM",
     "producers/scorers/programs": "runs programs, beside the table of all scorers",
     "producers/scorers/texts": "pure, as the other scorers beside the table of all",
+    "recorded/judging/waits": "pure, beside the tasks of an event loop",
     "recorded/interchange/schema_registry": "a client of another server",
     "rehearsal/verdict": "pure, beside a shell that runs processes",
     "reports/evaluations/significance": "statistics that know no evaluation",

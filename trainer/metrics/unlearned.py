@@ -45,6 +45,7 @@ CAUSES: Mapping[str, str] = {
     "policy.top_k = 0, let the agent ask for no response_format, or set policy.train_inexact",
     "eval": "the sessions are of purpose eval: leave purpose at train",
     "explore": "the sessions are of an exploration: some of them are sampled again to be trained",
+    "judge": "the sessions are of a judge: leave purpose at train",
     "frozen": "sampled by a policy that is served and not trained (policies.NAME.frozen)",
     "stale": "older than run.lag (trainer.max_staleness) optimizer steps: raise it, or set "
     "trainer.on_stale = correct",

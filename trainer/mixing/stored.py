@@ -23,7 +23,7 @@ from seamlessflow.trainer.data.sessions import (
 from seamlessflow.trainer.mixing.pools import StoredGroup, StoredSession
 from seamlessflow.trainer.stored import OWN
 
-_OTHERS = {"eval": "of an evaluation", "explore": "of an exploration"}
+_OTHERS = {"eval": "of an evaluation", "explore": "of an exploration", "judge": "of a judge"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from seamlessflow.infra.worker.judged_rewards import JUDGING
 from seamlessflow.schemas.records import (
     GroupDropped,
     GroupExpired,
@@ -321,6 +322,8 @@ class Dataloader:
 
     def _concerned(self, trajectory: Trajectory) -> bool:
         """Return whether a session may be of a group of this policy."""
+        if trajectory.purpose == JUDGING:
+            return False
         trains = trajectory.purpose == "train"
         if trajectory.policy == self._policy:
             return trains or not self.rules.recorded

@@ -322,7 +322,7 @@ def _close(session: Session, command: r.CloseSession, context: Context) -> Decis
     if session.ended_by:
         return close(session, ruled(session, context, command), context)
     status, cause, limit = ending(session, command)
-    awaited = awaited_rewards(command, cause, context)
+    awaited = awaited_rewards(session, command, cause, context)
     event = r.SessionClosed(
         session_id=command.session_id,
         epoch=context.epoch,

@@ -20,6 +20,7 @@ from seamlessflow.consumers.trajectories.sessions.session import (
     Turn,
     TurnState,
 )
+from seamlessflow.infra.worker.judged_rewards import JUDGING
 from seamlessflow.schemas.records import (
     CloseSession,
     Reward,
@@ -54,16 +55,18 @@ class AwaitedRewards(NamedTuple):
     """Those of them that judges of the run give."""
 
 
-def awaited_rewards(command: CloseSession, cause: str, context: Context) -> AwaitedRewards:
+def awaited_rewards(
+    session: Session, command: CloseSession, cause: str, context: Context
+) -> AwaitedRewards:
     """Return the rewards that a session waits for: those of the call, and those of judges.
 
     Judges reward what an agent ended by itself. An end that is no doing of the policy, a time-out
-    among them, is worth what it is without them.
+    among them, is worth what it is without them. A judge's own session has none.
     """
     asked = command.await_rewards
     judges = context.judges.names
     ended = command.status in _JUDGED and command.cause == cause == "policy"
-    if not judges or not ended:
+    if not judges or not ended or session.opened.purpose == JUDGING:
         return AwaitedRewards(asked, command.await_reward_ms)
     if command.await_reward_ms and not asked:
         asked = (_UNNAMED,)

@@ -21,7 +21,7 @@ from seamlessflow.consumers.trajectories.sessions.tokenless import (
 )
 from seamlessflow.consumers.trajectories.sessions.tree import Node
 from seamlessflow.infra.errors import ENDS_PROCESS
-from seamlessflow.infra.worker.judged_rewards import JUDGE
+from seamlessflow.infra.worker.judged_rewards import JUDGE, JUDGING
 from seamlessflow.schemas.records import SessionClosed, Trajectory, TrajectoryNode, VersionSpan
 from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import REPLIES, TRAJECTORIES
@@ -135,7 +135,7 @@ def _turn_reason(session: Session, turn: Turn, left: set[int], abandoned: set[in
     if turn.node in left and not turn.started.train_undelivered:
         return "undelivered"
     purpose = session.opened.purpose
-    return purpose if purpose in ("eval", "explore") else ""
+    return purpose if purpose in ("eval", "explore", JUDGING) else ""
 
 
 def _continued(session: Session) -> set[int]:
@@ -321,4 +321,5 @@ def _end(session: Session) -> SessionClosed:
 
 def _status(session: Session, status: str) -> str:
     rewarded = any(reward.scope == "session" for reward in session.rewards.values())
+    rewarded |= session.opened.purpose == JUDGING  # it needs none
     return "unrewarded" if status == "complete" and not rewarded else status

@@ -16,6 +16,7 @@ from seamlessflow.producers.agents.environments.child import (
     EnvironmentSpec,
     EnvironmentUnusable,
 )
+from seamlessflow.producers.agents.environments.leftovers import end_abandoned
 from seamlessflow.producers.agents.harness.session import AgentSession, AgentSessions
 
 _log = logging.getLogger(__name__)
@@ -40,7 +41,11 @@ class EnvironmentAgent:
         self._not_before_s = 0.0
 
     async def begin(self) -> None:
-        """Start the first process. Raises `EnvironmentUnusable`: no later one would do better."""
+        """Start the first process. Raises `EnvironmentUnusable`: no later one would do better.
+
+        First end what a predecessor of this process left, if it was killed.
+        """
+        await asyncio.to_thread(end_abandoned)
         begun_s = time.monotonic()
         self._children.append(await self._start())
         _log.info("%s is warm after %.1f s", self._spec.name, time.monotonic() - begun_s)

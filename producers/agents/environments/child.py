@@ -6,9 +6,7 @@ programs that it started (`leftovers.py`), and its folder for temporary files.
 
 import asyncio
 import json
-import shutil
 import socket
-import tempfile
 from asyncio import Future, StreamReader, StreamWriter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.producers.agents.environments.inside.host import LONGEST_LINE_BYTES
 from seamlessflow.producers.agents.environments.known import HOST
-from seamlessflow.producers.agents.environments.leftovers import end_leftovers, new_mark
+from seamlessflow.producers.agents.environments.leftovers import EnvironmentFolder
 
 ENDING_GRACE_S = 5.0
 _LOOK_S = 1.0
@@ -74,8 +72,7 @@ class EnvironmentChild:
         lines: StreamReader,
         out: StreamWriter,
         spec: EnvironmentSpec,
-        mark: Mapping[str, str],
-        folder: str,
+        folder: EnvironmentFolder,
     ) -> None:
         self.concurrent = 0
         """Episodes that it may run at once; 0: no limit."""
@@ -83,7 +80,6 @@ class EnvironmentChild:
         self._lines = lines
         self._out = out
         self._spec = spec
-        self._mark = mark
         self._folder = folder
         self._episodes: dict[int, Future[object]] = {}
         self._count = 0
@@ -95,9 +91,8 @@ class EnvironmentChild:
         ours, theirs = socket.socketpair()
         spec.log_file.parent.mkdir(parents=True, exist_ok=True)
         command = [str(spec.python), "-P", str(HOST), str(theirs.fileno()), str(spec.adapter)]
-        mark = new_mark()
-        folder = tempfile.mkdtemp(prefix="environment-")
-        variables = {**_passed_on(spec), "TMPDIR": folder, **mark}
+        folder = EnvironmentFolder()
+        variables = {**_passed_on(spec), **folder.variables}
         with theirs:
             try:
                 process = ChildProcess(
@@ -105,10 +100,10 @@ class EnvironmentChild:
                 )
             except OSError as error:
                 ours.close()
-                shutil.rmtree(folder)
+                folder.remove()
                 raise EnvironmentUnusable(f"{spec.name}: {spec.python}: {error}") from error
         lines, out = await asyncio.open_connection(sock=ours, limit=LONGEST_LINE_BYTES)
-        child = cls(process, lines, out, spec, mark, folder)
+        child = cls(process, lines, out, spec, folder)
         child._send(spec.first_line(tasks))
         return child
 
@@ -176,10 +171,10 @@ class EnvironmentChild:
         """End the process and what it started: ask it, then use force."""
         self._out.close()  # the end of its input
         ended = await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)
-        end_leftovers(self._process.pid, self._mark)
+        self._folder.end_leftovers(self._process.pid)
         if not ended:
             await asyncio.to_thread(self._process.kill)
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await asyncio.to_thread(self._folder.remove)
         if self._reading is not None:
             await self._reading
 

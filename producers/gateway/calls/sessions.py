@@ -23,6 +23,7 @@ from pydantic import (
 
 from seamlessflow.infra.settings import SamplingSection
 from seamlessflow.infra.telemetry.tracing import Telemetry
+from seamlessflow.infra.worker.judged_rewards import JUDGING
 from seamlessflow.infra.worker.tags import WISHES, read_wishes
 from seamlessflow.producers.gateway.calls.callers import sent_key
 from seamlessflow.producers.gateway.calls.keys import Keys
@@ -66,7 +67,7 @@ class OpenBody(_Body):
     session_id: Name | None = None
     policy: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     policies: dict[Text, Text] = {}
-    purpose: Literal["train", "eval", "explore"] = "train"
+    purpose: Literal["train", "eval", "explore", "judge"] = "train"
     split: Text = "train"
     task_id: Text = ""
     group_id: Text = ""
@@ -99,9 +100,9 @@ class OpenBody(_Body):
         return fork
 
     @model_validator(mode="after")
-    def _of_an_evaluation(self) -> Self:
-        if self.overrides is not None and self.purpose != "eval":
-            raise ValueError("overrides: what is trained is sampled as the policy is; purpose eval")
+    def _never_trained(self) -> Self:
+        if self.overrides is not None and self.purpose not in ("eval", JUDGING):
+            raise ValueError("overrides: what may be trained is sampled as the policy is")
         return self
 
 

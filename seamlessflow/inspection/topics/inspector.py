@@ -32,11 +32,13 @@ from seamlessflow.inspection.topics.state import (
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.recorded.judging.settings import RewardsSection
 from seamlessflow.schemas.records import Record
-from seamlessflow.schemas.topics import REQUESTS, TASKS, TOPICS
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TASKS, TOPICS
 
 _ANSWER_S = 10.0
 _LEADERS_S = 30.0
 _OLDEST_S = 3.0
+_ABSENT = ("unknown", "dead")
+"""States of a group that never was."""
 
 
 class TopicStateSettings(ProcessSettings):
@@ -49,7 +51,11 @@ class TopicStateSettings(ProcessSettings):
     @property
     def groups(self) -> Mapping[str, str]:
         """Groups that commit offsets, by topic; all other readers keep their own place."""
-        return {REQUESTS.name: self.manager.group, TASKS.name: self.agents.group}
+        return {
+            REQUESTS.name: self.manager.group,
+            SESSIONS.name: self.rewards.group,
+            TASKS.name: self.agents.group,
+        }
 
 
 class TopicInspector:
@@ -101,6 +107,8 @@ class TopicInspector:
         dead = sum(len(offsets) for place, offsets in kept.items() if place[0] == letters)
         group = self._settings.groups.get(name)
         state = self._group(group, name, ranges) if group else None
+        if name == SESSIONS.name and state is not None and state.state in _ABSENT:
+            state = None  # no run here has judges
         return TopicState(name, len(ranges), sum(map(len, ranges.values())), dead, state)
 
     def _group(self, name: str, topic: str, ranges: Mapping[LogPartition, range]) -> GroupState:

@@ -1,6 +1,6 @@
 """Owners and lags of groups, and records against offsets, on a real broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from functools import partial
 from io import StringIO
@@ -19,14 +19,15 @@ from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
-from seamlessflow.inspection.topics.state import READINGS
+from seamlessflow.inspection.topics.state import READINGS, GroupState
 from seamlessflow.inspection.topics.view import TopicWatch
-from seamlessflow.schemas.topics import REQUESTS, TRAJECTORIES
+from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TRAJECTORIES
 from tests.builders.records import commands
 from tests.waiting import until
 
 LIMIT_S = 30
 GROUP = TopicStateSettings().manager.group
+REWARDS = TopicStateSettings().rewards.group
 MEMBERS = ("manager-one", "manager-two")
 
 
@@ -99,6 +100,31 @@ def test_partitions_of_a_group_without_members_have_no_owner(cluster: KafkaSetti
     output = CliRunner().invoke(app, ["topics", "list"]).output
     assert f"{GROUP} reads requests: 0 members" in output
     assert "0-31         no owner" in output
+
+
+def test_reward_workers_are_listed_where_a_run_has_any(cluster: KafkaSettings) -> None:
+    create_topics(cluster, [SESSIONS])
+    until(lambda: SESSIONS.name in shown_topics(), "the topic", LIMIT_S)
+    assert shown_topics()[SESSIONS.name] is None, "no run here has judges"
+    options = membership(cluster, REWARDS, SESSIONS, None, never)
+    reader = Reader(cluster, "reward-worker", group=REWARDS, **options)
+    reader.subscribe([SESSIONS.name])
+
+    def listed() -> bool:
+        reader.poll(0.05)
+        group = shown_topics()[SESSIONS.name]
+        return group is not None and (group.name, group.members) == (REWARDS, 1)
+
+    try:
+        until(listed, "the group", LIMIT_S)
+    finally:
+        reader.close()
+
+
+def shown_topics() -> Mapping[str, GroupState | None]:
+    """Return the group of each topic."""
+    with TopicInspector(TopicStateSettings()) as inspector:
+        return {state.name: state.group for state in inspector.look()}
 
 
 def test_records_that_wait_without_a_reader_say_since_when(cluster: KafkaSettings) -> None:

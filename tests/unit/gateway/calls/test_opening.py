@@ -18,6 +18,7 @@ def test_a_session_of_an_evaluation_may_have_sampling_of_its_own() -> None:
     assert overrides(purpose="eval", overrides={"temperature": 0}) == Sampling(temperature=0)
     some = {"temperature": None, "top_p": 0.9, "top_k": None}
     assert overrides(purpose="eval", overrides=some) == Sampling(top_p=0.9)
+    assert overrides(purpose="judge", overrides={"temperature": 0}) == Sampling(temperature=0)
     assert overrides(purpose="eval", overrides={}) is None
     assert overrides() is None
 
@@ -32,8 +33,8 @@ def test_a_session_may_take_the_seeds_of_an_explored_one() -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({"overrides": {"temperature": 0}}, "what is trained is sampled as the policy is"),
-        ({"purpose": "explore", "overrides": {"temperature": 0}}, "what is trained is sampled"),
+        ({"overrides": {"temperature": 0}}, "what may be trained is sampled as the policy is"),
+        ({"purpose": "explore", "overrides": {"temperature": 0}}, "what may be trained is sampled"),
         ({"purpose": "eval", "overrides": {"temperature": 0.001}}, "0 .greedy., or 0.01 or more"),
         ({"purpose": "eval", "overrides": {"temperature": -1}}, "greater than or equal to 0"),
         ({"purpose": "eval", "overrides": {"max_tokens": 5}}, "Extra inputs"),

@@ -62,6 +62,15 @@ def test_a_failure_loses_its_text_and_keeps_its_place() -> None:
     assert b"a text" in other.value
 
 
+def test_the_session_of_a_judge_that_was_asked_about_an_erased_one_is_named() -> None:
+    judging = {"session_id": "judge-1", "purpose": "judge", "metadata": {"judged": "a"}}
+    record = sessions.opened(**judging)
+    raw, counts = kept(encode(record), "a")
+    assert raw is not None and counts.forks == {"judge-1"}
+    assert not kept(encode(record), "b")[1].forks
+    assert kept(encode(record), "judge-1")[0] is None
+
+
 def test_what_cannot_be_decoded_is_searched_and_left_out_if_asked() -> None:
     assert kept(b"junk of session-1 here", "session-1", topic="sessions.dlq")[0] is None
     assert kept(b"junk", "session-1", key=b"session-1", topic="sessions.dlq")[0] is None

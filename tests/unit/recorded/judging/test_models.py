@@ -9,7 +9,8 @@ import pytest
 
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.producers.agents.result import BadResult
-from seamlessflow.recorded.judging.models import ModelAway, ModelJudge, prompt, score_in
+from seamlessflow.recorded.judging.models import ModelJudge, prompt, score_in
+from seamlessflow.recorded.judging.servers import ModelAway, OpenAIServer
 from seamlessflow.recorded.judging.settings import JudgeSection, ModelSection
 from seamlessflow.recorded.judging.tries import Tries
 from seamlessflow.recorded.judging.verdict import JudgesWord, Rewarded, Unrewarded, failed_try
@@ -61,13 +62,17 @@ def section(url: str = "http://127.0.0.1:1/v1", **more: Any) -> ModelSection:
     return ModelSection(**fields)
 
 
+def judge_at(url: str, metrics: Metrics | None = None) -> ModelJudge:
+    return ModelJudge("kind", section(url), OpenAIServer(section(url)), metrics or Metrics())
+
+
 def judged(server: ModelServer, times: int = 1, metrics: Metrics | None = None) -> list[JudgesWord]:
     """Return the words of a judge that asks the server about a session so often."""
     made = metrics or Metrics()
 
     async def work(url: str) -> list[JudgesWord]:
         settings = JudgeSection(model=section(url), retries=1)
-        judge = ModelJudge("kind", section(url), made)
+        judge = judge_at(url, made)
         tries = Tries("kind", judge, settings, made, lambda: 0, lambda tries: 0.0)
         words = [await tries.verdict(SESSION, 60_000) for _ in range(times)]
         await tries.close()
@@ -117,7 +122,7 @@ def test_a_server_that_refuses_counts() -> None:
 
 def test_the_pause_that_a_server_asks_for_is_obeyed() -> None:
     async def work(url: str) -> None:
-        await ModelJudge("kind", section(url), Metrics()).reward(SESSION)
+        await judge_at(url).reward(SESSION)
 
     with pytest.raises(ModelAway) as error:
         asyncio.run(ModelServer(429, headers="retry-after: 9\r\n").serve(work))
@@ -127,7 +132,7 @@ def test_the_pause_that_a_server_asks_for_is_obeyed() -> None:
 
 def test_a_server_that_is_not_there_is_an_outage() -> None:
     with pytest.raises(OSError) as error:
-        asyncio.run(ModelJudge("kind", section(), Metrics()).reward(SESSION))
+        asyncio.run(judge_at(section().url).reward(SESSION))
     assert failed_try(error.value).outage
 
 

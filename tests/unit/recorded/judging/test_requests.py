@@ -3,7 +3,9 @@
 import random
 
 from seamlessflow.infra.worker.judged_rewards import JUDGE
-from seamlessflow.recorded.judging.requests import JudgementKey, Over, reward_command
+from seamlessflow.recorded.judging.requests import JudgementKey, Over, reward_commands
+from seamlessflow.recorded.judging.verdict import Rewarded, Unrewarded
+from seamlessflow.schemas import records as r
 from tests.builders.judging import ended_session, requested, reward_of
 from tests.builders.records.sessions import claimed, finalized, refused
 from tests.seed import seed
@@ -76,8 +78,8 @@ def test_rewards_that_the_manager_refused_are_counted() -> None:
 
 def test_a_reward_has_one_id_whoever_sends_it_and_time_to_be_refused() -> None:
     key = JudgementKey("s", "kind")
-    rewarded = reward_command(key, 0.5, "", 10, 20)
-    lacking = reward_command(key, None, "prose", 11, 20)
+    (rewarded,) = reward_commands(key, Rewarded(0.5), 10, 20)
+    (lacking,) = reward_commands(key, Unrewarded("prose"), 11, 20)
 
     assert rewarded.command_id == lacking.command_id
     assert (rewarded.reward.name, rewarded.reward.value, rewarded.reward.source) == (
@@ -87,6 +89,34 @@ def test_a_reward_has_one_id_whoever_sends_it_and_time_to_be_refused() -> None:
     )
     assert (lacking.failure, rewarded.final) == ("prose", False)
     assert rewarded.expires_at_ms > 20
+
+
+def test_the_reward_of_the_session_is_sent_behind_those_of_its_turns() -> None:
+    key = JudgementKey("s", "kind")
+    verdict = Rewarded(0.75, {"a": 1.0, "b": 0.5})
+
+    commands = reward_commands(key, verdict, 10, 20)
+
+    assert [(each.command_id, each.reward.turn_id, each.reward.value) for each in commands] == [
+        ("s.judge.kind.a", "a", 1.0),
+        ("s.judge.kind.b", "b", 0.5),
+        ("s.judge.kind", None, 0.75),
+    ]
+    assert [each.reward.scope for each in commands] == ["turn", "turn", "session"]
+    assert {(each.reward.name, each.reward.source, each.failure) for each in commands} == {
+        ("kind", JUDGE, "")
+    }
+
+
+def test_rewards_of_turns_do_not_end_a_judgement() -> None:
+    partition = requested(ended_session("kind"))
+    assert len(list(partition.take_due())) == 1
+    of_turn = r.Reward(name="kind", value=1.0, scope="turn", turn_id="t", source=JUDGE)
+    event = r.RewardAssigned(
+        session_id="s", epoch=1, at_ms=45, command_id="s.judge.kind.t", reward=of_turn, final=False
+    )
+    assert partition.apply(event, 5) == Over()
+    assert partition.keys == [JudgementKey("s", "kind")]
 
 
 def test_wherever_owners_change_the_same_judgements_are_left() -> None:

@@ -33,9 +33,15 @@ class Script:
         return answer
 
 
-def tries_of(score: Score, clock: Callable[[], int] = lambda: 0, **settings: object) -> Tries:
+def tries_of(
+    score: Score,
+    clock: Callable[[], int] = lambda: 0,
+    metrics: Metrics | None = None,
+    **settings: object,
+) -> Tries:
     section = JudgeSection(callable="m:f", **settings)
-    return Tries("kind", CallableJudge(score), section, Metrics(), clock, lambda tries: 0.0)
+    made = metrics or Metrics()
+    return Tries("kind", CallableJudge(score), section, made, clock, lambda tries: 0.0)
 
 
 def judged(score: Score, deadline_ms: int = 1, **settings: object) -> JudgesWord:
@@ -142,6 +148,26 @@ def test_a_thread_that_goes_on_keeps_its_place() -> None:
         await tries.close()
 
     asyncio.run(judge())
+
+
+def test_tries_are_counted_by_their_outcome_and_those_behind_another_one() -> None:
+    metrics = Metrics()
+    script = Script(math.nan, KeyError("score"), ConnectionError("away"), 1.0)
+
+    assert judged(script, metrics=metrics) == Rewarded(1.0)
+
+    text = metrics.text().decode()
+    for outcome in ("reward", "outage", "failure", "unreadable"):
+        line = f'seamlessflow_judges_tries_total{{judge="kind",outcome="{outcome}"}} 1.0'
+        assert line in text
+    assert 'seamlessflow_judges_retries_total{judge="kind"} 3.0' in text
+
+
+def test_a_judge_of_turns_rewards_each_turn() -> None:
+    (turn,) = SESSION.turns
+    assert judged(Script([0.5]), of="turns") == Rewarded(0.5, {turn.turn_id: 0.5})
+    assert isinstance(judged(Script(0.5), of="turns"), Unrewarded)
+    assert isinstance(judged(Script([0.5])), Unrewarded)
 
 
 def test_pauses_double_up_to_a_limit() -> None:

@@ -61,6 +61,36 @@ def test_what_nothing_reads_or_nobody_trains_is_refused(
     assert reason in "\n".join(faults(with_judge(values, **section)))
 
 
+def judged_by(values: Mapping[str, Any], policy: str) -> Mapping[str, Any]:
+    """Return the run with a judge that is this policy, and no module that it answers."""
+    model = {"policy": policy, "prompt": "$answer"}
+    agents = changed(values, "agents", modules={})
+    return {
+        **changed(agents, "trainer", rewards={"reward": 1.0, "right": 0.5}),
+        "rewards": {"judges": {"right": {"model": model}}},
+    }
+
+
+def test_a_frozen_policy_judges_in_place_of_a_module(values: Mapping[str, Any]) -> None:
+    assert faults(judged_by(values, JUDGE)) == ()
+
+
+@pytest.mark.parametrize(
+    ("policy", "frozen", "reason"),
+    [
+        ("policy", None, "policy is trained, and a judge stays as it is"),
+        ("nobody", None, "nobody is no policy of the run"),
+        (JUDGE, PAST, "judge shows past versions of policy, and a judge stays as it is"),
+    ],
+)
+def test_no_other_policy_judges(
+    values: Mapping[str, Any], policy: str, frozen: Any, reason: str
+) -> None:
+    served = values if frozen is None else with_judge(values, frozen=frozen)
+    lines = faults(judged_by(served, policy))
+    assert any(f"rewards.judges.right.model.policy: {reason}" in line for line in lines)
+
+
 def test_the_versions_of_another_frozen_policy_are_never_new(values: Mapping[str, Any]) -> None:
     both = {**values["policies"], "rival": {"frozen": {"of": JUDGE}}}
     (line,) = faults({**values, "policies": both})

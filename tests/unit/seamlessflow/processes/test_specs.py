@@ -22,7 +22,7 @@ from seamlessflow.producers.rollout.settings import (
     RolloutSection,
     RolloutSettings,
 )
-from seamlessflow.recorded.judging.settings import RewardWorkerSettings
+from seamlessflow.recorded.judging.settings import RewardsSection, RewardWorkerSettings
 from seamlessflow.scheduler.settings import SchedulerSettings
 from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.run_files import model_headers
@@ -255,6 +255,22 @@ def test_the_key_of_a_model_that_judges_is_given_to_reward_workers_alone() -> No
     others = [made.manager(), made.scheduler(), made.agents(), made.gateway(), *made.trainers()]
     assert not any("sk-judge" in "".join(spec.environment.values()) for spec in others)
     assert "sk-judge" not in repr(worker)
+
+
+def test_reward_workers_get_the_gateway_and_its_key_where_a_policy_judges(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def rewards(model: dict[str, str]) -> RewardsSection:
+        judges = {"reward": {"model": {"prompt": "$answer", **model}}}
+        made = children(rewards={"judges": judges}, gateway={"admin_key": "sf-admin-mine"})
+        (worker,) = made.reward_workers()
+        assert "sf-admin-mine" not in repr(worker)
+        return settings_of(worker, RewardWorkerSettings, monkeypatch).rewards
+
+    judged = rewards({"policy": "referee"})
+    assert judged.admin_key.get_secret_value() == "sf-admin-mine"
+    assert judged.gateway_url == children().gateway_url
+    assert not rewards({"url": "http://there/v1", "name": "m"}).admin_key.get_secret_value()
 
 
 def test_a_run_without_judges_has_no_reward_workers_and_waits_for_nothing(

@@ -11,7 +11,8 @@ from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.session_state import session_of, state_of
 from seamlessflow.schemas import records as r
 from tests.builders.records.commands import assign_reward, close_session
-from tests.builders.records.sessions import rewarded
+from tests.builders.records.content import ids
+from tests.builders.records.sessions import completed, dispatched, opened, rewarded, started
 from tests.builders.trajectories.decisions import context, kinds
 from tests.builders.trajectories.session_builder import SessionBuilder, session_after
 
@@ -72,6 +73,32 @@ def test_a_judge_and_a_person_are_both_waited_for() -> None:
 def test_what_no_agent_finished_is_not_judged(asked: dict[str, Any]) -> None:
     _, end = closing(**asked)
     assert (end.judges, end.await_rewards, end.await_reward_until_ms) == ((), (), NOW_MS)
+
+
+def test_the_session_of_a_judge_is_not_judged() -> None:
+    built = SessionBuilder().apply(opened(purpose="judge"))
+    decision = decide(built.session, close_session(), context(judges=TERMS))
+    end = decision.events[0]
+    assert isinstance(end, r.SessionClosed) and end.judges == ()
+    assert kinds(decision.events) == ["SessionClosed", "SessionFinalized"]
+    built.apply(*decision.events)
+    assert trajectory(built.session, 0).status == "complete", "it needs no reward"
+
+
+def test_rewards_of_turns_end_no_session_and_count_once() -> None:
+    built = session_after(started(), dispatched(), completed(ids(7, 8)))
+    decision = decide(built.session, close_session(), context(judges=TERMS))
+    built.apply(*decision.events)
+    answer(built, judged("brief"))
+    turn = next(iter(built.session.turns))
+    for value in (1.0, 0.0):
+        reward = r.Reward(name="kind", value=value, scope="turn", turn_id=turn, source="judge")
+        command = assign_reward(reward, command_id=f"s.judge.kind.{turn}", final=False)
+        assert answer(built, command) == (["RewardAssigned"] if value else [])
+    assert built.session.lacking_judges == ["kind"]
+    assert answer(built, judged("kind")) == ["RewardAssigned", "SessionFinalized"]
+    made = trajectory(built.session, 0)
+    assert [reward.value for reward in made.rewards if reward.turn_id == turn] == [1.0]
 
 
 def test_the_same_judgement_counts_once_however_often_it_comes_and_whatever_it_says() -> None:
