@@ -41,19 +41,26 @@ def marked(mark: str) -> list[int]:
 def test_a_command_gives_its_status_and_outputs(workplace: Workplace) -> None:
     command = 'cat; echo "$NAME" >&2; pwd; exit 3'
     ended = workplace.run(command, "/app", {"NAME": "x"}, stdin=b"\xff\n")
-    assert (ended.status, ended.stdout, ended.stderr, ended.cut) == (3, b"\xff\n/app\n", b"x\n", False)
+    assert (ended.status, ended.stdout, ended.stderr, ended.cut) == (
+        3,
+        b"\xff\n/app\n",
+        b"x\n",
+        False,
+    )
     assert workplace.run("kill -9 $$").status == -signal.SIGKILL
 
 
 @needs_wall
 def test_folders_and_processes_stay_from_command_to_command(workplace: Workplace) -> None:
     program = (
-        "import socket; s = socket.create_server(('127.0.0.1', 8000)); open('/app/up', 'w').close();"
-        " c = s.accept()[0]; c.sendall(b'hello')"
+        "import socket; s = socket.create_server(('127.0.0.1', 8000));"
+        " open('/app/up', 'w').close(); s.accept()[0].sendall(b'hello')"
     )
     server = f'{sys.executable} -I -S -c "{program}"'
     assert workplace.run(f"echo a > /logs/agent/b; echo c > /tmp/d; {server} &").status == 0
-    asked = "cat /logs/agent/b /tmp/d; until test -e /app/up; do :; done; cat < /dev/tcp/127.0.0.1/8000"
+    asked = (
+        "cat /logs/agent/b /tmp/d; until test -e /app/up; do :; done; cat < /dev/tcp/127.0.0.1/8000"
+    )
     assert workplace.run(asked).stdout == b"a\nc\nhello"
 
 
@@ -142,7 +149,7 @@ def test_at_the_end_nothing_is_left(tmp_path: Path) -> None:
 @needs_wall
 def test_a_killed_parent_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
     mark = f"orphan-{os.getpid()}"
-    program = f"""
+    program = """
 import sys
 from pathlib import Path
 from seamlessflow.producers.sandbox.workplace import Workplace
