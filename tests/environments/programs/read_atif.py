@@ -9,16 +9,17 @@ from harbor.models.trajectories import Trajectory
 
 def main():
     for file in sys.argv[1:]:
-        for line in Path(file).read_text().splitlines():
+        for line in Path(file).read_text().split("\n"):
             made = Trajectory.model_validate_json(line)
-            calls = [call for step in made.steps for call in step.tool_calls or ()]
-            metrics = [step.metrics for step in made.steps if step.metrics]
+            steps = made.to_json_dict()["steps"]
+            calls = [call for step in steps for call in step.get("tool_calls", ())]
+            observed = [step["observation"]["results"] for step in steps if "observation" in step]
             shown = {
                 "session": made.session_id,
-                "messages": [step.message for step in made.steps],
-                "calls": [[call.function_name, call.arguments] for call in calls],
-                "results": sum(len(s.observation.results) for s in made.steps if s.observation),
-                "ids": [each.completion_token_ids for each in metrics],
+                "messages": [step["message"] for step in steps],
+                "calls": [[call["function_name"], call["arguments"]] for call in calls],
+                "results": sum(map(len, observed)),
+                "ids": [s["metrics"]["completion_token_ids"] for s in steps if "metrics" in s],
             }
             print(json.dumps(shown))
 
