@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # its import would fetch prices
+
 from harbor.agents.terminus_2 import Terminus2
 from harbor.llms.base import ContextLengthExceededError
 from harbor.llms.lite_llm import LiteLLM
@@ -75,7 +77,6 @@ class Environment:
         self._place = {"type": container} if container else {"import_path": PLACE, "kwargs": place}
         if not (agent or container or shutil.which("tmux")):
             raise ValueError("the agent Terminus 2 needs tmux, which is not here")
-        os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 
     def tasks(self) -> Iterator[dict[str, Any]]:
         """Yield each task directory. Raises `ValueError` with all that cannot be run."""
