@@ -5,7 +5,7 @@ one trial.
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -39,10 +39,18 @@ class Isolation(Enum):
 
 
 def wrapped(
-    command: Sequence[str], directory: Path, network: bool, readable: Sequence[str] = ()
+    command: Sequence[str],
+    directory: Path,
+    network: bool,
+    readable: Sequence[str] = (),
+    folders: Mapping[str, Path] | None = None,
+    first: bool = False,
 ) -> list[str]:
     """Return the command in bubblewrap: it sees the system's programs, this Python, what is
     readable, and its directory, which alone it can write.
+
+    `folders`: further ones, each under the path that the command has for it. `first`: the command
+    is process 1, which none of the others can end.
     """
     places = dict.fromkeys((*_SYSTEM, sys.base_prefix, sys.prefix, *readable))
     arguments = [
@@ -63,8 +71,11 @@ def wrapped(
             arguments += ["--symlink", str(Path(place).readlink()), place]
         elif Path(place).exists():
             arguments += ["--ro-bind", str(Path(place).resolve()), place]
-    arguments += ["--bind", str(directory), INSIDE, "--chdir", INSIDE, "--", *command]
-    return arguments
+    for place, folder in {**(folders or {}), INSIDE: directory}.items():
+        arguments += ["--bind", str(folder), place]
+    if first:
+        arguments.append("--as-pid-1")
+    return [*arguments, "--chdir", INSIDE, "--", *command]
 
 
 def environment(

@@ -6,6 +6,7 @@ by no more than it takes to end all. Supervisors may be started ahead.
 """
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -101,10 +102,14 @@ class Supervisors:
         with self._lock:
             return len(self._waiting), self._working
 
-    def work(self, job: bytes, patience_s: float) -> bytes:
-        """Return what a supervisor wrote of a job. Raises `SandboxFailed`."""
+    def work(self, job: bytes, patience_s: float, channel: int | None = None) -> bytes:
+        """Return what a supervisor wrote of a job. Raises `SandboxFailed`.
+
+        `channel`: a socket that the job's supervisor gets; it is closed here.
+        """
         with self._lock:
-            supervisor = self._waiting.popleft() if self._waiting else _supervisor()
+            ahead = self._waiting and channel is None
+            supervisor = self._waiting.popleft() if ahead else _supervisor(channel)
             self._working += 1
         try:
             return _reply(supervisor, job, patience_s)
@@ -141,18 +146,25 @@ class Sandbox:
         supervisors: Supervisors | None = None,
         parent: Path | None = None,
         prefixes: Sequence[str] = (),
+        folders: Sequence[str] = (),
     ) -> None:
         """`isolation`: by default the best of this machine. `parent`: folder of the directory.
         `prefixes`: places that a command may read, such as virtual environments; their `bin` comes
-        first on its path.
+        first on its path. `folders`: paths of further directories, which bubblewrap alone can give.
+
+        Raises `SandboxFailed` for folders without it.
         """
         self.limits = limits or SandboxLimits()
         self.isolation = isolation or isolation_here()
         self._supervisors = supervisors or _none_ahead
         self._prefixes = prefixes
+        if folders and self.isolation is not Isolation.BUBBLEWRAP:
+            raise SandboxFailed("folders of its own need bubblewrap, which is not here")
         self._scratch = ScratchDirectory(parent)
         self.directory = self._scratch.path / "files"
-        self.directory.mkdir()
+        self._folders = {path: self._scratch.path / f"folder-{n}" for n, path in enumerate(folders)}
+        for folder in (self.directory, *self._folders.values()):
+            folder.mkdir()
 
     def __enter__(self) -> Self:
         return self
@@ -201,16 +213,17 @@ class Sandbox:
         files: Mapping[str, str | bytes] | None = None,
         limits: SandboxLimits | None = None,
         stdin: str = "",
+        channel: int | None = None,
     ) -> SandboxResult:
         """Return the end of a command in the directory, with all that it started ended.
 
+        `channel`: a socket that is its input and output, in place of `stdin`; it is closed here.
         Raises `SandboxFailed`, which is no fault of the command, and what `write` raises.
         """
         self.write(files or {})
         limits = limits or self.limits
-        reply = self._supervisors.work(
-            self._job(command, limits, stdin), limits.time_s + _PATIENCE_S
-        )
+        job = self._job(command, limits, stdin, channel)
+        reply = self._supervisors.work(job, limits.time_s + _PATIENCE_S, channel)
         head, _, outputs = reply.partition(b"\n")
         try:
             ended = json.loads(head)
@@ -228,17 +241,27 @@ class Sandbox:
             left=ended["left"],
         )
 
-    def _job(self, command: Sequence[str], limits: SandboxLimits, stdin: str) -> bytes:
+    def _job(
+        self, command: Sequence[str], limits: SandboxLimits, stdin: str, channel: int | None
+    ) -> bytes:
         if len(stdin.encode()) > _LARGEST_STDIN:
             raise ValueError(f"stdin takes {_LARGEST_STDIN:,} bytes: write a file")
         if self.isolation is Isolation.BUBBLEWRAP:
-            command = wrapped(command, self.directory, limits.network, self._prefixes)
+            command = wrapped(
+                command,
+                self.directory,
+                limits.network,
+                self._prefixes,
+                self._folders,
+                first=channel is not None,
+            )
         job = {
             "command": list(command),
             "directory": str(self.directory),
             "scratch": str(self._scratch.path),
             "environment": environment(self.isolation, self.directory, self._prefixes),
             "stdin": stdin,
+            "channel": channel,
             "time_s": limits.time_s,
             "cpu_s": limits.cpu_s,
             "memory_bytes": limits.memory_bytes,
@@ -260,13 +283,19 @@ def run(
         return sandbox.run(command, files)
 
 
-def _supervisor() -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # nosec B603 # a list, no shell
-        [sys.executable, "-I", "-S", str(_SUPERVISOR)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        start_new_session=True,
-    )
+def _supervisor(channel: int | None = None) -> subprocess.Popen[bytes]:
+    passed = () if channel is None else (channel,)
+    try:
+        return subprocess.Popen(  # nosec B603 # a list, no shell
+            [sys.executable, "-I", "-S", str(_SUPERVISOR)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            pass_fds=passed,
+        )
+    finally:
+        for number in passed:
+            os.close(number)
 
 
 def _reply(supervisor: subprocess.Popen[bytes], job: bytes, patience_s: float) -> bytes:

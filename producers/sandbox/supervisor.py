@@ -77,6 +77,8 @@ class _WatchedCommand:
         self._pid = os.fork()
         if not self._pid:
             _become(job, [write for _, write in pipes])
+        if job["channel"] is not None:
+            os.close(job["channel"])  # the other end sees the end of the command
         self._selector = selectors.DefaultSelector()
         for number, (read, write) in enumerate(pipes):
             os.close(write)
@@ -144,7 +146,10 @@ def _become(job: dict[str, Any], outputs: list[int]) -> None:
             os.write(write, job["stdin"].encode())
             os.close(write)
             nothing = read
-        for target, stream in enumerate((nothing, *outputs)):
+        streams = [nothing, *outputs]
+        if job["channel"] is not None:
+            streams[:2] = [job["channel"]] * 2
+        for target, stream in enumerate(streams):
             os.dup2(stream, target)
         os.closerange(3, 1 << 16)
         for limit, value in _limits(job):

@@ -31,6 +31,8 @@ class KnownEnvironment:
     packages: tuple[str, ...]
     """Distributions whose versions are shown."""
     what: str
+    python: tuple[int, int] = (3, 11)
+    """Oldest Python that the packages run on."""
 
     @property
     def adapter(self) -> Path:
@@ -61,6 +63,9 @@ KNOWN: Mapping[str, KnownEnvironment] = {
         ),
         KnownEnvironment(
             "mini_swe_agent", ("mini-swe-agent",), "repairs of repositories, by their tests"
+        ),
+        KnownEnvironment(
+            "harbor", ("harbor",), "task directories of Harbor, with its terminal agent", (3, 12)
         ),
     )
 }

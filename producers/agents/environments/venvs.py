@@ -30,8 +30,8 @@ class NotInstalled(SeamlessFlowError):
 def directory(package: KnownEnvironment) -> Path:
     """Return where the packages of an environment lie, made or not."""
     lock = hashlib.sha256(package.lock.read_bytes()).hexdigest()[:12]
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    return default_cache() / "environments" / f"{package.name}-{python}-{lock}"
+    major, minor = max(sys.version_info[:2], package.python)
+    return default_cache() / "environments" / f"{package.name}-{major}.{minor}-{lock}"
 
 
 def is_installed(package: KnownEnvironment) -> bool:
@@ -61,7 +61,7 @@ def install(package: KnownEnvironment, show: Callable[[str], object]) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (home / _MADE).exists():
             show(f"installing the packages of {package.name} in {home}")
-            _run([sys.executable, "-m", "venv", str(home)])
+            _run(making(package, home))
             python = str(home / "bin" / "python")
             _run(_installing(python, package.lock), show)
             (home / _MADE).touch()
@@ -89,11 +89,27 @@ def environment_spec(
     return EnvironmentSpec(name, python, adapter, agents.settings, environment, log_file, roles)
 
 
+def making(package: KnownEnvironment, home: Path) -> list[str]:
+    """Return the command that makes the environment, without its packages.
+
+    By this Python, if it is new enough. Otherwise uv finds or downloads one. Raises `NotInstalled`.
+    """
+    if sys.version_info[:2] >= package.python:
+        return [sys.executable, "-m", "venv", str(home)]
+    oldest = ".".join(map(str, package.python))
+    if uv := _uv():
+        return [uv, "venv", "--allow-existing", "--python", f">={oldest}", str(home)]
+    raise NotInstalled(f"{package.name} needs Python {oldest} or newer, or uv, which brings it")
+
+
+def _uv() -> str | None:
+    return shutil.which(Path(sys.executable).with_name("uv")) or shutil.which("uv")
+
+
 def _installing(python: str, lock: Path) -> list[str]:
     """Return the command that installs a lock: by uv, which is fast, where there is one."""
     options = ["--require-hashes", "-r", str(lock)]
-    beside = Path(sys.executable).with_name("uv")
-    if uv := shutil.which(beside) or shutil.which("uv"):
+    if uv := _uv():
         return [uv, "pip", "install", "--python", python, *options]
     return [python, "-m", "pip", "install", "--no-deps", "--disable-pip-version-check", *options]
 

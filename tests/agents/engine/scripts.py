@@ -53,6 +53,13 @@ def call(name: str, **arguments: object) -> str:
     return f"<tool_call>\n{spelt}\n</tool_call>"
 
 
+def keys(typed: str = "", wait_s: float = 0.2, done: bool = False) -> str:
+    """Return what Harbor's Terminus 2 reads: keys to type, and whether the task is done."""
+    commands = [{"keystrokes": typed, "duration": wait_s}] if typed else []
+    parts = {"analysis": "a", "plan": "p", "commands": commands, "task_complete": done}
+    return json.dumps(parts)
+
+
 def thought(text: str) -> str:
     """Return thinking, which stands before an answer."""
     return f"<think>\n{text}\n</think>\n\n"
@@ -137,6 +144,12 @@ SCRIPTS: Mapping[str, Sequence[str]] = {
     "counting": ["Two first.\n" + call("act", amount=2), call("act", amount=3)],
     "calling": ["Two first.\n" + call("add", amount=2), call("add", amount=3)],
     "summing": [thought("Add them.") + call("add", a=2, b=3), "The sum is 5"],
+    "terminus": [
+        thought("First look.") + keys("cat calc.py\n"),
+        thought("It subtracts.") + keys(f"{_FIX}\n"),
+        keys(done=True),
+        keys(done=True),
+    ],
     "incrementing": ["Three.\n" + call("increment_counter", count=3), "Done."],
     "leaving": [call("act", amount=2), call("act", amount=-1)],
     "wandering": [call("act", count="many"), "I am tired.", call("act", amount=5)],

@@ -78,16 +78,28 @@ class Session(SimpleNamespace):
         `prefixes`: places that a command may read, with programs in their `bin`. `limits`: of each
         command, as `SandboxLimits` names them.
         """
-        ours = our_sandbox()
+        ours = our_sandbox("sandbox")
         return ours.Sandbox(ours.SandboxLimits(**limits), prefixes=prefixes)
 
+    def workplace(self, folders: Sequence[str], prefixes: Sequence[str] = (), **limits: Any) -> Any:
+        """Return a sandbox whose processes stay from command to command: a `Workplace`.
 
-def our_sandbox() -> Any:
-    """Return this project's module of the sandbox, which needs the standard library alone."""
+        `folders`: paths of directories in it. `limits`: of all commands together.
+        """
+        made = our_sandbox("sandbox").SandboxLimits(**limits)
+        return our_sandbox("workplace").Workplace(folders, made, prefixes)
+
+
+def our_sandbox(module: str) -> Any:
+    """Return a module of this project's sandbox, which needs the standard library alone."""
+    return importlib.import_module(f"seamlessflow.producers.sandbox.{module}")
+
+
+def name_our_package() -> None:
+    """Make modules of this project importable by their names, where it is not installed."""
     if "seamlessflow" not in sys.modules and importlib.util.find_spec("seamlessflow") is None:
         package = sys.modules["seamlessflow"] = ModuleType("seamlessflow")
         package.__path__ = [str(Path(__file__).parents[4])]
-    return importlib.import_module("seamlessflow.producers.sandbox.sandbox")
 
 
 _CONNECTIONS: dict[str, Any] = {}
@@ -254,6 +266,7 @@ async def _main(number: int, adapter: Path) -> int:
 def main() -> None:
     """Serve; what packages print goes to standard error, which is the log."""
     os.dup2(2, 1)
+    name_our_package()
     status = asyncio.run(_main(int(sys.argv[1]), Path(sys.argv[2])))
     sys.stdout.flush()
     sys.stderr.flush()
