@@ -58,14 +58,19 @@ def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:
     """
     if not agents.environment:
         raise NotListed(f"{text!r} stands for tasks of agents.environment, which is not set")
-    settings = {**agents.settings, **_settings(text.removeprefix(LISTED))}
+    changes = {
+        name: value
+        for name, value in _settings(text.removeprefix(LISTED)).items()
+        if name not in agents.settings or agents.settings[name] != value
+    }
     try:
         log_file = out / "logs" / "environment.log"
-        chosen = agents.model_copy(update={"settings": settings})
+        chosen = agents.model_copy(update={"settings": {**agents.settings, **changes}})
         spec = environment_spec(chosen, os.environ, log_file)
-        target = out / FOLDER / f"{_name(spec)}.jsonl"
+        target = out / FOLDER / f"{_name(spec, changes)}.jsonl"
         if not target.exists():
-            count = asyncio.run(write_tasks(spec, target, _shown))
+            print(f"{spec.name} starts, to list its tasks", file=sys.stderr, flush=True)
+            count = asyncio.run(write_tasks(spec, target, _shown, changes))
             _shown(count)
     except SeamlessFlowError as error:
         raise NotListed(_last_line(error)) from error
@@ -123,12 +128,12 @@ def _value(text: str) -> Any:
         return text
 
 
-def _name(spec: EnvironmentSpec) -> str:
+def _name(spec: EnvironmentSpec, changes: Mapping[str, Any]) -> str:
     """Return a name by all that the tasks follow from: adapter, package and settings."""
     facts = [
         spec.adapter.read_text(encoding="utf-8"),
         str(spec.python),
-        json.dumps(spec.settings, sort_keys=True),
+        json.dumps([spec.settings, changes], sort_keys=True),
     ]
     digest = hashlib.sha256("\0".join(facts).encode()).hexdigest()[:16]
     return f"{Path(spec.name).stem}-{digest}"

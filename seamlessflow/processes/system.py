@@ -4,6 +4,7 @@
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,7 @@ from seamlessflow.watching.observer import Observer, StallReports, frozen, progr
 from seamlessflow.watching.progress import RunProgress
 
 _LOADED_TIMEOUT_S = 60.0
+_SAY_EVERY_S = 30.0
 _END_S = 3.0
 """Time in which a broker ends that has answered with its disk's fault."""
 
@@ -159,9 +161,21 @@ class System:
                 *([] if is_open(self._port, self._host) else ["answer of the gateway"]),
             ]
 
+        begun_s = time.monotonic()
+        said = 0
+
+        def ready() -> bool:
+            nonlocal said
+            absent = missing()
+            waited_s = time.monotonic() - begun_s
+            if absent and waited_s >= (said + 1) * _SAY_EVERY_S:
+                said += 1
+                self._display.notice(f"after {waited_s:.0f} s there is no {', no '.join(absent)}")
+            return not absent
+
         limit_s = self._config.start_timeout_s
         try:
-            self.wait_for("start", lambda: not missing(), limit_s)
+            self.wait_for("start", ready, limit_s)
         except NotReady as error:
             what = f"start_timeout_s: no {', no '.join(missing())}"
             raise NotReady(what, limit_s, error.tails, MORE_TIME) from error

@@ -47,12 +47,12 @@ class ShownFailures:
     def show_new(self, progress: RunProgress) -> None:
         """Show the kinds that were not shown yet."""
         self._progress = progress
-        for what, failed in progress.failures.items():
-            if what not in self._shown:
-                self._shown.add(what)
+        for kind, failed in progress.failures.items():
+            if kind not in self._shown:
+                self._shown.add(kind)
                 first = failed.first
                 which = f"sample {first.sample} of group {first.group_id}"
-                self._notice(f"{which} failed: {first.detail or what}")
+                self._notice(f"{which} failed: {first.detail or failed.what}")
 
     def show_counts(self) -> None:
         """Show how often the most frequent kinds came."""

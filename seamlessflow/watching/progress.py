@@ -4,6 +4,7 @@ Steps and their rewards count from the log's beginning, so that a resumed run co
 figures. Roles and notices count only from `since_ms`, the start of the present processes.
 """
 
+import re
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ _PACE_STEPS = 20
 _LIMIT = "ended_at/"
 _CUT = "failed_at_limit"
 _KINDS_OF_FAILURES = 20
+_OF_A_TASK = re.compile(r"[0-9a-f]{8,}|\d+")
+"""Parts of an error that differ by task, such as its number: the same failure all the same."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,8 @@ class SampleFailures:
     count: int
     first: r.SampleFailed
     """The first of them; its detail has a traceback if there is one."""
+    what: str
+    """Its error in a line."""
 
 
 @dataclass
@@ -140,7 +145,7 @@ class RunProgress:
     def common_failures(self, most: int = 3) -> list[str]:
         """Return a line for each of the most frequent failures of samples, and for the rest."""
         failures = sorted(self.failures.items(), key=lambda entry: -entry[1].count)
-        lines = [f"{failed.count} samples failed: {what}" for what, failed in failures[:most]]
+        lines = [f"{failed.count} samples failed: {failed.what}" for _, failed in failures[:most]]
         if rest := sum(failed.count for _, failed in failures[most:]):
             lines.append(f"{rest} further samples failed: SampleFailed on control has the reasons")
         if cut := sum(step.metrics.get(_CUT, 0.0) for step in self.steps.values()):
@@ -290,10 +295,15 @@ class RunProgress:
                 self.notices.append(f"{record.process} of {record.worker} lost: {record.reason}")
             case r.AssignmentTimedOut():
                 waited_s = record.waited_ms / 1000
-                self.notices.append(f"{record.worker} took no {record.role} in {waited_s:.0f} s")
+                late = f"{record.worker} took no {record.role} in {waited_s:.0f} s"
+                self.notices.append(f"{late}, and is asked again (scheduler.assignment_timeout_s)")
+            case r.EvaluationCompleted(reward_mean=None):
+                text = f"evaluation {record.split} of version {record.version} has no figure"
+                self.notices.append(f"{text}: none of its {record.groups} groups has a reward")
 
     def _sample_failed(self, record: r.SampleFailed) -> None:
         what = next(reversed(record.detail.splitlines()), record.cause)
-        if what not in self.failures and len(self.failures) >= _KINDS_OF_FAILURES:
-            what = "other reasons"
-        self.failures.setdefault(what, SampleFailures(0, record)).count += 1
+        kind = _OF_A_TASK.sub("#", what)
+        if kind not in self.failures and len(self.failures) >= _KINDS_OF_FAILURES:
+            kind = what = "other reasons"
+        self.failures.setdefault(kind, SampleFailures(0, record, what)).count += 1

@@ -1,8 +1,9 @@
 """Tasks of an environment, written to a file that a run reads as any other file of tasks."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -11,16 +12,24 @@ from seamlessflow.producers.agents.environments.child import (
     EnvironmentSpec,
     EnvironmentUnusable,
 )
+from seamlessflow.producers.agents.environments.inside.host import OTHER_SETTINGS
 
 _SHOW_EVERY = 1_000
 
 
-async def write_tasks(spec: EnvironmentSpec, path: Path, show: Callable[[int], object]) -> int:
+async def write_tasks(
+    spec: EnvironmentSpec,
+    path: Path,
+    show: Callable[[int], object],
+    changes: Mapping[str, Any] | None = None,
+) -> int:
     """Write a line for each task that the environment lists; return their number.
 
-    The file is there whole or not at all. `show` gets the number so far. Raises
-    `EnvironmentUnusable`, also if there are none.
+    The file is there whole or not at all. `show` gets the number so far. `changes`: what the
+    settings have in place of the run's; each task then names them. Raises `EnvironmentUnusable`,
+    also if there are none.
     """
+    more = {OTHER_SETTINGS: changes} if changes else {}
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     child = await EnvironmentChild.open(spec, tasks=True)
@@ -28,7 +37,7 @@ async def write_tasks(spec: EnvironmentSpec, path: Path, show: Callable[[int], o
     try:
         with draft.open("wb") as file:
             while (task := await child.listed()) is not None:
-                file.write(orjson.dumps(task) + b"\n")
+                file.write(orjson.dumps({**task, **more}) + b"\n")
                 count += 1
                 if count % _SHOW_EVERY == 0:
                     show(count)

@@ -1,8 +1,10 @@
 """Tasks of an environment as evaluation sets: other settings, and none that is trained on."""
 
+import asyncio
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +12,13 @@ import pytest
 
 from seamlessflow.config_file import ConfigRejected, evaluated, every_task, parse
 from seamlessflow.listed_tasks import on_tasks
+from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
+from seamlessflow.producers.agents.environments.child import EnvironmentSpec
+from seamlessflow.producers.agents.environments.venvs import environment_spec
+from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
 from tests.builders.run_files import run_values
 
+LIMIT_S = 60.0
 ADAPTER = """
 class Environment:
     def __init__(self, size=4, seed=0):
@@ -24,6 +31,25 @@ class Environment:
     async def run(self, task, session):
         return 1.0
 """
+
+
+INDEXED = """
+class Environment:
+    def __init__(self, part):
+        self.part = part
+        self.words = []
+
+    def tasks(self):
+        for index in range(2):
+            yield {"id": f"{self.part}-{index}", "index": index}
+
+    async def warm_up(self):
+        self.words = [f"{self.part}-{index}" for index in range(2)]
+
+    async def run(self, task, session):
+        return {"reward": float(self.words[task["index"]] == task["id"])}
+"""
+SESSION = AgentSession("s", "http://127.0.0.1:9/v1", "key", "default", 0, {}, SharedHttpClient(1))
 
 
 @pytest.fixture
@@ -75,6 +101,33 @@ def test_a_task_of_another_id_is_the_same_if_it_is_drawn_from_the_same(
     parse(with_sets(sections, beyond="environment:seed=4"), read_tasks=every_task)
     with pytest.raises(ConfigRejected, match="3 of its 4 tasks are trained on"):
         parse(with_sets(sections, near="environment:seed=1"), read_tasks=every_task)
+
+
+def test_a_task_is_played_with_the_settings_that_it_was_listed_with(
+    sections: Mapping[str, Any], tmp_path: Path
+) -> None:
+    Path(sections["agents"]["environment"]).write_text(INDEXED)
+    agents = {**sections["agents"], "settings": {"part": "train"}}
+    values = with_sets(
+        {**sections, "agents": agents}, other="environment:part=held_back", same="environment:"
+    )
+    config = parse(values, read_tasks=every_task)
+    spec = environment_spec(config.agents, os.environ, tmp_path / "environment.log")
+    files = [config.pacing.tasks, *config.evaluation.files.values()]
+    lines = [line for file in files for line in Path(str(file)).read_bytes().splitlines()]
+    assert len(lines) == 6
+    assert asyncio.run(results(spec, lines)) == [{"reward": 1.0}] * 6
+
+
+async def results(spec: EnvironmentSpec, tasks: Sequence[bytes]) -> list[object]:
+    """Play the tasks at once in one process."""
+    agent = EnvironmentAgent(spec, 1, 64, LIMIT_S)
+    await agent.begin()
+    try:
+        async with asyncio.timeout(LIMIT_S):
+            return list(await asyncio.gather(*(agent.run(task, SESSION) for task in tasks)))
+    finally:
+        await agent.close()
 
 
 def test_an_evaluation_alone_lists_no_tasks_of_the_training(sections: Mapping[str, Any]) -> None:

@@ -47,6 +47,8 @@ from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
 LONGEST_LINE_BYTES = 64 * 1024**2
+OTHER_SETTINGS = "environment_settings"
+"""Member of a task that was listed with other settings than the run's: those that differ."""
 _UNUSABLE = 78
 """Exit status EX_CONFIG of sysexits.h."""
 
@@ -134,11 +136,11 @@ class Host:
         first = await self._read()
         if first is None:
             return 0
+        environments = Environments(self._adapter, first["settings"])
         try:
-            environment = _module(self._adapter).Environment(**first["settings"])
             if first.get("tasks"):
-                return await self._list(environment)
-            await _optional(environment, "warm_up")
+                return await self._list(environments.made({}))
+            environment = await environments.of({})
         except BaseException:
             await self._write({"unusable": traceback.format_exc()})
             return _UNUSABLE
@@ -153,12 +155,12 @@ class Host:
                     episode.cancel()
                 continue
             number = asked["run"]
-            running = self._run(environment, number, asked["task"], _sessions(asked))
+            running = self._run(environments, number, asked["task"], _sessions(asked))
             self._episodes[number] = asyncio.create_task(running)
         for episode in self._episodes.values():
             episode.cancel()
         await asyncio.gather(*self._episodes.values(), return_exceptions=True)
-        await _optional(environment, "close")
+        await environments.close()
         return 0
 
     async def _list(self, environment: Any) -> int:
@@ -170,9 +172,14 @@ class Host:
         return 0
 
     async def _run(
-        self, environment: Any, number: int, task: Mapping[str, Any], session: "Sessions"
+        self,
+        environments: "Environments",
+        number: int,
+        task: Mapping[str, Any],
+        session: "Sessions",
     ) -> None:
         try:
+            environment = await environments.of(task.get(OTHER_SETTINGS, {}))
             result = await _called(environment.run, task, session)
             answer = {"ended": number, "result": _plain(result)}
             line = _line(answer)
@@ -193,6 +200,44 @@ class Host:
     async def _write(self, message: Mapping[str, Any]) -> None:
         self._out.write(_line(message))
         await self._out.drain()
+
+
+class Environments:
+    """Instances of an adapter's class: that of the run, and one for each list of other settings."""
+
+    def __init__(self, adapter: Path, settings: Mapping[str, Any]) -> None:
+        self._adapter = adapter
+        self._settings = settings
+        self._warm: dict[str, asyncio.Task[Any]] = {}
+
+    def made(self, changes: Mapping[str, Any]) -> Any:
+        """Return a new instance with these settings in place of the run's."""
+        return _module(self._adapter).Environment(**{**self._settings, **changes})
+
+    async def of(self, changes: Mapping[str, Any]) -> Any:
+        """Return the instance with these changes, warm. Raises what the adapter raises."""
+        name = json.dumps(changes, sort_keys=True)
+        if name not in self._warm:
+            self._warm[name] = asyncio.create_task(self._warmed(changes))
+        warming = self._warm[name]
+        try:
+            return await asyncio.shield(warming)
+        except BaseException:
+            if warming.done() and self._warm.get(name) is warming:
+                del self._warm[name]  # the next episode tries again
+            raise
+
+    async def close(self) -> None:
+        """Close all that got warm."""
+        for warming in self._warm.values():
+            if warming.done():
+                await _optional(warming.result(), "close")
+            warming.cancel()
+
+    async def _warmed(self, changes: Mapping[str, Any]) -> Any:
+        environment = self.made(changes)
+        await _optional(environment, "warm_up")
+        return environment
 
 
 Sessions = Session | dict[str, Session]

@@ -299,13 +299,27 @@ def test_the_panel_counts_failed_samples_by_their_error() -> None:
 
 
 def test_failures_for_further_reasons_are_counted_together() -> None:
-    seen = progress(*(failed(number, f"error {number % 5}") for number in range(12)))
+    seen = progress(*(failed(number, f"error {'abcde'[number % 5]}") for number in range(12)))
     assert seen.common_failures() == [
-        "3 samples failed: error 0",
-        "3 samples failed: error 1",
-        "2 samples failed: error 2",
+        "3 samples failed: error a",
+        "3 samples failed: error b",
+        "2 samples failed: error c",
         "4 further samples failed: SampleFailed on control has the reasons",
     ]
+
+
+def test_errors_that_differ_by_the_task_alone_are_one_kind() -> None:
+    lacking = (f"LookupError: no task {number} (1850fd15c57{number})" for number in range(3))
+    seen = progress(*(failed(0, detail) for detail in lacking))
+    assert seen.common_failures() == ["3 samples failed: LookupError: no task 0 (1850fd15c570)"]
+
+
+def test_an_evaluation_in_which_every_sample_failed_is_noticed() -> None:
+    nothing = r.EvaluationCompleted(
+        at_ms=SINCE, version=3, step=3, split="held_back", groups=6, sessions=0, reward_mean=None
+    )
+    text = "evaluation held_back of version 3 has no figure: none of its 6 groups has a reward"
+    assert list(progress(nothing).notices) == [text]
 
 
 def test_failures_of_an_earlier_start_are_not_shown() -> None:
