@@ -7,9 +7,10 @@ import math
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pydantic import BaseModel
+
 from seamlessflow.config import RunConfig, WorkerSection
 from seamlessflow.infra.device_model.model_shape import ShapeUnknown, read_shape
-from seamlessflow.infra.settings import Section
 from seamlessflow.machine import this_machine
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.rollout.settings import RolloutSection, VllmSection
@@ -17,7 +18,7 @@ from seamlessflow.scheduler.settings import SchedulerSection
 from seamlessflow.trainer.activations import fitting_tokens
 from seamlessflow.trainer.settings import TrainerSection
 
-S = TypeVar("S", bound=Section | RunConfig)
+S = TypeVar("S", bound=BaseModel)
 
 CAPACITY_OF_GPU = 256
 """Turns that an engine on a GPU samples at once, as many as vLLM does by its own default."""
