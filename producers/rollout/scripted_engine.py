@@ -1,11 +1,13 @@
 """An engine without a model: the same answer to every prompt, at once or at a set speed.
 
-For benchmarks of everything around the engine, and for tests. It keeps the promises of `Engine` and
-passes the torch engine's contract tests; only the tokens mean nothing.
+For benchmarks of everything around the engine, for tests, and for the tryout of an environment,
+which chooses the answer to each request. It keeps the promises of `Engine` and passes the torch
+engine's contract tests; only the tokens mean nothing.
 """
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -90,6 +92,10 @@ class Script:
         return (self.pattern * (size // len(self.pattern) + 1))[:size]
 
 
+ChooseScript = Callable[[bytes, SamplingParams], Script]
+"""Returns the script of a request, always the same for the same request; called in any thread."""
+
+
 @dataclass(eq=False, slots=True)
 class ScriptedRequest:
     """A live request; `offset` is the length of its completion so far, `end` that of the whole.
@@ -98,6 +104,7 @@ class ScriptedRequest:
     """
 
     request_id: str
+    script: Script
     sampling: SamplingParams
     on_chunk: ChunkCallback
     offset: int
@@ -110,9 +117,16 @@ class ScriptedEngine(ThreadedEngine):
     """The oldest `max_running` of the live requests are running, the others wait."""
 
     def __init__(
-        self, script: Script, version: int = 0, max_length: int = 2**31, max_running: int = 1024
+        self,
+        script: Script,
+        version: int = 0,
+        max_length: int = 2**31,
+        max_running: int = 1024,
+        choose: ChooseScript | None = None,
     ) -> None:
+        """`choose`: answers in place of those of `script`, also to a request with a schema."""
         self._script = script
+        self._choose = choose
         self._version = version
         self._max_length = max_length
         self._max_running = max_running
@@ -139,18 +153,19 @@ class ScriptedEngine(ThreadedEngine):
         self.state.require_working("submit")
         if not prompt or len(prompt) % TOKEN_BYTES or len(completion) % TOKEN_BYTES:
             raise RequestInvalid(request_id, "prompt and completion must be whole token ids")
-        if sampling.json_schema is not None:
+        if sampling.json_schema is not None and self._choose is None:
             raise no_structured_output(request_id)
         length = len(prompt) // TOKEN_BYTES
         offset = len(completion) // TOKEN_BYTES
         if length + offset > self._max_length:
             raise PromptTooLong(request_id, length + offset, self._max_length)
-        end, reason = self._script.end(length, offset, sampling, self._max_length)
+        script = self._script if self._choose is None else self._choose(prompt, sampling)
+        end, reason = script.end(length, offset, sampling, self._max_length)
         last = completion[-TOKEN_BYTES:]
         if last and int(np.frombuffer(last, "<i4")[0]) in sampling.stop_token_ids:
             end = offset
             reason = "stop"
-        request = ScriptedRequest(request_id, sampling, on_chunk, offset, end, reason)
+        request = ScriptedRequest(request_id, script, sampling, on_chunk, offset, end, reason)
         self._thread.post("submit", lambda: self._accept(request))
 
     def load_weights(self, directory: Path, version: int) -> None:
@@ -238,7 +253,7 @@ class ScriptedEngine(ThreadedEngine):
     def _chunk(
         self, request: ScriptedRequest, start: int, end: int, reason: FinishReason | None
     ) -> TokenChunk:
-        ids = self._script.tokens(start, end, request.sampling.stop_token_ids)
+        ids = request.script.tokens(start, end, request.sampling.stop_token_ids)
         return made_up_chunk(start, ids, request.sampling, self._version, reason)
 
     def _send(self, request: ScriptedRequest, chunk: TokenChunk) -> None:

@@ -1,10 +1,14 @@
 """The command `seamlessflow doctor`: checks that this machine can run the system."""
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from seamlessflow.inspection.findings import Finding
 
 _MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "failed": ("✗", "red")}
 
@@ -22,21 +26,28 @@ def doctor(
     broker is the one of SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS, if that is set. Every fault is shown
     with its remedy. The exit status is 1 if one of them keeps the system from running.
     """
-    from rich.text import Text
-
-    from seamlessflow.console import clean_console
     from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.inspection.doctor import examine
     from seamlessflow.inspection.findings import failed
 
-    console = clean_console(soft_wrap=True, highlight=False)
     configured = any(name.startswith("SEAMLESSFLOW_KAFKA") for name in os.environ)
     kafka = load(ProcessSettings).kafka if configured else None
-    findings = []
-    for finding in examine(out, model, renderer, kafka):
-        findings.append(finding)
+    findings = show(examine(out, model, renderer, kafka))
+    raise typer.Exit(failed(findings))
+
+
+def show(findings: "Iterable[Finding]") -> "list[Finding]":
+    """Print each finding as soon as it is known, with its remedy; return all."""
+    from rich.text import Text
+
+    from seamlessflow.console import clean_console
+
+    console = clean_console(soft_wrap=True, highlight=False)
+    shown = []
+    for finding in findings:
+        shown.append(finding)
         what = (finding.what, "bold")
         console.print(Text.assemble(_MARKS[finding.grade], " ", what, f" {finding.detail}"))
         if finding.remedy:
             console.print(Text(f"    → {finding.remedy}", "dim"))
-    raise typer.Exit(failed(findings))
+    return shown

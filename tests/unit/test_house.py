@@ -47,6 +47,7 @@ APART = {
     "scheduler/group_watch": "a thread with Kafka clients, beside the wiring",
     "trainer/backends/adapter/peft_layers": "the one place that imports peft",
     "trainer/steps/barren": "pure, beside the sequence that reads and writes",
+    "tryout/unread": "knows dialects alone, beside the facts of a call",
 }
 """Modules below a hundred lines that stay beside their only importer, each with the reason."""
 ANY_SIZE = {"__main__", "errors", "registry", "settings"}

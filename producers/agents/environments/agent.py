@@ -8,6 +8,7 @@ again.
 import asyncio
 import logging
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from seamlessflow.producers.agents.environments.child import (
@@ -59,6 +60,11 @@ class EnvironmentAgent:
             finally:
                 async with self._room:
                     self._room.notify()
+
+    @property
+    def children(self) -> Sequence[EnvironmentChild]:
+        """Processes that were started and not closed."""
+        return tuple(self._children)
 
     def goes_on(self, _: AgentSessions) -> bool:
         """Return False: an episode that ignores its end goes on in another process."""

@@ -18,7 +18,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.settings import ENV_PREFIX
 from seamlessflow.producers.agents.environments.inside.host import LONGEST_LINE_BYTES
 from seamlessflow.producers.agents.environments.known import HOST
-from seamlessflow.producers.agents.environments.leftovers import EnvironmentFolder
+from seamlessflow.producers.agents.environments.leftovers import EnvironmentFolder, LeftBehind
 
 ENDING_GRACE_S = 5.0
 _LOOK_S = 1.0
@@ -145,6 +145,10 @@ class EnvironmentChild:
     def __len__(self) -> int:
         """Return the number of running episodes."""
         return len(self._episodes)
+
+    def left_behind(self) -> LeftBehind:
+        """Return what it has started and written so far that is still there, also once it ended."""
+        return self._folder.left_behind(self._process.pid)
 
     async def run(self, task: bytes, sessions: Mapping[str, Any]) -> object:
         """Run an episode and return its result. Raises `EpisodeFailed` and `EnvironmentGone`.

@@ -14,12 +14,22 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 _MARK = "ENVIRONMENT_PROCESS_MARK"
 _PREFIX = "environment-"
 _DRAFT = f"new-{_PREFIX}"
 """Begins the name of a folder that is not locked yet."""
+_SHOWN_CHARACTERS = 80
+
+
+@dataclass(frozen=True, slots=True)
+class LeftBehind:
+    """Programs that an environment's process has started, and files in its folder."""
+
+    programs: tuple[str, ...]
+    files: tuple[str, ...]
 
 
 class EnvironmentFolder:
@@ -42,6 +52,12 @@ class EnvironmentFolder:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
         _end_marked(self.path.name)
+
+    def left_behind(self, process: int) -> LeftBehind:
+        """Return what there is besides the process, as far as the user may look at it."""
+        programs = (_command(other) for other in _marked(self.path.name) if other != process)
+        files = sorted(path.name for path in self.path.iterdir()) if self.path.is_dir() else ()
+        return LeftBehind(tuple(sorted(filter(None, programs))), tuple(files))
 
     def remove(self) -> None:
         """Remove the folder of a process that ended; a second call does nothing."""
@@ -83,3 +99,11 @@ def _marked(mark: str) -> Iterator[int]:
         with suppress(OSError):
             if entry in file.read_bytes().split(b"\0"):
                 yield int(file.parent.name)
+
+
+def _command(process: int) -> str:
+    """Return the command line of a process; empty if it is gone or is about to be."""
+    with suppress(OSError):
+        words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").strip()
+        return words.decode(errors="replace")[:_SHOWN_CHARACTERS]
+    return ""

@@ -36,6 +36,24 @@ def test_the_pattern_then_a_stop_token(
         assert len(done.chunks) == 1
 
 
+def test_a_script_may_be_chosen_for_each_request() -> None:
+    scripts = {"a": Script(as_bytes([11, 12]), 2), "b": Script(as_bytes([13]), 1)}
+    usual = Script(as_bytes([14]), 1)
+
+    def choose(prompt: bytes, sampling: SamplingParams) -> Script:
+        assert prompt == as_bytes(PROMPT)
+        return scripts[sampling.session]
+
+    with contextlib.closing(ScriptedEngine(usual, choose=choose)) as engine:
+        for session, completion in (("a", [11, 12, STOP]), ("b", [13, STOP])):
+            sampling = SamplingParams(
+                9, stop_token_ids=(STOP,), session=session, json_schema='{"type": "object"}'
+            )
+            done = Generation(engine, PROMPT, sampling)
+            assert done.finish() == "stop"
+            assert done.completion == completion
+
+
 def test_a_speed_spreads_the_tokens() -> None:
     script = Script(as_bytes([11]), 20, tokens_per_second=400.0)
     with contextlib.closing(ScriptedEngine(script)) as engine:
