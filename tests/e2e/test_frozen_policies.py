@@ -276,7 +276,7 @@ def check_greedy(kafka: KafkaSettings, out: Path, asked: Sequence[r.Trajectory])
     turns = {node.turn_id for node in nodes}
     records = records_of(kafka, SESSIONS)
     begun = [each for each in records if isinstance(each, r.TurnStarted) and each.turn_id in turns]
-    assert {each.sampling.temperature for each in begun} == {0}
+    assert {each.sampling_effective.temperature for each in begun} == {0}
     files = (out / "trained").glob("*.gz")
     trained = {item.turn for path in files for item in read_trained(path)[1]}
     assert trained and not trained & turns

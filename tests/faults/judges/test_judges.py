@@ -27,7 +27,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.soak]
 KILLS = int(os.environ.get("SEAMLESSFLOW_TEST_KILLS", "300"))
-ROUND = 15
+ROUND = 10
 """Kills until all has to be well again, and the log is audited."""
 LEFT_S = 30.0
 PACKAGES: dict[str, Any] = {

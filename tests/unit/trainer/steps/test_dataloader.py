@@ -91,6 +91,13 @@ def test_the_share_of_sessions_that_a_limit_ended_is_a_metric() -> None:
     assert lost(feed) == {}
 
 
+def test_the_session_of_a_judge_is_of_no_group() -> None:
+    feed = FedDataloader()
+    for purpose, made in (("judge", 0), ("train", 1)):
+        feed.session(purpose, 0, 1.0, group_size=1, purpose=purpose)
+        assert len(feed.returned) == made
+
+
 def test_stale_groups_are_given_up_and_others_take_their_place() -> None:
     feed = FedDataloader()
     feed.apply(*(committed(step) for step in range(5)))
