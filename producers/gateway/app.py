@@ -2,7 +2,8 @@
 
 A new route is a line in `ROUTES` of `routes.py` and one in `_handlers`. `App` turns the errors of
 all routes into answers in the format of the client's dialect, and counts every answer. The paths
-below `/v1` and `/v1beta` also exist below `/sessions/{id}`, where they mean that session.
+below `/v1`, `/v1beta` and `/inference` also exist below `/sessions/{id}`: there they mean that
+session.
 """
 
 import asyncio
@@ -224,7 +225,7 @@ def _split(path: str, http_method: str) -> tuple[str, str | None]:
     if not path.startswith(_SESSION_PREFIX) or path == _SESSION_PREFIX:
         return route_of(path, http_method), None
     session, _, rest = path.removeprefix(_SESSION_PREFIX).partition("/")
-    spoken = rest.startswith(("v1/", "v1beta/"))
+    spoken = rest.startswith(("v1/", "v1beta/", "inference/"))
     if spoken:
         return route_of(f"/{rest}", http_method), session
     return f"/sessions/*/{rest}".removesuffix("/"), session

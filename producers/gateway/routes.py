@@ -6,7 +6,11 @@ A new dialect is a class and a line here.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from seamlessflow.producers.gateway.dialects import openai_completions, openai_shape
+from seamlessflow.producers.gateway.dialects import (
+    openai_completions,
+    openai_shape,
+    vllm_generate,
+)
 from seamlessflow.producers.gateway.dialects.anthropic_messages import request as messages_request
 from seamlessflow.producers.gateway.dialects.anthropic_messages import response as messages_response
 from seamlessflow.producers.gateway.dialects.canonical import CanonicalRequest
@@ -43,6 +47,15 @@ class OpenAiCompletions(_ServerSent):
     parse = staticmethod(openai_completions.parse)
     completion = staticmethod(openai_completions.completion)
     events = staticmethod(openai_completions.CompletionEvents)
+    error_body = staticmethod(openai_shape.error_body)
+
+
+class VllmGenerate(_ServerSent):
+    """Dialect of `POST /inference/v1/generate`."""
+
+    parse = staticmethod(vllm_generate.parse)
+    completion = staticmethod(vllm_generate.completion)
+    events = staticmethod(vllm_generate.GenerateEvents)
     error_body = staticmethod(openai_shape.error_body)
 
 
@@ -99,6 +112,7 @@ _GOOGLE_HEADERS = frozenset({b"x-goog-api-client", b"x-goog-api-key"})
 DIALECTS: Mapping[str, Dialect] = {
     "/v1/chat/completions": OPENAI,
     "/v1/completions": OpenAiCompletions(),
+    "/inference/v1/generate": VllmGenerate(),
     "/v1/responses": OpenAiResponses(),
     "/v1/messages": ANTHROPIC,
     f"{GOOGLE_MODELS}*{_WHOLE}": GOOGLE,

@@ -15,7 +15,7 @@ from seamlessflow.schemas.topics import Headers
 
 _OK = 200
 _SERVER_ERROR = 500
-_OPERATIONS = {"openai.completions": "text_completion"}
+_OPERATIONS = {"openai.completions": "text_completion", "vllm.generate": "text_completion"}
 _HEADERS = ("traceparent", "tracestate")
 _TRACE = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 

@@ -103,6 +103,36 @@ def test_token_ids_are_sampled_from_as_they_are(
     assert_sampled_behind_what_stands_before(weights, trajectory)
 
 
+def generated(client: openai.OpenAI, ids: list[int], **parameters: Any) -> Any:
+    """Make a call of vLLM's `/inference/v1/generate`, which lies beside `/v1`; return its body."""
+    base = str(client.base_url).rstrip("/").removesuffix("/v1")
+    sent = {"token_ids": ids, "sampling_params": {"logprobs": 1, **parameters}}
+    return client.post(f"{base}/inference/v1/generate", cast_to=object, body=sent)
+
+
+def test_ids_in_and_ids_out_are_a_conversation_of_one_chain(
+    flow: tuple[RunningSystem, Path], client: openai.OpenAI, session: str
+) -> None:
+    made, weights = flow
+    ids = [5, 6, 7]
+    logprobs = [0.0] * len(ids)
+    for behind in ([8, 9], [10]):
+        choice = generated(client, ids, max_tokens=6)["choices"][0]
+        ids += [*choice["token_ids"], *behind]
+        logprobs += [entry["logprob"] for entry in choice["logprobs"]["content"]]
+        logprobs += [0.0] * len(behind)
+    trajectory = made.end(session)
+    assert trajectory.match_rules == {"root": 1, "extend": 1}
+    assert memoryview(trajectory.tokens).cast("i").tolist() == ids[:-1]
+    assert memoryview(trajectory.logprobs).cast("f").tolist() == pytest.approx(logprobs[:-1])
+    assert_sampled_behind_what_stands_before(weights, trajectory)
+
+
+def test_a_client_whose_answers_would_end_elsewhere_is_refused(client: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="answers of this policy end at"):
+        generated(client, [5, 6], stop_token_ids=[7])
+
+
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
 def test_the_likeliest_tokens_come_with_each_sampled_one(
     client: openai.OpenAI, stream: bool

@@ -32,9 +32,11 @@ def match_raw(
 ) -> Match:
     """Match `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`.
 
-    Raises `ValueError` for anything else.
+    `stop_token_ids` beside ids: tokens at which the client takes an answer to end. Raises
+    `ValueError` for those at which the policy's do not, and for anything else.
     """
     asked = orjson.loads(message)
+    _refuse_other_stops(asked, encoder.stop_token_ids)
     key = chained(shape, message_key(message, "exact"))
     text = asked.get("content")
     copied = fork_point(session, key)
@@ -45,8 +47,15 @@ def match_raw(
         if extended is not None:
             return extended
         return _forked(session, _not_empty(encoder.encode(text)), message, key)
-    forked = _forked(session, _not_empty(_given_ids(asked)), message, key)
+    forked = _forked(session, _not_empty(_ids_in(asked, "ids")), message, key)
     return _named(session, forked, policy, encoder.stop_token_ids)
+
+
+def _refuse_other_stops(asked: dict[str, Any], stop_token_ids: tuple[int, ...]) -> None:
+    stops = unpack(_ids_in(asked, "stop_token_ids")) if "stop_token_ids" in asked else ()
+    if others := sorted({*stops} - {*stop_token_ids}):
+        ends = list(stop_token_ids)
+        raise ValueError(f"stop_token_ids: answers of this policy end at {ends}, not at {others}")
 
 
 def _not_empty(prompt: bytes) -> bytes:
@@ -125,8 +134,8 @@ def _end_of_text(ids: bytes, stop_token_ids: tuple[int, ...]) -> int:
     return end
 
 
-def _given_ids(asked: dict[str, Any]) -> bytes:
-    ids = asked.get("ids")
+def _ids_in(asked: dict[str, Any], name: str) -> bytes:
+    ids = asked.get(name)
     if not isinstance(ids, list) or not all(
         type(number) is int and number in _INT32 for number in ids
     ):

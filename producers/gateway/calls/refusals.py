@@ -33,6 +33,8 @@ _REMEDY = (
 )
 _NOTHING_ASKED = Sampling()
 _CODES = ("bad_request", "unsupported_value")
+_PROMPTS = {"openai.completions": "prompt", "vllm.generate": "token_ids"}
+"""Parameter of a prompt of ids, by dialect."""
 _WORD = re.compile(r"[a-z_]+")
 _SAME_NAME = (
     "min_p",
@@ -95,4 +97,4 @@ def _parameter(message: str, request: CanonicalRequest) -> str | None:
         return "chat_template_kwargs"
     if request.sampling.json_schema is not None and "structured output" in message:
         return SCHEMA_PARAMETERS.get(request.dialect)
-    return "prompt" if request.raw and "vocabulary" in message else None
+    return _PROMPTS.get(request.dialect) if "vocabulary" in message else None

@@ -22,6 +22,7 @@ from seamlessflow.producers.gateway.dialects.parameters import (
     refuse,
     refuse_deep_nesting,
     text,
+    token_ids,
     unsupported,
     wants_token_ids,
     whole,
@@ -34,7 +35,6 @@ from seamlessflow.schemas.records import ReplyFinished, Sampling
 DIALECT = "openai.completions"
 MOST_LOGPROBS = 5
 DEFAULT_MAX_TOKENS = 16
-_MOST_IDS = 2**31
 _KIND = "text_completion"
 
 
@@ -68,17 +68,10 @@ def _prompt(value: object) -> dict[str, object]:
         case str(words) | [str(words)]:
             return {"content": words}
         case [[*ids]] | ([int(), *_] as ids):
-            return {"ids": _token_ids(ids)}
+            return {"ids": token_ids("prompt", list(ids))}
         case [str() | list(), *_]:
             raise bad("prompt", f"prompt holds {len(value)} prompts: one call takes one")
     raise bad("prompt", "prompt must be text or a list of token ids")
-
-
-def _token_ids(ids: Sequence[Any]) -> list[int]:
-    for place, token in enumerate(ids):
-        if type(token) is not int or not 0 <= token < _MOST_IDS:
-            raise bad("prompt", f"prompt has no token id at place {place}")
-    return list(ids)
 
 
 def _sampling(request: Mapping[str, Any]) -> Sampling:

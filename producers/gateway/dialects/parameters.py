@@ -104,6 +104,16 @@ def stop_list(name: str, value: Any) -> tuple[str, ...]:
     return stops(name, value)
 
 
+def token_ids(name: str, value: Any) -> list[int]:
+    """Return a list of token ids."""
+    if not isinstance(value, list):
+        raise bad(name, f"{name} must be a list of token ids")
+    for place, token in enumerate(value):
+        if type(token) is not int or not 0 <= token <= INT32:
+            raise bad(name, f"{name} has no token id at place {place}")
+    return value
+
+
 def includes_usage(options: Any) -> bool:
     """Return whether the `stream_options` ask for token counts."""
     if not isinstance(options, dict):

@@ -48,6 +48,28 @@ COMPLETION: dict[str, Any] = {
     "logit_bias": {"12": -1},
     "echo": False,
 }
+GENERATE: dict[str, Any] = {
+    "model": "m",
+    "request_id": "r",
+    "token_ids": [5, 6, 7],
+    "sampling_params": {
+        "max_tokens": 9,
+        "n": 2,
+        "logprobs": 2,
+        "stop": ["END"],
+        "stop_token_ids": [2],
+        "temperature": 1,
+        "top_k": -1,
+        "seed": 5,
+        "skip_special_tokens": False,
+        "routed_experts_prompt_start": 3,
+    },
+    "stream": True,
+    "stream_options": {"include_usage": True},
+    "return_token_ids": True,
+    "cache_salt": "s",
+    "output_mode": "tokens",
+}
 RESPONSE: dict[str, Any] = {
     "model": "m",
     "instructions": "be brief",
@@ -191,6 +213,7 @@ CONTENT: dict[str, Any] = {
 BODIES: Mapping[str, dict[str, Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETION,
+    "/inference/v1/generate": GENERATE,
     "/v1/responses": RESPONSE,
     "/v1/messages": MESSAGE,
     "/v1beta/models/*:generateContent": CONTENT,

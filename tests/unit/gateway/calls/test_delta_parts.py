@@ -22,9 +22,8 @@ CALLS = [
     for n in range(3)
 ]
 MORE = {"index": 0, "function": {"arguments": "}"}}
-STREAMING = [
-    path for path in BODIES if path not in ("/v1/completions",) and ":generate" not in path
-]
+RAW = ("/v1/completions", "/inference/v1/generate")
+STREAMING = [path for path in BODIES if path not in RAW and ":generate" not in path]
 
 
 def parts(delta: dict[str, Any]) -> list[Any]:

@@ -39,8 +39,8 @@ class Text:
         asked = orjson.dumps({"content": text, "role": "raw"})
         return match_raw(self.built.session, asked, policy, SHAPE, self.renderer)
 
-    def match_ids(self, prompt: bytes, policy: str = "p") -> Match:
-        asked = orjson.dumps({"ids": unpack(prompt), "role": "raw"})
+    def match_ids(self, prompt: bytes, policy: str = "p", **more: object) -> Match:
+        asked = orjson.dumps({"ids": unpack(prompt), "role": "raw", **more})
         return match_raw(self.built.session, asked, policy, SHAPE, self.renderer)
 
     def turn(
@@ -225,3 +225,19 @@ def test_ids_behind_another_policys_turn_extend_no_turn(text: Text) -> None:
     matched = text.match_ids(first.prompt_ids + ids(7, 8, 9, 5), policy="other")
 
     assert (matched.rule, matched.parent_turn) == ("render", None)
+
+
+def test_ids_of_a_client_that_stops_where_the_policy_does_are_a_prompt_like_any_other(
+    text: Text,
+) -> None:
+    stops = list(text.renderer.stop_token_ids)
+
+    for asked in (stops, stops[:1], []):
+        matched = text.match_ids(ids(7, 8), stop_token_ids=asked)
+        assert (matched.rule, matched.prompt_ids) == ("root", ids(7, 8))
+
+
+@pytest.mark.parametrize("stops", [[7], ["x"], 7, [-1], [[]]], ids=str)
+def test_ids_of_a_client_that_would_stop_elsewhere_are_refused(text: Text, stops: object) -> None:
+    with pytest.raises(ValueError, match=r"stop_token_ids|token ids"):
+        text.match_ids(ids(7, 8), stop_token_ids=stops)
