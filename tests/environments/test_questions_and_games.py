@@ -10,6 +10,8 @@ from tests.agents.agent_system import AgentSystem, same_tokens
 from tests.agents.engine.scripts import cue
 from tests.e2e.running_system import RunningSystem
 from tests.environments.checks import SCRIPTS, TINY, Row, one_chain, row
+from tests.environments.episodes import installed as described
+from tests.environments.episodes import running
 from tests.environments.playing import installed
 
 LAKE = "FrozenLake-v1"
@@ -69,3 +71,17 @@ def test_the_log_has_the_tokens_of_a_model_that_plays(
         episodes = [package.play(task) for task in tasks]
     one_chain(*episodes)
     rows.append(row(package, f"{len(tasks)} tasks", TINY, *episodes))
+
+
+def test_what_is_shown_stands_before_each_question_in_its_form(tmp_path: Path) -> None:
+    settings = {"datasets": ["chain_sum"], "system": "Calculate.", "shown": [["2 + 3 =", "5"]]}
+    spec = described("reasoning_gym", {**settings, "between_tags": False}, tmp_path)
+    task = {"dataset": "chain_sum", "config": {}, "size": 1, "seed": 0, "index": 0}
+    with running(spec) as environment:
+        ended = environment.run(task, {"role": "assistant", "content": "4"})
+    [request] = ended.requests
+    system, question, answer, asked = request["messages"]
+    assert (system["content"], answer) == ("Calculate.", {"role": "assistant", "content": "5"})
+    form = question["content"].removeprefix("2 + 3 =")
+    assert form
+    assert asked["content"].endswith(form)
