@@ -11,6 +11,8 @@ from tests.agents.agent_system import AgentSystem, same_tokens
 from tests.agents.engine.scripts import cue
 from tests.e2e.running_system import RunningSystem
 from tests.environments.checks import SCRIPTS, TINY, Row, one_chain, row
+from tests.environments.episodes import installed as described
+from tests.environments.episodes import running
 from tests.environments.playing import installed
 
 LAKE = "FrozenLake-v1"
@@ -98,3 +100,17 @@ def test_roles_that_the_game_does_not_have_are_refused(
     package = installed("textarena", settings, sampling, tmp_path, ("seeker",))
     with package as refused, pytest.raises(EnvironmentUnusable, match=r"agents\.roles: seeker"):
         refused.begin()
+
+
+def test_what_is_shown_stands_before_each_question_in_its_form(tmp_path: Path) -> None:
+    settings = {"datasets": ["chain_sum"], "system": "Calculate.", "shown": [["2 + 3 =", "5"]]}
+    spec = described("reasoning_gym", {**settings, "between_tags": False}, tmp_path)
+    task = {"dataset": "chain_sum", "config": {}, "size": 1, "seed": 0, "index": 0}
+    with running(spec) as environment:
+        ended = environment.run(task, {"role": "assistant", "content": "4"})
+    [request] = ended.requests
+    system, question, answer, asked = request["messages"]
+    assert (system["content"], answer) == ("Calculate.", {"role": "assistant", "content": "5"})
+    form = question["content"].removeprefix("2 + 3 =")
+    assert form
+    assert asked["content"].endswith(form)

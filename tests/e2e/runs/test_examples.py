@@ -1,20 +1,16 @@
 """The examples, each for two steps with the model of the demo, as their pages say."""
 
-import os
 import re
 import shutil
-import subprocess
-import sys
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
+from tests.builders.example_runs import seamlessflow
 from tests.paths import ROOT
 
 pytestmark = pytest.mark.slow
 
-LIMIT_S = 400
 STEPS = 2
 EXAMPLES = {
     "hello": STEPS,
@@ -38,22 +34,6 @@ def checkout(demo: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         file.write_text(re.sub(r"steps: \d+", f"steps: {STEPS}", file.read_text()))
     shutil.copytree(demo / "model", directory / ".seamlessflow" / "demo" / "model")
     return directory
-
-
-def seamlessflow(folder: Path, *arguments: str, **variables: str) -> str:
-    """Run a command in the folder of an example; return what it printed."""
-    environment: Mapping[str, str] = {**os.environ, "COLUMNS": "200", **variables}
-    done = subprocess.run(
-        [sys.executable, "-m", "seamlessflow", *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 @pytest.mark.parametrize("example", EXAMPLES)

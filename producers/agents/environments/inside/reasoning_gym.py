@@ -7,7 +7,7 @@ the package gives parts of a reward, some of them for the length of an answer al
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -27,10 +27,12 @@ class Environment:
         strict: bool = False,
         between_tags: bool = True,
         system: str = "",
+        shown: Sequence[tuple[str, str]] = (),
         **options: Any,
     ) -> None:
         """`between_tags`: the policy is asked to mark its answer; else all that it says is the
-        answer. `options`: of each call, such as `max_tokens`.
+        answer. `shown`: questions with their answers, which stand before each question.
+        `options`: of each call, such as `max_tokens`.
         """
         named = datasets if isinstance(datasets, dict) else {name: {} for name in datasets}
         self._datasets: dict[str, dict[str, Any]] = named
@@ -38,7 +40,10 @@ class Environment:
         self._seed = seed
         self._strict = strict
         self._between_tags = between_tags
-        self._system = [{"role": "system", "content": system}] if system else []
+        self._before = [{"role": "system", "content": system}] if system else []
+        for question, answer in shown:
+            self._before.append(self._question(question))
+            self._before.append({"role": "assistant", "content": answer})
         self._options = options
 
     def tasks(self) -> Iterator[dict[str, Any]]:
@@ -59,11 +64,14 @@ class Environment:
         """Ask once; the reward is the package's score of the answer."""
         entries = _entries(task)
         entry = entries[task["index"]]
-        asked = _BETWEEN_TAGS if self._between_tags else _ALONE
-        question = {"role": "user", "content": entry["question"] + asked}
-        message = await session.ask([*self._system, question], **self._options)
+        question = self._question(entry["question"])
+        message = await session.ask([*self._before, question], **self._options)
         score = float(entries.score_answer(self._answer(message.content or ""), entry))
         return {"reward": float(score >= 1) if self._strict else score, "rewards": {"score": score}}
+
+    def _question(self, text: str) -> dict[str, str]:
+        asked = _BETWEEN_TAGS if self._between_tags else _ALONE
+        return {"role": "user", "content": text + asked}
 
     def _answer(self, text: str) -> str | None:
         if not self._between_tags:
