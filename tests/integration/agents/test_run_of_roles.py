@@ -106,7 +106,7 @@ def test_two_policies_play_each_other_and_a_killed_episode_is_tried_again_for_bo
     ]
     check_sessions(trajectories)
     check_tasks(records_of(kafka, TASKS), trajectories)
-    check_trace(config, next(made for made in trajectories if made.metadata["role"] == "hider"))
+    check_trace(kafka, next(made for made in trajectories if made.metadata["role"] == "hider"))
 
 
 def check_groups(control: Iterable[Record]) -> None:
@@ -151,13 +151,15 @@ def check_tasks(tasks: Iterable[Record], trajectories: Iterable[r.Trajectory]) -
     assert spoilt
 
 
-def check_trace(config: Path, session: r.Trajectory) -> None:
+def check_trace(kafka: KafkaSettings, session: r.Trajectory) -> None:
     """The session of the second role is followed from its group to its step."""
-    command = [sys.executable, "-m", "seamlessflow", "trace", session.session_id]
+    place = {
+        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+    }
     done = subprocess.run(
-        [*command, "--out", str(config.parent / "out")],
-        cwd=config.parent,
-        env={**os.environ, "COLUMNS": "200"},
+        [sys.executable, "-m", "seamlessflow", "trace", session.session_id],
+        env={**os.environ, **place, "COLUMNS": "200"},
         capture_output=True,
         text=True,
         timeout=60,
