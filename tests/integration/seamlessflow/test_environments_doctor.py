@@ -99,5 +99,5 @@ def test_an_episode_that_fails_is_a_fault_of_the_environment(tmp_path: Path) -> 
 
 
 def test_an_environment_that_cannot_be_made_ends_with_its_words(tmp_path: Path) -> None:
-    result = doctor(str(GAME), "--settings", '{"sise": 4}')
-    assert "sise" in str(result.exception)
+    result = doctor(str(GAME), "--settings", '{"sizee": 4}')
+    assert "sizee" in str(result.exception)

@@ -265,7 +265,8 @@ def test_reward_workers_get_the_gateway_and_its_key_where_a_policy_judges(
         made = children(rewards={"judges": judges}, gateway={"admin_key": "sf-admin-mine"})
         (worker,) = made.reward_workers()
         assert "sf-admin-mine" not in repr(worker)
-        return settings_of(worker, RewardWorkerSettings, monkeypatch).rewards
+        section: RewardsSection = settings_of(worker, RewardWorkerSettings, monkeypatch).rewards
+        return section
 
     judged = rewards({"policy": "referee"})
     assert judged.admin_key.get_secret_value() == "sf-admin-mine"
