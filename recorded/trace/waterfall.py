@@ -17,6 +17,7 @@ from seamlessflow.recorded.trace.training_rows import (
     task_rows,
 )
 from seamlessflow.schemas import records as r
+from seamlessflow.schemas.identity import group_of_session
 from seamlessflow.schemas.tokens import shown_step, step_name, trained_sessions
 from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUESTS, TASKS, Topic
 
@@ -45,18 +46,23 @@ def waterfall(
     session_id: str, records: Sequence[Received], control: Sequence[Received]
 ) -> Waterfall:
     """Return a session's waterfall from its records (at least one) and all of `control`."""
-    group_id = _group_of(records)
+    group_id = _group_of(records, session_id)
     of_group = about_group(control, group_id, session_id) if group_id else []
     steps = step_rows(control, group_id, session_id)
     whole = sorted(task_rows(records, of_group), key=lambda row: row.start_ms) + steps
     inside = session_rows(records, control)
     outcome = _outcome(records, of_group, steps, session_id)
-    return Waterfall(session_id, tuple(whole), tuple(inside), outcome, tuple(_gone(records)))
+    return Waterfall(
+        session_id, tuple(whole), tuple(inside), outcome, tuple(_gone(records, session_id))
+    )
 
 
-def _group_of(records: Sequence[Received]) -> str:
-    opened = first(records, r.SessionOpened, r.Task, r.OpenSession)
-    return getattr(opened.record, "group_id", "") if opened else ""
+def _group_of(records: Sequence[Received], session_id: str) -> str:
+    opened = first(records, r.SessionOpened, r.OpenSession)
+    if opened is not None:
+        return str(getattr(opened.record, "group_id", ""))
+    # A task with roles has the group of the first of them.
+    return group_of_session(session_id) if first(records, r.Task) else ""
 
 
 def _outcome(
@@ -130,12 +136,12 @@ def _reason(
     return f"group {opened.group_id} is not complete" if opened.group_id else "it has no group yet"
 
 
-def _gone(records: Sequence[Received]) -> list[str]:
+def _gone(records: Sequence[Received], session_id: str) -> list[str]:
     """Return a sentence for each topic that must have had records of the session and has none."""
     has_turn = first(records, r.TurnDispatched) is not None
     opened = first(records, r.SessionOpened)
     expected: list[tuple[Topic, bool]] = [
-        (TASKS, opened is not None and bool(_group_of(records))),
+        (TASKS, opened is not None and bool(_group_of(records, session_id))),
         (REQUESTS, opened is not None),
         (PROMPTS, has_turn),
         (REPLIES, has_turn),

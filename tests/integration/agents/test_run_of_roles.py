@@ -158,7 +158,7 @@ def check_trace(kafka: KafkaSettings, session: r.Trajectory) -> None:
         "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "seamlessflow", "trace", session.session_id],
+        [sys.executable, "-m", "seamlessflow", "trace", session.session_id, "--json"],
         env={**os.environ, **place, "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -166,5 +166,6 @@ def check_trace(kafka: KafkaSettings, session: r.Trajectory) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "role hider" in done.stdout
-    assert "task" in done.stdout
+    rows = {row["name"]: row["detail"] for row in json.loads(done.stdout)["whole"]}
+    assert "role hider" in rows[f"group {session.group_id}"]
+    assert rows["task"].startswith(session.task_id)

@@ -22,6 +22,7 @@ from seamlessflow.schemas.topics import (
 )
 from tests.builders.records import commands, control, sessions
 from tests.builders.records.content import ids
+from tests.builders.records.tasks import task
 from tests.builders.traces import session_history as history
 from tests.builders.traces.session_history import ID, OWN, Placed, received
 
@@ -315,3 +316,16 @@ def test_a_group_says_which_role_its_sessions_have() -> None:
     admitted = control.admitted("g", group_size=2, min_group_size=1, role="seeker")
     (row, *_) = made([(CONTROL.name, admitted), *OPENED[1:], history.READY]).whole
     assert row.detail.endswith("at least 1, role seeker")
+
+
+def test_a_session_of_a_further_role_is_in_its_own_group() -> None:
+    roles = tuple(
+        r.EpisodeRole(role=role, policy="p", group_id=name)
+        for role, name in (("seeker", "other"), ("hider", "g"))
+    )
+    queued = task(group_id="other", task_id="t", roles=roles)
+    placed = [(CONTROL.name, control.admitted("g", role="hider")), (TASKS.name, queued)]
+    assert [row.name for row in made(placed).whole] == ["group g", "task"]
+    assert named(made([*placed, *OPENED[2:], history.READY]).whole, "group g").detail.startswith(
+        "ready"
+    )
