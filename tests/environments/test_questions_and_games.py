@@ -77,7 +77,7 @@ def test_the_log_has_the_tokens_of_a_model_that_plays(
 def test_two_players_have_a_session_of_a_chain_each(
     sampling: RunningSystem, tmp_path: Path, rows: list[Row]
 ) -> None:
-    settings = {"games": ["TicTacToe-v0", "KuhnPoker-v0"], "size": 1, "players": 2}
+    settings = {"games": ["Nim-v0"], "size": 1, "players": 2}
     roles = ("player_0", "player_1")
     with installed(
         "textarena", {**settings, "max_tokens": 16}, sampling, tmp_path, roles

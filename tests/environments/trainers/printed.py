@@ -45,7 +45,7 @@ def printed(python: Path, program: str, orders: Mapping[str, Any], **variables: 
         check=False,
     )
     assert done.returncode == 0, f"{program}\n{done.stdout}\n{done.stderr}"
-    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
 
 
 def chains(system: RunningSystem, session_id: str) -> list[Chain]:

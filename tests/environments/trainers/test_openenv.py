@@ -7,18 +7,21 @@ import pytest
 from seamlessflow.producers.agents.environments.known import KNOWN
 from tests.agents.agent_system import AgentSystem, same_tokens
 from tests.agents.engine.scripts import cue
-from tests.e2e.running_system import POLICY
+from tests.e2e.running_system import POLICY, RunningSystem
 from tests.environments.checks import SCRIPTS, Row
 from tests.environments.trainers.packages import python_of
 from tests.environments.trainers.printed import ADD, chains, printed
 
 
 @pytest.fixture(scope="module")
-def captured(acting: AgentSystem) -> Any:
-    """Return what the proxy kept of an agent's session, and what it says of the endpoint."""
+def captured(acting: AgentSystem, sampling: RunningSystem) -> Any:
+    """Return what the proxy kept of an agent's session, and what it says of the endpoint.
+
+    It probes that of a real engine: log-probs of a script are the same at any temperature.
+    """
     opened = {
-        name: acting.running.admin("/sessions", session_id=name, policy=POLICY).json()
-        for name in ("openenv-probed", "openenv-captured")
+        name: system.admin("/sessions", session_id=name, policy=POLICY).json()
+        for name, system in (("openenv-probed", sampling), ("openenv-captured", acting.running))
     }
     before = len(acting.sampled(0))
     orders = {

@@ -140,7 +140,7 @@ class Host:
         try:
             if first.get("tasks"):
                 return await self._list(environments.made({}))
-            environment = await environments.of({})
+            environment = await environments.warm({})
         except BaseException:
             await self._write({"unusable": traceback.format_exc()})
             return _UNUSABLE
@@ -179,7 +179,7 @@ class Host:
         session: "Sessions",
     ) -> None:
         try:
-            environment = await environments.of(task.get(OTHER_SETTINGS, {}))
+            environment = await environments.warm(task.get(OTHER_SETTINGS, {}))
             result = await _called(environment.run, task, session)
             answer = {"ended": number, "result": _plain(result)}
             line = _line(answer)
@@ -214,7 +214,7 @@ class Environments:
         """Return a new instance with these settings in place of the run's."""
         return _module(self._adapter).Environment(**{**self._settings, **changes})
 
-    async def of(self, changes: Mapping[str, Any]) -> Any:
+    async def warm(self, changes: Mapping[str, Any]) -> Any:
         """Return the instance with these changes, warm. Raises what the adapter raises."""
         name = json.dumps(changes, sort_keys=True)
         if name not in self._warm:
