@@ -8,7 +8,7 @@ again.
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from seamlessflow.producers.agents.environments.child import (
@@ -37,6 +37,9 @@ class EnvironmentAgent:
         self._warm_up_limit_s = warm_up_limit_s
         self._children: list[EnvironmentChild] = []
         self._starting = asyncio.Lock()
+        self._starts: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        """Both go on if the episode that waits for them is stopped."""
         self._room = asyncio.Condition()
         self._failed_starts = 0
         self._not_before_s = 0.0
@@ -71,7 +74,10 @@ class EnvironmentAgent:
         return False
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes, also one that is about to start."""
+        for start in self._starts:
+            start.cancel()
+        await asyncio.gather(*self._starts, *self._ends, return_exceptions=True)
         children, self._children = self._children, []
         await asyncio.gather(*(child.close() for child in children))
 
@@ -84,7 +90,7 @@ class EnvironmentAgent:
             if least is not None and (full or not len(least)):
                 return least
             if not full:
-                await self._add(len(self._children))
+                await _kept(self._starts, self._add(len(self._children)))
             else:
                 async with self._room:
                     await self._room.wait()
@@ -95,24 +101,44 @@ class EnvironmentAgent:
                 return  # another episode started it meanwhile
             await asyncio.sleep(max(0.0, self._not_before_s - time.monotonic()))
             try:
-                self._children.append(await self._start())
+                child = await self._start()
             except EnvironmentUnusable as error:
                 self._failed_starts += 1
                 pause_s = min(_LONGEST_PAUSE_S, 2.0**self._failed_starts)
                 self._not_before_s = time.monotonic() + pause_s
                 raise EnvironmentGone(str(error)) from error
+            # Not in a line with the start: the list may have become another one meanwhile.
+            self._children.append(child)
             self._failed_starts = 0
 
     async def _start(self) -> EnvironmentChild:
         child = await EnvironmentChild.open(self._spec)
-        await child.warm_up(self._warm_up_limit_s)
+        try:
+            await child.warm_up(self._warm_up_limit_s)
+        except asyncio.CancelledError:
+            await child.close()
+            raise
         return child
 
     async def _forget_ended(self) -> None:
         ended = [child for child in self._children if not child.running]
         self._children = [child for child in self._children if child.running]
         for child in ended:
-            await child.close()
+            await _kept(self._ends, child.close())
+
+
+async def _kept(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
+    """Wait for work that goes on, kept in `tasks`, if the wait is cancelled."""
+    task = asyncio.create_task(work)
+    tasks.add(task)
+
+    def forget(ended: asyncio.Task[None]) -> None:
+        tasks.discard(ended)
+        if not ended.cancelled():
+            ended.exception()  # there may be nobody left to raise it for
+
+    task.add_done_callback(forget)
+    await asyncio.shield(task)
 
 
 def _has_room(child: EnvironmentChild) -> bool:

@@ -277,6 +277,53 @@ def test_a_package_that_runs_one_episode_at_a_time_gets_more_processes(adapter: 
     assert len({pair[1] for pair in ended if isinstance(pair, list)}) == 2
 
 
+SLOW_TO_WARM = """
+        async def warm_up(self):
+            with open(folder / "starts", "a") as starts:
+                print(os.environ["TMPDIR"], file=starts)
+            while not (folder / "warm").exists():
+                await asyncio.sleep(0.01)
+
+        async def run(self, task, session):
+            if task:
+                os._exit(9)
+            return os.environ["TMPDIR"]
+        """
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_a_process_whose_episode_is_stopped_before_it_is_warm_is_kept_or_ended(
+    adapter: Start, tmp_path: Path, closed: bool
+) -> None:
+    starts, warm = tmp_path / "starts", tmp_path / "warm"
+    spec = adapter(SLOW_TO_WARM.replace("folder", f"__import__('pathlib').Path({str(tmp_path)!r})"))
+
+    async def played() -> object:
+        agent = EnvironmentAgent(spec, 1, 64, LIMIT_S)
+        warm.touch()
+        await agent.begin()
+        with pytest.raises(EnvironmentGone):
+            await agent.run(b'{"ends": true}', SESSION)
+        warm.unlink()
+        stopped = asyncio.create_task(agent.run(b"{}", SESSION))
+        while len(starts.read_text().splitlines()) < 2:
+            await asyncio.sleep(0.01)
+        stopped.cancel()
+        await asyncio.wait({stopped})
+        result = None
+        if not closed:
+            warm.touch()
+            result = await agent.run(b"{}", SESSION)
+        await agent.close()
+        return result
+
+    result = asyncio.run(asyncio.wait_for(played(), LIMIT_S))
+    folders = starts.read_text().splitlines()
+    assert len(folders) == 2
+    assert result == (None if closed else folders[1])
+    assert [folder for folder in folders if Path(folder).exists()] == []
+
+
 def test_no_more_episodes_are_live_than_the_limit(adapter: Start) -> None:
     spec = adapter(
         """
