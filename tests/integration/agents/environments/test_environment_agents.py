@@ -1,14 +1,10 @@
 """Environments as agents: their episodes, failures and ends, each in a process of its own."""
 
 import asyncio
-import os
 import sys
 import tempfile
-import textwrap
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -20,48 +16,8 @@ from seamlessflow.producers.agents.environments.child import (
     EpisodeFailed,
 )
 from seamlessflow.producers.agents.environments.listing import write_tasks
-from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
+from tests.integration.agents.environments.playing import LIMIT_S, SESSION, Start, only, results
 from tests.waiting import until
-
-LIMIT_S = 60.0
-SESSION = AgentSession("s", "http://127.0.0.1:9/v1", "key", "default", 0, {}, SharedHttpClient(1))
-Start = Callable[..., EnvironmentSpec]
-
-
-@pytest.fixture
-def adapter(tmp_path: Path) -> Start:
-    """Return a function that writes an adapter's class body and returns how it is started."""
-
-    def written(
-        body: str, settings: Mapping[str, Any] | None = None, **variables: str
-    ) -> EnvironmentSpec:
-        file = tmp_path / "adapter.py"
-        lines = textwrap.indent(textwrap.dedent(body), "    ")
-        file.write_text(f"import asyncio, os, subprocess, sys, time\n\nclass Environment:{lines}")
-        environment = {**os.environ, **variables}
-        python, log_file = Path(sys.executable), tmp_path / "environment.log"
-        return EnvironmentSpec("mine", python, file, settings or {}, environment, log_file)
-
-    return written
-
-
-async def results(
-    spec: EnvironmentSpec, *tasks: bytes, processes: int = 1, live: int = 64
-) -> list[object]:
-    """Run the tasks at once; return their results and errors, in order."""
-    agent = EnvironmentAgent(spec, processes, live, LIMIT_S)
-    await agent.begin()
-    try:
-        async with asyncio.timeout(LIMIT_S):
-            runs = [agent.run(task, SESSION) for task in tasks]
-            return list(await asyncio.gather(*runs, return_exceptions=True))
-    finally:
-        await agent.close()
-
-
-def only(spec: EnvironmentSpec, task: bytes = b"{}") -> object:
-    [result] = asyncio.run(results(spec, task))
-    return result
 
 
 def test_an_episode_gets_its_task_and_session_and_returns_rewards(adapter: Start) -> None:
@@ -277,53 +233,6 @@ def test_a_package_that_runs_one_episode_at_a_time_gets_more_processes(adapter: 
     assert len({pair[1] for pair in ended if isinstance(pair, list)}) == 2
 
 
-SLOW_TO_WARM = """
-        async def warm_up(self):
-            with open(folder / "starts", "a") as starts:
-                print(os.environ["TMPDIR"], file=starts)
-            while not (folder / "warm").exists():
-                await asyncio.sleep(0.01)
-
-        async def run(self, task, session):
-            if task:
-                os._exit(9)
-            return os.environ["TMPDIR"]
-        """
-
-
-@pytest.mark.parametrize("closed", [False, True])
-def test_a_process_whose_episode_is_stopped_before_it_is_warm_is_kept_or_ended(
-    adapter: Start, tmp_path: Path, closed: bool
-) -> None:
-    starts, warm = tmp_path / "starts", tmp_path / "warm"
-    spec = adapter(SLOW_TO_WARM.replace("folder", f"__import__('pathlib').Path({str(tmp_path)!r})"))
-
-    async def played() -> object:
-        agent = EnvironmentAgent(spec, 1, 64, LIMIT_S)
-        warm.touch()
-        await agent.begin()
-        with pytest.raises(EnvironmentGone):
-            await agent.run(b'{"ends": true}', SESSION)
-        warm.unlink()
-        stopped = asyncio.create_task(agent.run(b"{}", SESSION))
-        while len(starts.read_text().splitlines()) < 2:
-            await asyncio.sleep(0.01)
-        stopped.cancel()
-        await asyncio.wait({stopped})
-        result = None
-        if not closed:
-            warm.touch()
-            result = await agent.run(b"{}", SESSION)
-        await agent.close()
-        return result
-
-    result = asyncio.run(asyncio.wait_for(played(), LIMIT_S))
-    folders = starts.read_text().splitlines()
-    assert len(folders) == 2
-    assert result == (None if closed else folders[1])
-    assert [folder for folder in folders if Path(folder).exists()] == []
-
-
 def test_no_more_episodes_are_live_than_the_limit(adapter: Start) -> None:
     spec = adapter(
         """
@@ -364,33 +273,6 @@ def test_an_episode_has_the_sandbox_without_packages_of_this_project(adapter: St
     bare = replace(spec, python=Path(sys.base_prefix) / "bin" / "python3")
     tasks = [b'{"text": "first"}', b'{"text": "second"}']
     assert asyncio.run(results(bare, *tasks)) == [["first", 9, True], ["second", 9, True]]
-
-
-@pytest.mark.parametrize(
-    ("body", "words"),
-    [
-        ("def __init__(self, level): pass", "missing 1 required positional argument: 'level'"),
-        ("import a_package_that_is_not_there", "No module named 'a_package_that_is_not_there'"),
-        ("def __init__(self): sys.exit('no licence')", "no licence"),
-        ("def __init__(self): os._exit(3)", "it ended with status 3"),
-        ("async def warm_up(self): raise OSError('no index')", "no index"),
-    ],
-)
-def test_an_environment_that_cannot_be_made_is_refused_with_its_own_words(
-    adapter: Start, body: str, words: str
-) -> None:
-    with pytest.raises(EnvironmentUnusable, match=words):
-        only(adapter("\n" + body))
-
-
-def test_the_wait_for_a_first_process_has_a_deadline(adapter: Start) -> None:
-    spec = adapter("\nasync def warm_up(self): await asyncio.sleep(600)\n")
-
-    async def begin() -> None:
-        await EnvironmentAgent(spec, 1, 1, 0.5).begin()
-
-    with pytest.raises(EnvironmentUnusable, match=r"mine was not ready within 0\.5 s"):
-        asyncio.run(begin())
 
 
 def test_tasks_are_written_whole_or_not_at_all(adapter: Start, tmp_path: Path) -> None:
