@@ -28,7 +28,8 @@ def changes(tasks: Path, packages: dict[str, Any], model_url: str) -> Changes:
             "environment_processes": 2,
             "settings": packages,
         },
-        "trainer": {"rewards": weights, "advantage": "session_and_turn"},
+        # Answers of a script are equal, and groups of equal rewards would be left out.
+        "trainer": {"rewards": weights, "advantage": "session_and_turn", "filters": {}},
         "rewards": {
             "workers": 2,
             "wait_s": 120,
