@@ -217,20 +217,15 @@ class Environments:
     async def warm(self, changes: Mapping[str, Any]) -> Any:
         """Return the instance with these changes, warm. Raises what the adapter raises."""
         name = json.dumps(changes, sort_keys=True)
-        if name not in self._warm:
-            self._warm[name] = asyncio.create_task(self._warmed(changes))
-        warming = self._warm[name]
-        try:
-            return await asyncio.shield(warming)
-        except BaseException:
-            if warming.done() and self._warm.get(name) is warming:
-                del self._warm[name]  # the next episode tries again
-            raise
+        warming = self._warm.get(name)
+        if warming is None or _failed(warming):
+            warming = self._warm[name] = asyncio.create_task(self._warmed(changes))
+        return await asyncio.shield(warming)
 
     async def close(self) -> None:
         """Close all that got warm."""
         for warming in self._warm.values():
-            if warming.done():
+            if warming.done() and not _failed(warming):
                 await _optional(warming.result(), "close")
             warming.cancel()
 
@@ -238,6 +233,10 @@ class Environments:
         environment = self.made(changes)
         await _optional(environment, "warm_up")
         return environment
+
+
+def _failed(work: asyncio.Task[Any]) -> bool:
+    return work.done() and (work.cancelled() or work.exception() is not None)
 
 
 Sessions = Session | dict[str, Session]

@@ -6,8 +6,12 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
-from seamlessflow.producers.agents.environments.child import EnvironmentGone, EnvironmentUnusable
-from tests.integration.agents.environments.playing import LIMIT_S, SESSION, Start, only
+from seamlessflow.producers.agents.environments.child import (
+    EnvironmentGone,
+    EnvironmentUnusable,
+    EpisodeFailed,
+)
+from tests.integration.agents.environments.playing import LIMIT_S, SESSION, Start, only, results
 
 SLOW_TO_WARM = """
         async def warm_up(self):
@@ -81,3 +85,26 @@ def test_the_wait_for_a_first_process_has_a_deadline(adapter: Start) -> None:
 
     with pytest.raises(EnvironmentUnusable, match=r"mine was not ready within 0\.5 s"):
         asyncio.run(begin())
+
+
+def test_settings_of_a_list_that_cannot_be_made_fail_their_own_episodes(
+    adapter: Start, tmp_path: Path
+) -> None:
+    closed = tmp_path / "closed"
+    spec = adapter(
+        f"""
+        def __init__(self, part="train"):
+            if part == "gone":
+                raise ValueError("there is no such part")
+
+        def run(self, task, session):
+            return 1.0
+
+        def close(self):
+            open({str(closed)!r}, "w").close()
+        """
+    )
+    good, bad = asyncio.run(results(spec, b"{}", b'{"environment_settings": {"part": "gone"}}'))
+    assert good == 1.0
+    assert isinstance(bad, EpisodeFailed) and "there is no such part" in str(bad)
+    assert closed.exists()
