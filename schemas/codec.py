@@ -1,7 +1,7 @@
 """Records to bytes and back: Avro in single-object encoding (`C3 01`, fingerprint, body).
 
 Old logs stay readable. A record is decoded with the schema that wrote it, found by its fingerprint
-in `history/`. It is returned in this release's form. Maps are written in sorted order, so that
+in `versions/`. It is returned in this release's form. Maps are written in sorted order, so that
 equal records are equal bytes. `ContainerFile` writes files that any Avro tool reads.
 """
 
@@ -21,10 +21,10 @@ from seamlessflow.schemas.records import RECORDS, Record
 from seamlessflow.schemas.registry import (
     Schema,
     SchemaVersions,
-    history,
     parsed,
     raw_schemas,
     schema_fingerprint,
+    schema_versions,
     self_contained,
 )
 
@@ -76,7 +76,7 @@ def encode(record: Record) -> bytes:
 
 
 def decoder_of(versions: SchemaVersions) -> Callable[[bytes], Record]:
-    """Return a `decode` for this release's schemas and `versions`, a form of `history`."""
+    """Return a `decode` for this release's schemas and `versions` (see `schema_versions`)."""
     decoders = _decoders(versions)
 
     def decode_record(data: bytes) -> Record:
@@ -146,7 +146,7 @@ def _decoders(versions: SchemaVersions) -> dict[bytes, Callable[[bytes], Record]
 _RAW: Mapping[str, Schema] = raw_schemas()
 _FORMATS = {name: _Format(name) for name in _RAW}
 _ENCODERS = _encoders()
-decode = decoder_of(history())
+decode = decoder_of(schema_versions())
 """Return the record that bytes encode. Raises `UndecodableRecord`.
 
 `UnknownSchema`, for a record of a newer release, is a kind of it.

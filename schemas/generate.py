@@ -1,7 +1,7 @@
 """Generator of what follows from the `.avsc` files: `python -m seamlessflow.schemas.generate`.
 
 The schemas are the source; programs and mypy use the dataclasses in `records.py`. New versions of
-schemas are kept in `history/`, and those of this release are listed in `manifests/`.
+schemas are kept in `versions/`, and those of this release are listed in `manifests/`.
 """
 
 import json
@@ -130,7 +130,7 @@ def main() -> None:
     for name in raw:
         schema = self_contained(name, raw)
         fingerprints[name] = schema_fingerprint(schema)
-        version = folder / "history" / name / f"{fingerprints[name]}.avsc"
+        version = folder / "versions" / name / f"{fingerprints[name]}.avsc"
         if not version.exists():
             version.parent.mkdir(parents=True, exist_ok=True)
             version.write_text(json.dumps(schema, indent=1, ensure_ascii=False) + "\n")

@@ -1,4 +1,4 @@
-"""Avro schemas, this release's and all earlier ones', from `avsc/` and `history/`.
+"""Avro schemas, this release's and all earlier ones', from `avsc/` and `versions/`.
 
 A schema's fingerprint is the CRC-64-AVRO of its parsing
 canonical form, in the byte order of single-object encoding.
@@ -35,9 +35,9 @@ def self_contained(name: str, raw: Mapping[str, Schema]) -> Schema:
     return resolved
 
 
-def history() -> SchemaVersions:
+def schema_versions() -> SchemaVersions:
     """Return every released version of each schema."""
-    folder = _ROOT / "history"
+    folder = _ROOT / "versions"
     return {
         record.name: {
             version.name.removesuffix(".avsc"): json.loads(version.read_text())

@@ -15,7 +15,7 @@ from seamlessflow.schemas.avro.encoding import ENCODERS, Encode
 from seamlessflow.schemas.avro.forms import Forms
 from seamlessflow.schemas.codec import MARKER, encode
 from seamlessflow.schemas.records import RECORDS, Record
-from seamlessflow.schemas.registry import Schema, SchemaVersions, history, raw_schemas
+from seamlessflow.schemas.registry import Schema, SchemaVersions, raw_schemas, schema_versions
 from seamlessflow.schemas.releases import SchemaRelease, release_named, this_release
 
 
@@ -72,7 +72,7 @@ def encoder_of(version: str) -> EncodeRecord:
 
     It is `encode` itself for a release with the schemas of this one. Raises `UnknownRelease`.
     """
-    return encoder_as(release_named(version), this_release(), raw_schemas(), history())
+    return encoder_as(release_named(version), this_release(), raw_schemas(), schema_versions())
 
 
 def encoder_as(
@@ -80,7 +80,7 @@ def encoder_as(
 ) -> EncodeRecord:
     """Return `encoder_of(release.version)` of a release that `this` knows.
 
-    `raw`: the schemas of `this`. `versions`: those of both releases, a form of `history`.
+    `raw`: the schemas of `this`. `versions`: those of both releases (see `schema_versions`).
     """
     changed = this.changed_since(release)
     if not changed:

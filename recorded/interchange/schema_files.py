@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from seamlessflow.infra.disk import make_writable
-from seamlessflow.schemas.registry import history
+from seamlessflow.schemas.registry import schema_versions
 from seamlessflow.schemas.releases import this_release
 
 
@@ -16,7 +16,7 @@ def write_schemas(directory: Path, every_version: bool) -> list[Path]:
     make_writable(directory, "DIRECTORY")
     now = this_release().fingerprints
     written = []
-    for name, versions in history().items():
+    for name, versions in schema_versions().items():
         for fingerprint, schema in versions.items():
             if every_version or now.get(name) == fingerprint:
                 path = directory / f"{name}.{fingerprint}.avsc"

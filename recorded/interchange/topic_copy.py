@@ -17,7 +17,7 @@ from seamlessflow.infra.kafka.topics.creation import create_copy
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.interchange.schema_registry import RawRecord, SchemaRegistry, subject_of
-from seamlessflow.schemas.registry import Schema, history
+from seamlessflow.schemas.registry import Schema, schema_versions
 from seamlessflow.schemas.topics import TOPICS
 
 _ANSWER_S = 30.0
@@ -119,7 +119,7 @@ class _Copy:
     _schemas: Mapping[str, tuple[str, Schema]] = field(
         default_factory=lambda: {
             version: (name, schema)
-            for name, versions in history().items()
+            for name, versions in schema_versions().items()
             for version, schema in versions.items()
         }
     )

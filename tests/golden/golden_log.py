@@ -2,7 +2,7 @@
 
 A file is JSON lines, compressed with xz: one object a record, in the order of topic, partition and
 offset. `value` and the values of `headers` are base64; `value` is a record in the encoding of the
-release that wrote it, whose schema stays in `schemas/history`. No file is ever changed.
+release that wrote it, whose schema stays in `schemas/versions`. No file is ever changed.
 """
 
 import base64

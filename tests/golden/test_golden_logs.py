@@ -21,7 +21,7 @@ from seamlessflow.schemas.records import (
     Trajectory,
     TurnStarted,
 )
-from seamlessflow.schemas.registry import history, parsed
+from seamlessflow.schemas.registry import parsed, schema_versions
 from seamlessflow.schemas.topics import FLEET, REQUESTS, SESSIONS, TOPICS, TRAJECTORIES
 from tests.golden.golden_log import LOGS, GoldenLog, GoldenRecord, read
 
@@ -101,7 +101,7 @@ def assert_same(made: Trajectory, then: bytes) -> None:
 
 @cache
 def _schema(version: str) -> Any:
-    return parsed(history()["Trajectory"][version])
+    return parsed(schema_versions()["Trajectory"][version])
 
 
 def _plain(value: Any) -> Any:

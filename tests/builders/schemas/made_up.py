@@ -17,10 +17,10 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.registry import (
     Schema,
     SchemaVersions,
-    history,
     parsed,
     raw_schemas,
     schema_fingerprint,
+    schema_versions,
     self_contained,
 )
 from seamlessflow.schemas.releases import SchemaRelease, this_release
@@ -84,7 +84,7 @@ VERSIONS: SchemaVersions = {
             if name in schemas
         },
     }
-    for name, kept in history().items()
+    for name, kept in schema_versions().items()
 }
 """All schemas of these releases and of this one."""
 decode = decoder_of(VERSIONS)
@@ -126,7 +126,7 @@ def copy_of_product(folder: Path) -> None:
         (schemas / "avsc" / f"{name}.avsc").write_text(json.dumps(schema))
     for name, kept in VERSIONS.items():
         for fingerprint, schema in kept.items():
-            (schemas / "history" / name / f"{fingerprint}.avsc").write_text(json.dumps(schema))
+            (schemas / "versions" / name / f"{fingerprint}.avsc").write_text(json.dumps(schema))
     for version, release in RELEASES.items():
         manifest = json.dumps(dict(release.fingerprints))
         (schemas / "manifests" / f"{version}.json").write_text(manifest)

@@ -28,10 +28,10 @@ from seamlessflow.schemas.records import (
 )
 from seamlessflow.schemas.registry import (
     Schema,
-    history,
     parsed,
     raw_schemas,
     schema_fingerprint,
+    schema_versions,
     self_contained,
 )
 from seamlessflow.schemas.topics import ARMS, FLEET, REQUESTS, SESSIONS, TOPICS, fleet_key
@@ -67,7 +67,7 @@ def test_the_generator_writes_what_is_here(tmp_path: Path) -> None:
     command = [sys.executable, "-P", "seamlessflow/schemas/generate.py"]
     subprocess.run(command, cwd=tmp_path, check=True, timeout=60)
 
-    for folder in ("manifests", "history"):
+    for folder in ("manifests", "versions"):
         files = [path for path in (ROOT / "schemas" / folder).rglob("*") if path.is_file()]
         assert files
         for path in files:
@@ -83,8 +83,8 @@ def test_every_record_and_field_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", RAW)
-def test_the_present_schema_is_kept_in_history(name: str) -> None:
-    assert schema_fingerprint(self_contained(name, RAW)) in history()[name]
+def test_the_present_schema_is_kept(name: str) -> None:
+    assert schema_fingerprint(self_contained(name, RAW)) in schema_versions()[name]
 
 
 def _versions() -> list[tuple[str, str]]:

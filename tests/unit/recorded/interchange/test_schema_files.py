@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from seamlessflow.__main__ import app
 from seamlessflow.recorded.interchange.schema_files import write_schemas
 from seamlessflow.schemas.codec import HEADER_BYTES, encode
-from seamlessflow.schemas.registry import history
+from seamlessflow.schemas.registry import schema_versions
 from seamlessflow.schemas.releases import this_release
 from tests.builders.trainer.trajectories import NOTHING
 
@@ -48,10 +48,10 @@ def test_a_file_is_refused_as_directory(tmp_path: Path) -> None:
 def test_versions_that_old_logs_hold_are_written_if_asked_for(tmp_path: Path) -> None:
     written = write_schemas(tmp_path, every_version=True)
 
-    assert len(written) == sum(map(len, history().values()))
+    assert len(written) == sum(map(len, schema_versions().values()))
 
 
-@pytest.mark.parametrize("name", history())
+@pytest.mark.parametrize("name", schema_versions())
 def test_files_carry_the_documentation(name: str, tmp_path: Path) -> None:
     write_schemas(tmp_path, every_version=False)
     (path,) = tmp_path.glob(f"{name}.*.avsc")
