@@ -43,10 +43,10 @@ def audit(
     Reads requests, sessions, replies, trajectories and control, and changes nothing. Each violation
     names topic, partition and offset; the exit status is then 1.
     """
-    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import has_address, kafka_to_audit
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.audit.printing import Printing
+    from seamlessflow.terminal import wide_console
 
     if metrics_port is not None and not follow:
         raise typer.BadParameter("--metrics-port: only with --follow")

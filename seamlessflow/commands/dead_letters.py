@@ -23,10 +23,10 @@ def list_(
     out: Out = None,
 ) -> None:
     """List them by source topic and error: how many, when, from where, how many were retried."""
-    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import read_letters
     from seamlessflow.recorded.dead_letters.listing import counted, list_table
+    from seamlessflow.terminal import wide_console
 
     topics = _topics(topic)
     with kafka_to_inspect(out) as kafka, _progress("reading dead letters") as seen:
@@ -45,7 +45,6 @@ def show(
     out: Out = None,
 ) -> None:
     """Show one: its headers, and the record if it can be decoded now, else its bytes."""
-    from seamlessflow.console import wide_console
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.dead_letters.letters import (
         DeadLetter,
@@ -53,6 +52,7 @@ def show(
         read_letters,
     )
     from seamlessflow.recorded.dead_letters.listing import letter_view
+    from seamlessflow.terminal import wide_console
 
     letters = list[DeadLetter]()
     marks = list[RetryMark]()
@@ -129,7 +129,7 @@ def _progress(doing: str) -> Iterator[Callable[[int], None]]:
     """Show a growing count on a terminal's standard error."""
     from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from seamlessflow.console import job_bar
+    from seamlessflow.terminal import job_bar
 
     text = TextColumn("{task.description}")
     with job_bar(doing, SpinnerColumn(), text, TimeElapsedColumn()) as show:

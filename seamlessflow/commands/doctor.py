@@ -40,7 +40,7 @@ def show(findings: "Iterable[Finding]") -> "list[Finding]":
     """Print each finding as soon as it is known, with its remedy; return all."""
     from rich.text import Text
 
-    from seamlessflow.console import clean_console
+    from seamlessflow.terminal import clean_console
 
     console = clean_console(soft_wrap=True, highlight=False)
     shown = []

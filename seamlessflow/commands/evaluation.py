@@ -126,13 +126,13 @@ def _evaluated(
 ) -> "EvaluationRun":
     """Evaluate weights on processes of their own. Raises `SystemExit` if it is interrupted."""
     from seamlessflow.config_file import evaluated, no_task, parse, sections_of
-    from seamlessflow.console import clean_console
     from seamlessflow.infra.weights.versions import lease
     from seamlessflow.listed_tasks import is_listed, on_tasks
     from seamlessflow.named_models import named_directory
     from seamlessflow.processes.stopping import Interrupted, stoppable
     from seamlessflow.runs.chosen_weights import choose_weights
     from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
+    from seamlessflow.terminal import clean_console
     from seamlessflow.watching.display import display
 
     sections = sections_of(config)
@@ -157,9 +157,9 @@ def _evaluated(
 
 def _report(ended: "EvaluationRun", least: float | None) -> None:
     """Print the figures. Raises `typer.Exit` if no session of a set counted, or for a low mean."""
-    from seamlessflow.console import clean_console
     from seamlessflow.reports.evaluations.view import evaluation_table
     from seamlessflow.runs.evaluation_run import lines
+    from seamlessflow.terminal import clean_console
 
     console = clean_console(highlight=False)
     for line in lines(ended):
@@ -216,9 +216,9 @@ def _compare(
     sides: "Sequence[Mapping[str, EvaluatedSet]]", least: float | None, as_json: bool
 ) -> None:
     """Print the comparison. Raises `typer.Exit` if the second is too low."""
-    from seamlessflow.console import clean_console
     from seamlessflow.reports.evaluations.comparison import compare
     from seamlessflow.reports.evaluations.view import comparison_view
+    from seamlessflow.terminal import clean_console
 
     first, second = sides
     compared = compare(first, second)

@@ -76,9 +76,9 @@ def copy(
     topic has grown, goes on where it ended. No record is copied twice: the copy's place is
     committed with the records. Schemas are registered as TARGET-seamlessflow.RECORD.
     """
-    from seamlessflow.console import job_bar
     from seamlessflow.infra.settings import ProcessSettings, load
     from seamlessflow.recorded.interchange.topic_copy import copy_topic
+    from seamlessflow.terminal import job_bar
 
     if framing != "confluent":
         raise typer.BadParameter(f"--framing {framing}: the framing is confluent")

@@ -81,12 +81,12 @@ def trace(
     """
     import json
 
-    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.show.log import load_history
     from seamlessflow.recorded.trace.view import waterfall_json, waterfall_view
     from seamlessflow.recorded.trace.waterfall import waterfall
+    from seamlessflow.terminal import wide_console
 
     console = wide_console()
     skipped = Skipped()
@@ -107,11 +107,11 @@ def _refuse(wrong: bool, reason: str) -> None:
 
 
 def _list(out: Path | None, count: int) -> None:
-    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.show.log import initial_models, recent_trajectories
     from seamlessflow.recorded.show.session_view import list_view
+    from seamlessflow.terminal import wide_console
 
     console = wide_console()
     skipped = Skipped()
@@ -128,12 +128,12 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
     from rich.console import Group, RenderableType
     from rich.text import Text
 
-    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.recorded.show.log import load_session, session_records
     from seamlessflow.recorded.show.record_view import records_view
     from seamlessflow.recorded.show.session_view import session_view
+    from seamlessflow.terminal import wide_console
 
     console = wide_console()
     skipped = Skipped()
@@ -151,7 +151,6 @@ def _print(session: str, out: Path | None, tokens: bool, records: bool, at: int 
 
 
 def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> None:
-    from seamlessflow.console import wide_console
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import WITHOUT_FOLLOWING, kafka_of_running
     from seamlessflow.processes.stopping import Interrupted, stoppable
@@ -160,6 +159,7 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
     from seamlessflow.recorded.show.log import PolicyLookup
     from seamlessflow.recorded.show.observed import ObservedSession
     from seamlessflow.recorded.show.session_view import Spell
+    from seamlessflow.terminal import wide_console
 
     console = wide_console()
     skipped = Skipped()
@@ -189,7 +189,7 @@ def _follow(session: str, out: Path | None, records: bool, wait_s: float) -> Non
 
 
 def _notices(notices: list[str]) -> None:
-    from seamlessflow.console import wide_console
+    from seamlessflow.terminal import wide_console
 
     for notice in notices:
         wide_console().print(f"! {notice}", style="yellow", highlight=False, markup=False)

@@ -96,7 +96,6 @@ def list_(
     ] = False,
 ) -> None:
     """List each topic, and owner and lag of each partition for those that share its work."""
-    from seamlessflow.console import wide_console
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
     from seamlessflow.processes.cluster import (
@@ -104,6 +103,7 @@ def list_(
         kafka_of_running,
         kafka_to_inspect,
     )
+    from seamlessflow.terminal import wide_console
 
     if watch and count:
         raise typer.BadParameter("--count reads all topics once: without --watch")

@@ -33,8 +33,8 @@ def node(
 
     from seamlessflow.checks.check import before_node
     from seamlessflow.config_file import every_task, load, no_task
-    from seamlessflow.console import long_job_console
     from seamlessflow.nodes import node_name
+    from seamlessflow.terminal import long_job_console
 
     this_node = node_name(name, os.environ, socket.gethostname())
     loaded = load(

@@ -8,7 +8,6 @@ import typer
 from rich.console import Console
 
 from seamlessflow.config import RunConfig
-from seamlessflow.console import long_job_console
 from seamlessflow.device_defaults import in_words
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.machine import this_machine
@@ -17,6 +16,7 @@ from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
 from seamlessflow.runs.recorded_training import Recording, configured, train_recorded
 from seamlessflow.runs.training import HeldBackTasks, Prepare, train
+from seamlessflow.terminal import long_job_console
 from seamlessflow.watching.display import Display, display
 
 T = TypeVar("T")

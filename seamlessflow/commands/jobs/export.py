@@ -6,7 +6,6 @@ from pathlib import Path
 
 import typer
 
-from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
@@ -17,6 +16,7 @@ from seamlessflow.recorded.export.exporting import (
 )
 from seamlessflow.recorded.select.reading import ReadingStopped
 from seamlessflow.recorded.select.selection import unmatched_lines
+from seamlessflow.terminal import clean_console, reading_bar
 
 
 def run_export(out: Path | None, job: ExportJob) -> None:

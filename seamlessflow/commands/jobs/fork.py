@@ -8,7 +8,6 @@ from pathlib import Path
 import orjson
 import typer
 
-from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.disk import check_file
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
@@ -21,6 +20,7 @@ from seamlessflow.recorded.fork.forking import (
 from seamlessflow.recorded.select.reading import ReadingStopped
 from seamlessflow.recorded.select.selection import unmatched_lines
 from seamlessflow.schemas.forks import PLAYBACK
+from seamlessflow.terminal import clean_console, reading_bar
 
 
 @dataclass(frozen=True, slots=True)

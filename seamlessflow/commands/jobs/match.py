@@ -10,7 +10,6 @@ import orjson
 import typer
 from rich.table import Table
 
-from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.infra.errors import ExitStatus, SettingsRejected
 from seamlessflow.infra.rendering.library import families
@@ -21,6 +20,7 @@ from seamlessflow.recorded.merge.match_trial import NOT_RECORDED
 from seamlessflow.recorded.merge.trial_run import TrialOutcome, run_trial
 from seamlessflow.recorded.select.options import renderer_change
 from seamlessflow.recorded.select.selection import SessionSelection, unmatched_lines
+from seamlessflow.terminal import clean_console, reading_bar
 
 _COLUMNS = ("recorded", "would_match", "turns", "shared_tokens", "would_share_tokens")
 

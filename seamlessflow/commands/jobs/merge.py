@@ -12,7 +12,6 @@ from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from seamlessflow.console import clean_console, reading_bar
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
@@ -24,6 +23,7 @@ from seamlessflow.recorded.merge.shards import MergeStopped
 from seamlessflow.recorded.merge.verification import MOST_NAMED, Comparison
 from seamlessflow.recorded.select.selection import SessionSelection, unmatched_lines
 from seamlessflow.recorded.show.session_view import session_view
+from seamlessflow.terminal import clean_console, reading_bar
 from seamlessflow.trainer.metrics.unlearned import listed
 
 

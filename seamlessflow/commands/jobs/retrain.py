@@ -11,7 +11,6 @@ import typer
 from rich.console import Console
 
 from seamlessflow.checks.packages import require
-from seamlessflow.console import clean_console
 from seamlessflow.infra.disk import check_directory, check_file
 from seamlessflow.infra.errors import ExitStatus, SettingsRejected
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -35,6 +34,7 @@ from seamlessflow.recorded.retrain.tensors import (
 )
 from seamlessflow.recorded.retrain.view import COMPARED, outcome_lines, step_line, steps_json
 from seamlessflow.schemas.tokens import shown_step, step_name
+from seamlessflow.terminal import clean_console
 
 
 @dataclass(frozen=True, slots=True)

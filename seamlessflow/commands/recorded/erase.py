@@ -96,13 +96,13 @@ def erase(
 def _erase_log(
     kafka: "KafkaSettings", to: str, asked: "ErasedSessions", dry_run: bool, drop: bool
 ) -> "tuple[LogErasure, LogErased]":
-    from seamlessflow.console import job_bar
     from seamlessflow.infra.blobs import blob_store, following
     from seamlessflow.infra.settings import load
     from seamlessflow.inspection.topics.inspector import TopicStateSettings
     from seamlessflow.recorded.erase.erasing import LogErasure, count_in_log, erase_from_log
     from seamlessflow.recorded.erase.sieve import Sieve
     from seamlessflow.schemas.codec import decode
+    from seamlessflow.terminal import job_bar
 
     groups = tuple(load(TopicStateSettings).groups.values())
     sieve = Sieve(asked, drop, following(blob_store(kafka), decode))

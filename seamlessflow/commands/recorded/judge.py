@@ -64,7 +64,6 @@ def judge(
     Sessions of training are judged that an agent finished. With --compare, the status is 78 if a
     bound is exceeded.
     """
-    from seamlessflow.console import reading_bar
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import stoppable
@@ -72,6 +71,7 @@ def judge(
     from seamlessflow.recorded.judging.comparison import JudgeBounds
     from seamlessflow.recorded.judging.settings import JudgeSection, RewardsSection
     from seamlessflow.recorded.select.options import selection
+    from seamlessflow.terminal import reading_bar
 
     section = JudgeSection(
         callable=_importable(judge), timeout_s=timeout_s, concurrency=concurrency, retries=retries

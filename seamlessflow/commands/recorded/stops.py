@@ -33,11 +33,11 @@ def stops(
     Without settings, confidence is tried with thresholds that stop about 5 to 40 % of the turns.
     Its log-probs must be recorded: rollout.control.record_top.
     """
-    from seamlessflow.console import reading_bar
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import stoppable
     from seamlessflow.recorded.stops import built, grid, recorded_sessions, tried
+    from seamlessflow.terminal import reading_bar
 
     chosen = grid(settings or [])
     for values in chosen if settings else []:

@@ -52,11 +52,11 @@ def rehearse(
     loaded = _loaded(
         config, measures, lambda run: before_training(rehearsal_of(run, out, steps, scale))
     )
-    from seamlessflow.console import long_job_console
     from seamlessflow.infra.errors import ExitStatus
     from seamlessflow.rehearsal.rehearsal import rehearse as run
     from seamlessflow.rehearsal.view import view
     from seamlessflow.runs.training_run import shown
+    from seamlessflow.terminal import long_job_console
 
     rehearsal = rehearsal_of(loaded, out, steps, scale)
     console = long_job_console()

@@ -33,7 +33,7 @@ def test_a_letter_that_an_output_lacks_ends_no_command(encoding: str, shown: str
 
 JOB = """
 import sys
-from seamlessflow.console import long_job_console
+from seamlessflow.terminal import long_job_console
 console = long_job_console()
 console.print("begun")
 sys.stdin.read()

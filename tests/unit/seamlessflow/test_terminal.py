@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from seamlessflow.console import WIDTH_OF_NO_TERMINAL, clean_console, wide_console
 from seamlessflow.recorded.show.session_view import list_view
+from seamlessflow.terminal import WIDTH_OF_NO_TERMINAL, clean_console, wide_console
 from tests.source_files import modules, name
 
 LIMIT_S = 120
@@ -29,7 +29,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 ECHO = f"""
 import sys, typer
 from rich.console import Console
-from seamlessflow.console import clean_console
+from seamlessflow.terminal import clean_console
 from seamlessflow.outputs import guard_outputs
 guard_outputs()
 typer.echo({EVIL!r})
