@@ -3,7 +3,7 @@
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -80,25 +80,37 @@ def create_topics(
         for spec in specs
         for topic in _new_topics(settings, spec, counts[spec.name], copies, options)
     ]
-    return _create_missing(settings, wanted)
+    return _create_missing(settings, wanted, brokers)
 
 
 def create_dead_letters(settings: KafkaSettings, topic: Topic, partitions: int) -> None:
     """Create the dead-letter topic alone, if it is missing, of a topic that is elsewhere."""
-    copies = min(_COPIES, find_cluster(settings).brokers)
-    (_, letters) = _new_topics(settings, topic, partitions, copies, TopicOptions())
-    _create_missing(settings, [letters])
+    brokers = find_cluster(settings).brokers
+    (_, letters) = _new_topics(settings, topic, partitions, min(_COPIES, brokers), TopicOptions())
+    _create_missing(settings, [letters], brokers)
 
 
-def _create_missing(settings: KafkaSettings, wanted: Iterable[Any]) -> list[str]:
+def _create_missing(settings: KafkaSettings, wanted: Iterable[Any], brokers: int) -> list[str]:
     existing = partition_counts(settings)
     missing = [topic for topic in wanted if topic.topic not in existing]
     if missing:
-        admin = client(AdminClient, client_options(settings))
-        for name, future in admin.create_topics(missing, operation_timeout=_TIMEOUT_S).items():
-            _created(settings, name, future)
-        _await_shown(settings, {topic.topic for topic in missing})
+        _create(settings, missing, brokers)
     return [topic.topic for topic in missing]
+
+
+def _create(settings: KafkaSettings, topics: Sequence[Any], brokers: int) -> None:
+    """Create the topics, and return once clients can use them."""
+    admin = client(AdminClient, client_options(settings))
+    deadline = time.monotonic() + _TIMEOUT_S
+    asked = topics
+    while asked:
+        futures = admin.create_topics(list(asked), operation_timeout=_TIMEOUT_S)
+        most = brokers if time.monotonic() < deadline else 0
+        asked = [
+            topic for topic in asked if not _created(settings, topic, futures[topic.topic], most)
+        ]
+        time.sleep(_LOOK_S if asked else 0)
+    _await_shown(settings, {topic.topic for topic in topics})
 
 
 def create_copy(settings: KafkaSettings, source: str, target: str) -> int:
@@ -116,10 +128,7 @@ def create_copy(settings: KafkaSettings, source: str, target: str) -> int:
         raise TopicMissing(old, settings.bootstrap_servers)
     config = {name: like.config[name] for name in _COPIED}
     made = NewTopic(new, like.partitions, like.replication, config=config)
-    admin = client(AdminClient, client_options(settings))
-    for name, future in admin.create_topics([made], operation_timeout=_TIMEOUT_S).items():
-        _created(settings, name, future)
-    _await_shown(settings, {new})
+    _create(settings, [made], find_cluster(settings).brokers)
     return like.partitions
 
 
@@ -145,17 +154,33 @@ def _new_topics(
     ]
 
 
-def _created(settings: KafkaSettings, name: str, future: Any) -> None:
+def _created(settings: KafkaSettings, topic: Any, future: Any, brokers: int) -> bool:
+    """Return True if the topic is there now, False if it is to be asked for again.
+
+    `brokers`: those that the cluster has; 0 if there is no time to wait for one that is fenced.
+    """
     try:
         future.result()
     except KafkaException as error:
         reason: KafkaError = error.args[0]
         # Another process may have created it since it was found missing.
         if reason.code() == KafkaError.TOPIC_ALREADY_EXISTS:
-            return
+            return True
+        if is_fenced_broker(reason.code(), topic.replication_factor, brokers):
+            return False
+        what = f"{topic.topic}: {reason.str()}"
         if reason.code() in REFUSALS:
-            raise KafkaRefused(settings.bootstrap_servers, f"{name}: {reason.str()}") from error
-        raise SettingsRejected("topics create", f"{name}: {reason.str()}") from error
+            raise KafkaRefused(settings.bootstrap_servers, what) from error
+        raise SettingsRejected("topics create", what) from error
+    return True
+
+
+def is_fenced_broker(code: int, copies: int, brokers: int) -> bool:
+    """Return whether a refusal passes: there are brokers enough, but not all may take partitions.
+
+    Kafka fences a broker that sent no heartbeat for some seconds, such as one on a busy machine.
+    """
+    return code == KafkaError.INVALID_REPLICATION_FACTOR and max(copies, 1) <= brokers
 
 
 def _await_shown(settings: KafkaSettings, names: set[str]) -> None:

@@ -3,9 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from seamlessflow.infra.errors import PartitionsDiffer, SettingsRejected, TopicMismatch
-from seamlessflow.infra.kafka.topics.creation import check_prefix
+from seamlessflow.infra.kafka.topics.creation import check_prefix, is_fenced_broker
 from seamlessflow.infra.kafka.topics.existing import joined_answers
 from seamlessflow.infra.kafka.topics.partitions import TooFewSlots, slots_asked, topic_counts
 from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, PROMPTS, REQUESTS, SESSIONS, TOPICS
@@ -90,3 +91,21 @@ def test_a_name_with_a_mark_at_its_end_is_a_prefix(prefix: str) -> None:
 def test_what_runs_into_the_names_of_topics_or_is_no_name_is_refused(prefix: str) -> None:
     with pytest.raises(SettingsRejected, match="is no prefix, such as again"):
         check_prefix("--to", prefix)
+
+
+@pytest.mark.parametrize(
+    ("code", "copies", "brokers", "passes"),
+    [
+        (KafkaError.INVALID_REPLICATION_FACTOR, 1, 1, True),
+        (KafkaError.INVALID_REPLICATION_FACTOR, 3, 3, True),
+        (KafkaError.INVALID_REPLICATION_FACTOR, -1, 1, True),
+        (KafkaError.INVALID_REPLICATION_FACTOR, 3, 1, False),
+        (KafkaError.INVALID_REPLICATION_FACTOR, 1, 0, False),
+        (KafkaError.INVALID_REPLICATION_FACTOR, -1, 0, False),
+        (KafkaError.INVALID_PARTITIONS, 1, 1, False),
+    ],
+)
+def test_too_few_brokers_are_waited_for_only_if_the_cluster_lists_enough(
+    code: int, copies: int, brokers: int, passes: bool
+) -> None:
+    assert is_fenced_broker(code, copies, brokers) is passes
