@@ -1,9 +1,10 @@
-"""The command `seamlessflow timeline`: a run's time as a page and as pictures."""
+"""The command `seamlessflow timeline`: a run's time as a page, as pictures, and for Perfetto."""
 
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import orjson
 import typer
 
 from seamlessflow.commands.options import Out
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 
 _TO = Path("timeline.html")
 _PAGE = ".html"
+_TRACE = ".json"
 _PICTURES = (".svg", ".png")
+_SUFFIXES = (_PAGE, *_PICTURES, _TRACE)
 _REDRAW_S = 5.0
 _SHARE = 10
 """Time between two drawings of a run that goes on, in times of a drawing."""
@@ -26,7 +29,9 @@ def timeline(
     out: Out = None,
     to: Annotated[
         list[Path] | None,
-        typer.Option(help="File to write: .html, .svg or .png; repeat.  [default: timeline.html]"),
+        typer.Option(
+            help="File .html, .svg, .png, .json (Perfetto); repeat.  [default: timeline.html]"
+        ),
     ] = None,
     follow: Annotated[
         bool,
@@ -59,6 +64,7 @@ def write_timeline(
     """
     from seamlessflow.lab.timeline.facts import facts
     from seamlessflow.lab.timeline.page import page
+    from seamlessflow.lab.timeline.trace_events import trace_events
     from seamlessflow.scheduler.state.timeline import timeline as folded
 
     history = folded(records)
@@ -66,6 +72,8 @@ def write_timeline(
         draft = path.with_name(f".{path.stem}.part{path.suffix}")
         if path.suffix == _PAGE:
             draft.write_text(page(history, facts(records), title, refresh_s), encoding="utf-8")
+        elif path.suffix == _TRACE:
+            draft.write_bytes(orjson.dumps(trace_events(history, facts(records), title)))
         else:
             from seamlessflow.lab.timeline.chart import plot
 
@@ -77,8 +85,8 @@ def _check(paths: list[Path]) -> None:
     from seamlessflow.checks.packages import require
 
     for path in paths:
-        if path.suffix not in (_PAGE, *_PICTURES):
-            raise typer.BadParameter(f"--to {path}: must end in {_PAGE}, {', '.join(_PICTURES)}")
+        if path.suffix not in _SUFFIXES:
+            raise typer.BadParameter(f"--to {path}: must end in {', '.join(_SUFFIXES)}")
         if not path.parent.is_dir():
             raise typer.BadParameter(f"--to {path}: there is no folder {path.parent}")
     if any(path.suffix in _PICTURES for path in paths):

@@ -30,7 +30,7 @@ def test_a_directory_without_a_run_is_named(tmp_path: Path) -> None:
 
 def test_each_file_gets_the_form_that_its_name_ends_in(tmp_path: Path) -> None:
     records = [control.joined("w", at_ms=0), control.completed(at_ms=9)]
-    paths = [tmp_path / name for name in ("run.html", "run.svg", "run.png")]
+    paths = [tmp_path / name for name in ("run.html", "run.svg", "run.png", "run.json")]
 
     write_timeline(records, paths, "a run")
 
@@ -38,5 +38,6 @@ def test_each_file_gets_the_form_that_its_name_ends_in(tmp_path: Path) -> None:
         b"<!doctype",
         b"<?xml ver",
         b"\x89PNG\r\n\x1a\n\x00",
+        b'{"traceEv',
     ]
     assert sorted(tmp_path.iterdir()) == sorted(paths), "no draft is left"
