@@ -11,6 +11,7 @@ import typer
 
 from seamlessflow.commands import dead_letters, environments, render, schemas, topics
 from seamlessflow.commands.audit import audit
+from seamlessflow.commands.boards import boards
 from seamlessflow.commands.conform import conform
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
@@ -61,6 +62,7 @@ app.command()(worker)
 app.command()(show)
 app.command()(trace)
 app.command()(timeline)
+app.command()(boards)
 app.command()(audit)
 app.command()(erase)
 app.command()(doctor)

@@ -57,6 +57,7 @@ SHORT = {
     "demo/prepare": "runs in a process of its own, with torch",
     "further_policy": "settings, importable without torch",
     "infra/broker/archive": "runs by itself, once a machine",
+    "infra/monitoring/grafana": "the form of another program, beside what it shows",
     "infra/network/storages": "the one place that imports fsspec",
     "infra/network/store": "imports torch, for two rooms",
     "infra/worker/judged_rewards": "settings that three rooms share",

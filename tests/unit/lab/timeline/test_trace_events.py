@@ -6,7 +6,7 @@ from seamlessflow.lab.timeline.facts import facts
 from seamlessflow.lab.timeline.trace_events import trace_events
 from seamlessflow.scheduler.state.timeline import timeline
 from tests.builders.records import control
-from tests.unit.lab.timeline.test_page import RUN
+from tests.builders.records.short_run import RUN
 
 
 def events(kind: str, content: dict[str, Any] | None = None) -> list[dict[str, Any]]:
