@@ -12,6 +12,7 @@ import typer
 from seamlessflow.commands import dead_letters, environments, render, schemas, topics
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.conform import conform
+from seamlessflow.commands.console import console
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluation import evaluate
@@ -61,6 +62,7 @@ app.command()(worker)
 app.command()(show)
 app.command()(trace)
 app.command()(timeline)
+app.command()(console)
 app.command()(audit)
 app.command()(erase)
 app.command()(doctor)
