@@ -200,7 +200,7 @@ class SessionsFold:
                     slot=record.slot,
                     since_ms=at_ms,
                 )
-                if record.dispatch > 0 and turn.dispatch != record.dispatch:
+                if turn.dispatch and turn.dispatch != record.dispatch:
                     row = self.row(self.open[record.session_id])
                     self._change(record.session_id, at_ms, hand_overs=row.hand_overs + 1)
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
