@@ -84,6 +84,8 @@ class ControlFold:
     epoch: int = 0
     scheduler: str = ""
     records: int = 0
+    at_ms: int = 0
+    """Time of the last record, as the log has it."""
     workers: dict[str, WorkerState] = field(default_factory=dict)
     steps: dict[str, StepState] = field(default_factory=dict)
     """Step under way by policy, or the one that is made ready."""
@@ -111,6 +113,7 @@ class ControlFold:
         """Fold a record in."""
         record = item.record
         self.records += 1
+        self.at_ms = item.timestamp_ms
         if isinstance(record, r.SchedulerClaimed) and record.epoch >= self.epoch:
             self.epoch = record.epoch
             self.scheduler = record.scheduler
@@ -134,7 +137,7 @@ class ControlFold:
                 changes: dict[str, Any] = {"processes": processes, "tags": record.tags}
                 changes["devices"] = max(1, len(record.devices))
                 if not joined:
-                    changes |= {"phase": "joined", "role": "", "since_ms": record.at_ms}
+                    changes |= {"phase": "joined", "role": "", "since_ms": self.at_ms}
                 self._set(record.worker, **changes)
             case r.WorkerLost() if record.worker in self.workers:
                 self._lose(record)
@@ -142,15 +145,15 @@ class ControlFold:
                 self._assign(record)
             case r.RoleAcquired():
                 version = record.version
-                phase = {"phase": "acquired", "role": record.role, "since_ms": record.at_ms}
+                phase = {"phase": "acquired", "role": record.role, "since_ms": self.at_ms}
                 newest = {} if version is None else {"version": version}
                 self._set(record.worker, incarnation=record.incarnation, **phase, **newest)
             case r.RoleReleased():
                 self._release(record)
             case r.GenerationPaused() if self._serves(record.worker):
-                self._set(record.worker, phase="loading", since_ms=record.at_ms)
+                self._set(record.worker, phase="loading", since_ms=self.at_ms)
             case r.GenerationResumed() if self._serves(record.worker):
-                phase = {"phase": "acquired", "since_ms": record.at_ms}
+                phase = {"phase": "acquired", "since_ms": self.at_ms}
                 self._set(record.worker, version=record.version, **phase)
             case r.WeightsLoaded() if record.worker in self.workers:
                 self._set(record.worker, version=record.version)
@@ -162,7 +165,7 @@ class ControlFold:
         left = tuple(name for name in worker.processes if name != record.process)
         gone = {"processes": left}
         if not left or record.incarnation == worker.incarnation:
-            lost = {"phase": "lost", "role": "", "since_ms": record.at_ms, "reason": record.reason}
+            lost = {"phase": "lost", "role": "", "since_ms": self.at_ms, "reason": record.reason}
             self._set(record.worker, **gone, **lost)
         else:
             self._set(record.worker, **gone)
@@ -176,7 +179,7 @@ class ControlFold:
             role=record.role,
             policy=record.policy,
             reason=record.reason,
-            since_ms=record.at_ms,
+            since_ms=self.at_ms,
             incarnation=record.incarnation,
             step=None,
             assignments=number + 1,
@@ -186,7 +189,7 @@ class ControlFold:
         worker = self.workers.get(record.worker)
         # It also gives up a role because another is assigned, which then stays the wanted one.
         if worker is not None and worker.role == record.role and worker.phase != "assigned":
-            self._set(record.worker, phase="released", since_ms=record.at_ms)
+            self._set(record.worker, phase="released", since_ms=self.at_ms)
 
     def _serves(self, worker: str) -> bool:
         state = self.workers.get(worker)
@@ -203,27 +206,29 @@ class ControlFold:
                 fresh = StepState(policy=record.policy, step=record.step)
                 tokens = record.trainable_tokens
                 self.steps[record.policy] = replace(
-                    fresh, groups=len(record.groups), tokens=tokens, ready_ms=record.at_ms
+                    fresh, groups=len(record.groups), tokens=tokens, ready_ms=self.at_ms
                 )
             case r.StepStarted():
-                self._change(record, started_ms=record.at_ms, workers=record.workers)
+                self._change(record, started_ms=self.at_ms, workers=record.workers)
                 for worker in record.workers:
-                    step = {"phase": "training", "step": record.step, "since_ms": record.at_ms}
+                    step = {"phase": "training", "step": record.step, "since_ms": self.at_ms}
                     self._set(worker, role="train", **step)
             case r.StepCommitted():
-                self._change(record, committed_ms=record.at_ms, version=record.version)
+                self._change(record, committed_ms=self.at_ms, version=record.version)
             case r.WeightsPublished():
-                self.versions[record.policy] = record.version
-                if record.policy in self.steps:
-                    self._change(record, published_ms=record.at_ms)
+                self._publish(record)
             case r.StepCompleted() | r.StepSkipped():
                 self._complete(record)
             case r.RunFinished():
                 self.finished[record.policy] = record.steps
 
-    def _change(
-        self, record: r.StepStarted | r.StepCommitted | r.WeightsPublished, **changes: Any
-    ) -> None:
+    def _publish(self, record: r.WeightsPublished) -> None:
+        self.versions[record.policy] = record.version
+        step = self.steps.get(record.policy)
+        if step is not None and step.version == record.version:
+            self.steps[record.policy] = replace(step, published_ms=self.at_ms)
+
+    def _change(self, record: r.StepStarted | r.StepCommitted, **changes: Any) -> None:
         step = self.steps.get(record.policy)
         if step is None or step.step != record.step:
             step = StepState(policy=record.policy, step=record.step)
@@ -235,10 +240,10 @@ class ControlFold:
             step = StepState(policy=record.policy, step=record.step)
         for worker in step.workers:
             if self.workers[worker].phase == "training":
-                self._set(worker, phase="acquired", step=None, since_ms=record.at_ms)
+                self._set(worker, phase="acquired", step=None, since_ms=self.at_ms)
         if isinstance(record, r.StepCompleted):
             done = replace(
-                step, metrics=record.metrics, ended_ms=record.at_ms, version=record.version
+                step, metrics=record.metrics, ended_ms=self.at_ms, version=record.version
             )
             before = self.completed.get(record.policy, ())
             self.completed[record.policy] = (*before, done)[-RECENT_STEPS:]
@@ -253,7 +258,7 @@ class ControlFold:
                     policy=record.policy,
                     purpose=record.purpose,
                     size=record.group_size,
-                    admitted_ms=record.at_ms,
+                    admitted_ms=self.at_ms,
                     deadline_ms=record.deadline_ms,
                     version=record.version,
                 )

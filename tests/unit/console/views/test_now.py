@@ -72,7 +72,7 @@ def test_a_step_goes_through_its_phases() -> None:
         control.batch_ready(0, groups=("g",)),
         control.started(["w"], 0),
         control.committed(0),
-        control.published(0, policy=""),
+        control.published(1, policy=""),
         control.completed(0, metrics={"reward_mean": 0.5, "update_s": 2.0}),
     )
     history, _ = history_of(items)
