@@ -44,7 +44,7 @@ _GROUP = 8
 _POLICY = "policy"
 _IDS = content.ids(*range(40))
 _EIGHT = ("session", "fleet", "session", "control", "session", "fleet", "session", "prompt")
-"""What eight records in a row are."""
+"""Sources of eight records in a row."""
 
 Sending = tuple[Topic, Record, str | None]
 

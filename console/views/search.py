@@ -5,6 +5,7 @@ Records of several partitions stand in the order of their time, then of topic, p
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from seamlessflow.infra.kafka.client import LogPartition
 
 MOST_SHOWN = 500
 SHOWN = 50
+MOST_BYTES = 64_000_000
+"""Bytes of the records of a list; the next list goes on behind them."""
 _RANK = {topic: number for number, topic in enumerate(READ_TOPICS)}
 
 
@@ -66,7 +69,7 @@ def record_query(query: Query) -> RecordQuery:
 def found_records(index: LogIndex, cut: Cut, query: RecordQuery) -> FoundRecords:
     """Return the newest records of a cut that fit a query. Raises `MomentNotOnLog`."""
     keys = index.keys_like(query.key) if query.key else None
-    candidates: list[tuple[int, int, int, LogPartition, int]] = []
+    candidates: list[tuple[int, int, int, int, LogPartition, int]] = []
     matching = 0
     more = False
     for place, partition in _partitions(index, query):
@@ -77,15 +80,21 @@ def found_records(index: LogIndex, cut: Cut, query: RecordQuery) -> FoundRecords
         newest = rows[-query.count :]
         times = partition.column("reached_ms")[newest].tolist()
         offsets = partition.column("offset")[newest].tolist()
+        sizes = partition.column("size")[newest].tolist()
         rank = _RANK[place[0]]
         candidates += [
-            (at_ms, rank, place[1], place, offset)
-            for at_ms, offset in zip(times, offsets, strict=True)
+            (at_ms, rank, place[1], offset, place, size)
+            for at_ms, offset, size in zip(times, offsets, sizes, strict=True)
         ]
-    candidates.sort(key=lambda candidate: (*candidate[:3], candidate[4]), reverse=True)
-    shown = candidates[: query.count]
+    candidates.sort(reverse=True)
+    sizes = accumulate(size for *_, size in candidates)
+    shown = [
+        candidate
+        for number, (candidate, size) in enumerate(zip(candidates, sizes, strict=True))
+        if number < query.count and (size <= MOST_BYTES or number == 0)
+    ]
     return FoundRecords(
-        places=tuple((place, offset) for *_, place, offset in shown),
+        places=tuple((place, offset) for _, _, _, offset, place, _ in shown),
         matching=matching,
         more=more or len(candidates) > len(shown),
     )

@@ -50,7 +50,7 @@ def application(
             for name in pages
             for form in ("", _JSON)
         ),
-        Route(f"/{RECORD}/{{place}}", answer, methods=["GET"]),
+        Route(f"/{RECORD}/{{place:path}}", answer, methods=["GET"]),
         *(Route(f"/live/{name}", live, methods=["GET"]) for name in pages),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
@@ -102,7 +102,7 @@ def status_of(error: SeamlessFlowError) -> int:
 
 def asked_for(request: Request) -> tuple[AskedPage, bool]:
     """Return the page that a request asks for, and whether it asks for JSON."""
-    path = request.url.path.strip("/")
+    path = str(request.scope["path"]).strip("/")
     as_json = path.endswith(_JSON) or prefers_json(request.headers.get("accept", ""))
     name, _, place = path.removesuffix(_JSON).partition("/")
     return AskedPage(name, dict(request.query_params), place), as_json

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 
 from seamlessflow.infra.errors import SeamlessFlowError
 
@@ -26,15 +26,15 @@ class LivePage:
 
     def __init__(self, render: RenderPage) -> None:
         self.render = render
-        self.readers: set[asyncio.Queue[str]] = set()
+        self.readers: set[asyncio.Queue[str | None]] = set()
         self.version = -1
         """Version of the log that was rendered last."""
         self.due_s = 0.0
         self.html = ""
 
-    def put(self, html: str) -> None:
-        """Give all readers the newest page; what one has not read yet is replaced."""
-        self.html = html
+    def put(self, html: str | None) -> None:
+        """Give all readers the newest page, or None at the end; an unread one is replaced."""
+        self.html = html or self.html
         for reader in self.readers:
             with contextlib.suppress(asyncio.QueueEmpty):
                 reader.get_nowait()
@@ -63,13 +63,13 @@ class Broadcaster:
         """Number of browsers that show a live page."""
         return sum(len(channel.readers) for channel in self._channels.values())
 
-    async def events(self, name: str, render: RenderPage) -> AsyncIterator[bytes]:
+    async def events(self, name: str, render: RenderPage) -> AsyncGenerator[bytes, None]:
         """Yield server-sent events with the page of this name, the present one first.
 
         `render` is called in another thread.
         """
         channel = self._channels.setdefault(name, LivePage(render))
-        reader: asyncio.Queue[str] = asyncio.Queue(1)
+        reader: asyncio.Queue[str | None] = asyncio.Queue(1)
         channel.readers.add(reader)
         if channel.html:
             reader.put_nowait(channel.html)
@@ -77,13 +77,22 @@ class Broadcaster:
             yield b": the page follows\n\n"
             while True:
                 try:
-                    yield event(await asyncio.wait_for(reader.get(), _KEEP_ALIVE_S))
+                    html = await asyncio.wait_for(reader.get(), _KEEP_ALIVE_S)
                 except TimeoutError:
                     yield b": nothing new\n\n"
+                    continue
+                if html is None:
+                    return
+                yield event(html)
         finally:
             channel.readers.discard(reader)
             if not channel.readers:
                 self._channels.pop(name, None)
+
+    def close(self) -> None:
+        """End the events of all browsers."""
+        for page in self._channels.values():
+            page.put(None)
 
     async def run(self) -> None:
         """RenderPage what is due, for ever."""

@@ -107,14 +107,19 @@ def serve(
     app = application(console, broadcaster, host, token)
     follower.start()
     try:
-        asyncio.run(run_server(app, listening, stopping))
+        asyncio.run(run_server(app, listening, stopping, broadcaster.close))
     finally:
         follower.close()
         lookup.close()
 
 
-async def run_server(app: ASGIApp, listening: socket.socket, stopping: Callable[[], bool]) -> None:
-    """Serve an application until `stopping`."""
+async def run_server(
+    app: ASGIApp,
+    listening: socket.socket,
+    stopping: Callable[[], bool],
+    ending: Callable[[], None],
+) -> None:
+    """Serve an application until `stopping`; then `ending` is called, which ends its streams."""
     config = uvicorn.Config(
         app,
         ws="none",
@@ -128,5 +133,6 @@ async def run_server(app: ASGIApp, listening: socket.socket, stopping: Callable[
     serving = asyncio.create_task(server.serve([listening]))
     while not stopping() and not serving.done():
         await asyncio.wait({serving}, timeout=_LOOK_S)
+    ending()
     server.should_exit = True
     await serving

@@ -45,7 +45,7 @@ def served(
     stop = threading.Event()
     with listener(host, 0) as listening:
         url = address(listening, None)
-        server = run_server(app, listening, stop.is_set)
+        server = run_server(app, listening, stop.is_set, broadcaster.close)
         thread = threading.Thread(target=asyncio.run, args=(server,), name="served console")
         thread.start()
         try:

@@ -160,13 +160,15 @@ def test_topics_that_are_made_later_are_read_too(kafka: KafkaSettings) -> None:
 
 def test_it_outlasts_a_kafka_that_is_away(tmp_path: Path) -> None:
     with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        assert broker.pid is not None
         kafka = broker.settings
         create_topics(kafka, small(CONTROL))
         producer = Producer(kafka, "test")
         append(producer, "control", control.claimed(), control.joined("w"))
+        pid = broker.pid
         with opened(kafka) as console:
             console.has(2)
-            os.kill(broker.pid, signal.SIGSTOP)
+            os.kill(pid, signal.SIGSTOP)
             try:
                 until(lambda: bool(console.follower.following.away), "the outage")
                 assert "no Kafka broker answered" in console.follower.following.away
@@ -175,7 +177,7 @@ def test_it_outlasts_a_kafka_that_is_away(tmp_path: Path) -> None:
                 assert frame.away_since_ms > 0
                 producer.send_bytes("control", encode(control.joined("v")), None, 0, None)
             finally:
-                os.kill(broker.pid, signal.SIGCONT)
+                os.kill(pid, signal.SIGCONT)
             console.has(3)
             until(lambda: not console.follower.following.away, "the end of the outage")
         producer.close()

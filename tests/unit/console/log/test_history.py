@@ -3,7 +3,7 @@
 import random
 from collections.abc import Iterable
 
-from seamlessflow.console.log.history import RunPicture, first_fold, picture_of
+from seamlessflow.console.log.history import AnyFold, RunPicture, first_fold, picture_of
 from seamlessflow.console.log.lookup import RawDecoder
 from seamlessflow.console.log.moment import READ_TOPICS, Moment
 from seamlessflow.console.views.now import now_page
@@ -46,7 +46,7 @@ def plainly_cut(items: Iterable[Received], moment: Moment) -> list[Received]:
 def plain_picture(items: Iterable[Received], moment: Moment) -> RunPicture:
     """Return the picture by a fold from the beginning, without index and copies."""
     kept = plainly_cut(items, moment)
-    states = {}
+    states: dict[tuple[str, int], AnyFold] = {}
     cut: dict[tuple[str, int], int] = {}
     for item in kept:
         place = item.topic, item.partition

@@ -80,6 +80,15 @@ def test_older_records_follow_without_a_gap_or_a_double() -> None:
     assert seen == places(page(items, count="100"))
 
 
+def test_a_list_of_large_records_is_shorter_and_goes_on() -> None:
+    large = [
+        item._replace(size=30_000_000) for item in items_of("control", [control.claimed()] * 5)
+    ]
+    first = page(large)
+    assert places(first) == ["control:4", "control:3"]
+    assert places(page(large, before=first.older)) == ["control:2", "control:1"]
+
+
 def test_records_that_kafka_has_deleted_since_are_counted() -> None:
     console = console_of(CONTROL)
     history = console._history
@@ -134,8 +143,8 @@ def test_a_long_field_is_cut_in_a_list_and_longer_on_its_own_page() -> None:
     item = raw_item("control", 0, 0, 0, encode(control.stalled(detail=hostile.LONG)))
     detail = {field.name: field for field in line(item).fields}["detail"]
     assert (len(detail.text), detail.left_out) == (20_000, 5_000_000 - 20_000)
-    _, own = console_of([item]).page(AskedPage("record", {}, "control:0"))
-    detail = {field.name: field for field in own.fields}["detail"]
+    _, alone = console_of([item]).page(AskedPage("record", {}, "control:0"))
+    detail = {field.name: field for field in alone.fields}["detail"]
     assert len(detail.text) == 400_000
 
 

@@ -21,7 +21,7 @@ def test_a_change_is_rendered_once_and_reaches_all() -> None:
 
 async def _once_for_all() -> None:
     broadcaster = Broadcaster()
-    made = []
+    made: list[str] = []
 
     def render() -> str:
         made.append(f"page {len(made)}")
@@ -38,7 +38,7 @@ async def _once_for_all() -> None:
     assert set(second) == {b"data: page 1\n\n"}
     assert broadcaster.renderings == len(made) == 2
     for events in readers:
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
     assert broadcaster.readers == 0
     running.cancel()
 
@@ -81,8 +81,21 @@ async def _full() -> None:
     assert not broadcaster.has_room("another")
     assert broadcaster.has_room("0")
     for events in readers:
-        await events.aclose()  # type: ignore[attr-defined]
+        await events.aclose()
     assert broadcaster.has_room("another")
+
+
+def test_the_end_of_the_server_ends_all_streams() -> None:
+    asyncio.run(asyncio.wait_for(_closed(), 60))
+
+
+async def _closed() -> None:
+    broadcaster = Broadcaster()
+    events = broadcaster.events("now", lambda: "page")
+    await anext(events)
+    broadcaster.close()
+    assert [chunk async for chunk in events] == []
+    assert broadcaster.readers == 0
 
 
 def test_an_event_has_each_line_by_itself() -> None:

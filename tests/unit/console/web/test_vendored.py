@@ -9,7 +9,7 @@ VENDOR = STATIC / "vendor"
 
 def test_each_file_has_the_hash_that_is_written_down() -> None:
     lines = (VENDOR / "vendor.sha256").read_text().splitlines()
-    hashes = dict(reversed(line.split("  ")) for line in lines)  # type: ignore[arg-type]
+    hashes = {name: expected for expected, name in (line.split("  ") for line in lines)}
     files = {path.name for path in VENDOR.iterdir()} - {"vendor.sha256", "README.md"}
     assert set(hashes) == files
     for name, expected in hashes.items():
