@@ -14,6 +14,17 @@ from seamlessflow.scheduler.state.state import SchedulerDecision
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
+_OF_WORKERS = (
+    r.WorkerUsage,
+    r.WorkerJoined,
+    r.WorkerLost,
+    r.RoleAssigned,
+    r.RoleAcquired,
+    r.RoleReleased,
+    r.GenerationPaused,
+    r.GenerationResumed,
+    r.WeightsLoaded,
+)
 RECENT_STEPS = 20
 MOST_WARNINGS = 50
 
@@ -36,8 +47,6 @@ class WorkerState:
     processes: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
     devices: int = 1
-    usage: Mapping[str, float] = field(default_factory=dict)
-    """Shares of its time in rollout, by category, in its last report."""
     assignments: int = 0
 
 
@@ -87,6 +96,8 @@ class ControlFold:
     at_ms: int = 0
     """Time of the last record, as the log has it."""
     workers: dict[str, WorkerState] = field(default_factory=dict)
+    usage: dict[str, Mapping[str, float]] = field(default_factory=dict)
+    """Shares of a worker's time in rollout, by category, in its last report."""
     steps: dict[str, StepState] = field(default_factory=dict)
     """Step under way by policy, or the one that is made ready."""
     completed: dict[str, tuple[StepState, ...]] = field(default_factory=dict)
@@ -121,7 +132,10 @@ class ControlFold:
             return
         name = type(record).__name__
         self.counts[name] = self.counts.get(name, 0) + 1
-        self._worker(record)
+        if isinstance(record, _OF_WORKERS):
+            self._worker(record)
+            if isinstance(record, r.WorkerUsage):  # most of all records
+                return
         self._step(record)
         self._group(record)
         warning = warning_of(item)
@@ -130,6 +144,8 @@ class ControlFold:
 
     def _worker(self, record: Record) -> None:
         match record:
+            case r.WorkerUsage(process="rollout") if record.worker in self.workers:
+                self.usage[record.worker] = shares(record)
             case r.WorkerJoined():
                 before = self.workers.get(record.worker)
                 joined = before.processes if before is not None and before.phase != "lost" else ()
@@ -157,8 +173,6 @@ class ControlFold:
                 self._set(record.worker, version=record.version, **phase)
             case r.WeightsLoaded() if record.worker in self.workers:
                 self._set(record.worker, version=record.version)
-            case r.WorkerUsage(process="rollout") if record.worker in self.workers:
-                self._set(record.worker, usage=shares(record))
 
     def _lose(self, record: r.WorkerLost) -> None:
         worker = self.workers[record.worker]
@@ -167,6 +181,7 @@ class ControlFold:
         if not left or record.incarnation == worker.incarnation:
             lost = {"phase": "lost", "role": "", "since_ms": self.at_ms, "reason": record.reason}
             self._set(record.worker, **gone, **lost)
+            self.usage.pop(record.worker, None)
         else:
             self._set(record.worker, **gone)
 

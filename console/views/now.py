@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from seamlessflow.console.log.history import RunPicture
 from seamlessflow.console.models.control import GroupUnderWay, StepState, WorkerState
-from seamlessflow.console.models.fleet import FleetFold, LivingProcess
+from seamlessflow.console.models.fleet import LivingProcess
 from seamlessflow.console.models.sessions import TurnUnderWay
 from seamlessflow.console.models.warnings import RunWarning
 from seamlessflow.console.views.waits import Wait, flow_of, step_phase, waits_of
@@ -170,11 +170,11 @@ def _workers(picture: RunPicture) -> Iterator[WorkerLine]:
             turns.setdefault(turn.worker, []).append(turn)
     for _, worker in sorted(picture.control.workers.items()):
         if worker.phase != "lost":
-            yield _worker(worker, picture.fleet, turns.get(worker.worker, []))
+            yield _worker(worker, picture, turns.get(worker.worker, []))
 
 
-def _worker(worker: WorkerState, fleet: FleetFold, turns: list[TurnUnderWay]) -> WorkerLine:
-    beat = fleet.worker(worker.worker, "rollout")
+def _worker(worker: WorkerState, picture: RunPicture, turns: list[TurnUnderWay]) -> WorkerLine:
+    beat = picture.fleet.worker(worker.worker, "rollout")
     return WorkerLine(
         worker=worker.worker,
         role=worker.role,
@@ -186,7 +186,7 @@ def _worker(worker: WorkerState, fleet: FleetFold, turns: list[TurnUnderWay]) ->
         reason=worker.reason,
         devices=worker.devices,
         processes=worker.processes,
-        usage=dict(sorted(worker.usage.items())),
+        usage=dict(sorted(picture.control.usage.get(worker.worker, {}).items())),
         slot=None if beat is None else beat.slot,
         running=0 if beat is None else beat.running,
         waiting=0 if beat is None else beat.waiting,
