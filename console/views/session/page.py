@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import orjson
 
 from seamlessflow.console.views.session.columns import INEXACT, TokenColumns
 from seamlessflow.console.views.session.reason import (
@@ -25,6 +26,7 @@ from seamlessflow.console.views.session.rows import (
     step_rows,
     turn_rows,
 )
+from seamlessflow.console.views.session.token_range import TokenRange
 from seamlessflow.console.views.session.trained_runs import TrainedRuns, name_of
 from seamlessflow.infra.printable import number_of
 from seamlessflow.schemas import records as r
@@ -101,6 +103,11 @@ class SessionPage:
     notices: tuple[str, ...]
     """Sentences about facts that the run does not keep, and the settings that keep them."""
     overview: Overview
+
+
+def twin(shown: SessionPage | TokenRange) -> bytes:
+    """Return a page or a range of tokens as JSON; a number that is not there is null."""
+    return orjson.dumps(shown, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def session_page(tokens: ExplainedTokens, trained: TrainedRuns) -> SessionPage:

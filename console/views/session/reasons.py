@@ -309,7 +309,8 @@ def _unknown_row(step: BatchStep, session_id: str, file_here: bool) -> ReasonRow
 def _dropped_row(item: Received, dropped: r.GroupDropped) -> ReasonRow:
     if dropped.reason == "filtered":
         rule = dropped.detail.partition(";")[0]
-        words = f"the filter {dropped.detail} dropped its group"
+        (_, _, more) = dropped.detail.partition("; ")
+        words = f"its group was dropped by the filter {rule}" + (f" ({more})" if more else "")
         return reason_row(TokenReason.GROUP_FILTERED, words, item, rule)
     if dropped.reason == "stale":
         words = f"its group was dropped as stale: {dropped.detail}"

@@ -17,6 +17,17 @@ from seamlessflow.trainer.data.staleness import StepClock
 from seamlessflow.trainer.recovery.control_state import ControlState
 
 _CLOCK = (r.StepCommitted, r.StepSkipped, r.WeightsPublished)
+_READ = (
+    *_CLOCK,
+    r.BatchReady,
+    r.GroupDropped,
+    r.GroupReady,
+    r.LineageStarted,
+    r.RunFinished,
+    r.SampleFailed,
+    r.StepCompleted,
+)
+"""Records that say something about a session's group; most of `control` is of workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +91,11 @@ def group_records(control: Sequence[Received], trajectory: Trajectory, policy: s
 
     `control`: its records up to some moment, in order.
     """
-    mine = [item for item in control if getattr(item.record, "policy", "") in ("", policy)]
+    mine = [
+        item
+        for item in control
+        if isinstance(item.record, _READ) and item.record.policy in ("", policy)
+    ]
     gathered = _Gathered()
     for item in mine:
         _gather(gathered, item, trajectory)

@@ -53,12 +53,17 @@ def explanation(
     of_control: Sequence[Record] = (),
     runs: Mapping[StepName, Sequence[TrainedRun]] | None = None,
     trajectory: r.Trajectory | None = None,
+    session_id: str = SESSION,
 ) -> ExplainedTokens:
-    """Return the session's tokens; its trajectory is on the log if it is given."""
+    """Return the session's tokens; its trajectory is on the log if it is given.
+
+    Under another `session_id` its events are those of that session.
+    """
+    events = [_of_session(event, session_id) for event in events]
     places = logged(TRAJECTORIES.name, [trajectory] if trajectory else [])
     tokens = explained(
         SessionSources(
-            session_id=SESSION,
+            session_id=session_id,
             events=logged(SESSIONS.name, events),
             trajectory=places[0] if places else None,
             control=logged(CONTROL.name, of_control),
@@ -111,3 +116,8 @@ def rows_of(first: int, *tokens: int, **more: Any) -> TrainedRun:
 def finite(values: "np.ndarray[Any, Any]") -> list[float | None]:
     """Return numbers, None where there is none."""
     return [None if np.isnan(value) else float(value) for value in values]
+
+
+def _of_session(event: Record, session_id: str) -> Record:
+    named = getattr(event, "session_id", None) == SESSION
+    return replace(event, **{"session_id": session_id}) if named else event

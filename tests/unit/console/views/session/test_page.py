@@ -3,9 +3,7 @@
 import json
 from typing import Any
 
-import orjson
-
-from seamlessflow.console.views.session.page import overview, session_page
+from seamlessflow.console.views.session.page import SessionPage, overview, session_page, twin
 from seamlessflow.console.views.session.trained_runs import NO_RUNS, TrainedRuns
 from seamlessflow.schemas import records as r
 from tests.builders.console.explained_sessions import (
@@ -36,8 +34,8 @@ HANDED_OVER = (
 )
 
 
-def twin(thing: object) -> Any:
-    return json.loads(orjson.dumps(thing, option=orjson.OPT_SERIALIZE_NUMPY))
+def as_json(thing: SessionPage) -> Any:
+    return json.loads(twin(thing))
 
 
 def test_a_hand_over_inside_an_answer_names_both_workers_and_their_versions() -> None:
@@ -119,7 +117,7 @@ def test_a_session_without_a_turn_has_a_page() -> None:
 
 
 def test_the_twin_of_a_page_is_json() -> None:
-    page = twin(session_page(explanation([OPENED, *ANSWERED, *HANDED_OVER, *ENDED]), NO_RUNS))
+    page = as_json(session_page(explanation([OPENED, *ANSWERED, *HANDED_OVER, *ENDED]), NO_RUNS))
     assert page["session"] == "s"
     assert page["turns"][1]["stretches"][1]["versions"] == ["4"]
     assert page["reasons"][0]["kind"] == "prompt"

@@ -4,9 +4,9 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import orjson
 import pytest
 
+from seamlessflow.console.views.session.page import twin
 from seamlessflow.console.views.session.token_range import RangeRefused, TokenRange, token_range
 from seamlessflow.schemas import records as r
 from tests.builders.console.explained_sessions import (
@@ -30,14 +30,14 @@ def spell(tokens: Sequence[int]) -> str:
     return "".join(chr(ord("a") + token) for token in tokens)
 
 
-def twin(part: TokenRange) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(orjson.dumps(part, option=orjson.OPT_SERIALIZE_NUMPY))
+def as_json(part: TokenRange) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(twin(part))
     return loaded
 
 
 def test_a_range_has_each_fact_of_its_tokens() -> None:
     tokens = explanation(WHOLE, [READY, committed(2)], {STEP: [rows_of(0, 3, 4)]})
-    part = twin(token_range(tokens, 0, 5, spell))
+    part = as_json(token_range(tokens, 0, 5, spell))
     assert part["ids"] == [1, 2, 3, 4, 5]
     assert part["logprobs"] == [None, None, -0.25, -0.25, -0.25]
     assert part["advantages"] == [None, None, 1.0, 1.0, None]
@@ -50,8 +50,8 @@ def test_a_range_has_each_fact_of_its_tokens() -> None:
 
 def test_ranges_put_together_are_the_whole() -> None:
     tokens = explanation(WHOLE, [READY, committed(2)], {STEP: [rows_of(0, 3, 4)]})
-    whole = twin(token_range(tokens, 0, 5))
-    parts = [twin(token_range(tokens, begin, end)) for begin, end in ((0, 1), (1, 3), (3, 5))]
+    whole = as_json(token_range(tokens, 0, 5))
+    parts = [as_json(token_range(tokens, begin, end)) for begin, end in ((0, 1), (1, 3), (3, 5))]
     for column in COLUMNS:
         assert [value for part in parts for value in part[column]] == whole[column]
 
@@ -93,4 +93,4 @@ def test_a_range_that_the_session_does_not_have_is_refused(begin: int, end: int)
 
 
 def test_a_range_may_be_empty() -> None:
-    assert twin(token_range(explanation([OPENED]), 0, 0))["ids"] == []
+    assert as_json(token_range(explanation([OPENED]), 0, 0))["ids"] == []
