@@ -1,6 +1,7 @@
 """A session `s` of the group `g` as the console explains it, from its events and `control`."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -119,5 +120,8 @@ def finite(values: "np.ndarray[Any, Any]") -> list[float | None]:
 
 
 def _of_session(event: Record, session_id: str) -> Record:
-    named = getattr(event, "session_id", None) == SESSION
-    return replace(event, **{"session_id": session_id}) if named else event
+    if getattr(event, "session_id", None) != SESSION:
+        return event
+    copied = copy(event)
+    object.__setattr__(copied, "session_id", session_id)
+    return copied

@@ -1,4 +1,4 @@
-"""A recorded run as the console explains it, held against what the run itself kept of its tokens."""
+"""A recorded run as the console explains it, and what the run itself kept of its tokens."""
 
 import gzip
 from collections import Counter

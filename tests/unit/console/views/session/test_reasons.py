@@ -1,5 +1,7 @@
 """Each token has one reason, and the record on the log that says so."""
 
+from typing import Any
+
 import pytest
 
 from seamlessflow.console.views.session.reason import TokenReason as Why
@@ -100,7 +102,7 @@ MASKED = [
 
 @pytest.mark.parametrize(("rule", "ends", "begins", "record"), MASKED)
 def test_a_masked_turn_names_its_rule_and_the_event_that_shows_it(
-    rule: str, ends: dict[str, object], begins: dict[str, object], record: str
+    rule: str, ends: dict[str, Any], begins: dict[str, Any], record: str
 ) -> None:
     turn = (
         sessions.started("a", **begins),
