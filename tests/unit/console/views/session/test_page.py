@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from seamlessflow.console.views.session.page import SessionPage, overview, session_page, twin
+from seamlessflow.console.views.session.reason import MEANINGS, TokenReason
 from seamlessflow.console.views.session.trained_runs import NO_RUNS, TrainedRuns
 from seamlessflow.schemas import records as r
 from tests.builders.console.explained_sessions import (
@@ -21,6 +22,7 @@ from tests.builders.console.explained_sessions import (
 )
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
+from tests.paths import ROOT
 
 LATER = r.VersionSpan(start=1, version_min=4, version_max=4)
 HANDED_OVER = (
@@ -130,3 +132,9 @@ def test_an_overview_has_at_most_as_many_parts_as_it_is_asked_for() -> None:
     assert parts.begins.tolist() == [0, 3, 6]
     assert parts.versions.tolist() == [0, 0, 4]
     assert finite(parts.logprobs) == [-0.25, -0.25, -0.25]
+
+
+def test_each_kind_of_reason_is_on_its_page_of_the_documentation() -> None:
+    rows = (ROOT / "docs" / "reasons.md").read_text().splitlines()
+    named = {row.split("`")[1] for row in rows if row.startswith("| `")}
+    assert set(TokenReason) == named == set(MEANINGS)
