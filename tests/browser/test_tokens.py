@@ -181,11 +181,12 @@ def test_a_page_whose_tokens_do_not_come_says_so(site: SessionSite, browser: Bro
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [WIDE, NARROW])
+@pytest.mark.parametrize("beside", ["", "other"])
 def test_a_page_fits_its_window_in_both_themes(
-    site: SessionSite, browser: Browser, width: int, theme: Theme
+    site: SessionSite, browser: Browser, width: int, theme: Theme, beside: str
 ) -> None:
     with watched(browser, width, theme) as shown:
-        shown.open(site.url("s", beside="other"))
+        shown.open(site.url("s", beside=beside))
         shown.page.wait_for_selector(token(TRAINED))
         assert shown.page.evaluate("document.documentElement.scrollWidth") <= width
         assert shown.errors == []

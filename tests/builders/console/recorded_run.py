@@ -20,7 +20,12 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.identity import session_name
-from seamlessflow.schemas.records import PartitionClaimed, SessionOpened, Trajectory
+from seamlessflow.schemas.records import (
+    PartitionClaimed,
+    SessionOpened,
+    StepCommitted,
+    Trajectory,
+)
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 from seamlessflow.trainer.steps.trained import parsed
 
@@ -64,9 +69,12 @@ class RecordedLog:
         own: dict[str, list[Received]] = {}
         for item in self.events:
             own.setdefault(session_name(getattr(item.record, "session_id", "")), []).append(item)
-        records = [item.record for item in self.control]
+        records = [item.record for item in self.control if isinstance(item.record, StepCommitted)]
+        of_groups = self._of_groups()
         for session_id in self.sessions:
             events = own[session_name(session_id)]
+            opened = next(item.record for item in events if _opens(item, session_id))
+            control = [*of_groups[""], *of_groups.get(getattr(opened, "group_id", "") or "-", [])]
             partition = events[0].partition
             owners = [item for item in claims if item.partition == partition]
             tokens = explained(
@@ -74,7 +82,7 @@ class RecordedLog:
                     session_id=session_id,
                     events=sorted([*owners, *events], key=lambda item: item.offset),
                     trajectory=self.trajectories.get(session_id),
-                    control=self.control,
+                    control=sorted(control, key=lambda item: item.offset),
                     trained=trained_runs(self.directory, records, session_id),
                 )
             )
@@ -92,11 +100,22 @@ class RecordedLog:
                 tokens.update((run.session, run.turn, place) for place in places)
         return tokens
 
+    def _of_groups(self) -> dict[str, list[Received]]:
+        """Return the records of `control` by their group; under no name those of no single one."""
+        of_groups: dict[str, list[Received]] = {"": []}
+        for item in self.control:
+            of_groups.setdefault(getattr(item.record, "group_id", ""), []).append(item)
+        return of_groups
+
     def _count(self, tokens: ExplainedTokens) -> None:
         self.sums.update({str(kind): count for kind, count in tokens.tokens_by_kind().items()})
         for row in tokens.rows:
             if row.kind is TokenReason.MASKED and row.record != "StepCommitted":
                 self.masked[row.rule] += row.tokens
+
+
+def _opens(item: Received, session_id: str) -> bool:
+    return isinstance(item.record, SessionOpened) and item.record.session_id == session_id
 
 
 def named_trained(tokens: ExplainedTokens) -> set[TrainedToken]:
