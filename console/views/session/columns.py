@@ -6,7 +6,7 @@ tokens, is assembled as it stands. `_T` counts all tokens of the tree. Pure.
 
 from collections.abc import Iterable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -101,15 +101,11 @@ def _whole(folded: FoldedSession | None, logged: Trajectory | None) -> Trajector
     session = folded.session
     if session.finalized_at_ms is None:
         return standing(session, folded.partition, session.opened.epoch, 0, ANY_SIZE)
-    (made, _) = assembled(session, folded.partition, ANY_SIZE)
-    if made.nodes or not session.tree.nodes:
-        return made
-    # A session that was given up has no trajectory; its tokens are on the log all the same.
+    # One that was given up has a trajectory without tokens; they are on the log all the same.
     view = copy(session)
     view.failed = False
-    (made, error) = assembled(view, folded.partition, ANY_SIZE)
-    mask = bytes(len(made.loss_mask))
-    return replace(made, loss_mask=mask) if error is None else made
+    (made, _) = assembled(view, folded.partition, ANY_SIZE)
+    return made
 
 
 def _versions(trajectory: Trajectory) -> Int32s:

@@ -95,7 +95,7 @@ def mask_reasons(
     `logged`: the session's record on `trajectories`, which decides what may be trained.
     """
     reasons_T = np.full(len(columns), OPEN, np.int32)
-    masked = _whole_mask(logged)
+    masked = _whole_mask(folded, logged)
     samples = _Samples(columns.nodes)
     for node in columns.nodes:
         part = slice(node.start, node.start + node.length)
@@ -111,9 +111,13 @@ def mask_reasons(
     return reasons_T
 
 
-def _whole_mask(logged: Received | None) -> ReasonRow | None:
+def _whole_mask(folded: FoldedSession | None, logged: Received | None) -> ReasonRow | None:
     """Return the reason of all sampled tokens of a trajectory that is written without tokens."""
     record = logged.record if logged else None
+    if logged is None and folded is not None and folded.session.failed:
+        words = "the manager gave its session up"
+        closed = folded.event(r.SessionClosed)
+        return reason_row(TokenReason.SESSION_FAILED, words, closed, "infrastructure")
     if not isinstance(record, Trajectory) or record.nodes:
         return None
     if _TOO_LARGE in record.masked_tokens:

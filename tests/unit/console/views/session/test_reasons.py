@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from seamlessflow.console.views.session.reason import TokenReason as Why
+from seamlessflow.console.views.session.reasons import SessionSources, explained
 from seamlessflow.schemas import records as r
 from tests.builders.console.explained_sessions import (
     ANSWERED,
@@ -26,6 +27,7 @@ from tests.builders.console.explained_sessions import (
 )
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids
+from tests.builders.trajectories.conversation import recorded_prefix
 
 PROMPT = [Why.PROMPT] * 2
 ANSWER = 2
@@ -314,3 +316,45 @@ def test_the_sums_of_reasons_are_all_tokens() -> None:
     tokens = explanation(over_versions(), two_versions(2), {("", 4, "a"): [rows_of(1, 4, 5)]})
     assert sum(row.tokens for row in tokens.rows) == len(tokens.columns)
     assert tokens.tokens_by_kind() == {Why.PROMPT: 2, Why.STALE: 1, Why.TRAINED: 2}
+
+
+def test_each_policy_of_a_session_has_a_trainer_of_its_own() -> None:
+    """Turn `a` is of the policy p, turn `b` of q, whose trainer dropped the group."""
+    second = (
+        sessions.started("b", ids(7), parent_node=1, parent_end=3, policy="q"),
+        sessions.dispatched("b"),
+        sessions.completed(ids(8), "b", ids(7)),
+    )
+    of_control = [committed(3, policy="p"), control.dropped("g", "expired", policy="q")]
+    tokens = explanation([OPENED, *ANSWERED, *second, *ENDED], of_control)
+    assert kinds(tokens)[ANSWER:] == [*[Why.TRAINED] * 3, Why.PROMPT, Why.GROUP_DROPPED]
+
+
+def test_a_session_of_a_recording_is_explained_without_events() -> None:
+    tokens = explanation((), [READY, committed(3)], trajectory=trajectory_of(WHOLE))
+    assert kinds(tokens) == [*PROMPT, *[Why.TRAINED] * 3]
+    assert row_of(tokens, 0).place == "trajectories:0:0"
+
+
+def test_a_session_that_a_manager_gave_up_still_shows_its_tokens() -> None:
+    given_up = sessions.closed(command_id=None, reason="manager_failed", cause="infrastructure")
+    tokens = explanation([OPENED, *ANSWERED, given_up, sessions.finalized()])
+    assert len(tokens.columns) == 5
+    assert kinds(tokens)[ANSWER:] == [Why.SESSION_FAILED] * 3
+
+
+def test_an_evaluation_is_masked_by_the_purpose_that_it_was_opened_with() -> None:
+    tokens = explanation([sessions.opened(group_id="g", purpose="eval"), *ANSWERED, *ENDED])
+    row = row_of(tokens, ANSWER)
+    assert (row.kind, row.rule, row.record) == (Why.MASKED, "eval", "SessionOpened")
+
+
+def test_nothing_of_a_session_that_is_not_on_the_log_is_explained() -> None:
+    assert explained(SessionSources(session_id="nowhere")) is None
+
+
+def test_a_copied_beginning_is_shown_by_the_opening_of_its_fork() -> None:
+    fork = sessions.opened(group_id="g", fork=recorded_prefix("c"))
+    tokens = explanation([fork])
+    assert set(kinds(tokens)) == {Why.FORKED}
+    assert {row.record for row in tokens.rows} == {"SessionOpened"}
