@@ -66,13 +66,15 @@ class RecordedLog:
     def explained(self) -> Iterator[ExplainedTokens]:
         """Yield every session's tokens with their reasons, and add them to the sums."""
         claims = [item for item in self.events if isinstance(item.record, PartitionClaimed)]
-        own: dict[str, list[Received]] = {}
+        by_session: dict[str, list[Received]] = {}
         for item in self.events:
-            own.setdefault(session_name(getattr(item.record, "session_id", "")), []).append(item)
+            by_session.setdefault(session_name(getattr(item.record, "session_id", "")), []).append(
+                item
+            )
         records = [item.record for item in self.control if isinstance(item.record, StepCommitted)]
         of_groups = self._of_groups()
         for session_id in self.sessions:
-            events = own[session_name(session_id)]
+            events = by_session[session_name(session_id)]
             opened = next(item.record for item in events if _opens(item, session_id))
             control = [*of_groups[""], *of_groups.get(getattr(opened, "group_id", "") or "-", [])]
             partition = events[0].partition
