@@ -17,7 +17,7 @@ from seamlessflow.trainer.data.staleness import StepClock
 from seamlessflow.trainer.recovery.control_state import ControlState
 
 _CLOCK = (r.StepCommitted, r.StepSkipped, r.WeightsPublished)
-_READ = (
+READ = (
     *_CLOCK,
     r.BatchReady,
     r.GroupDropped,
@@ -94,7 +94,7 @@ def group_records(control: Sequence[Received], trajectory: Trajectory, policy: s
     mine = [
         item
         for item in control
-        if isinstance(item.record, _READ) and item.record.policy in ("", policy)
+        if isinstance(item.record, READ) and item.record.policy in ("", policy)
     ]
     gathered = _Gathered()
     for item in mine:
