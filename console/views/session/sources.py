@@ -20,7 +20,7 @@ from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import PartitionClaimed, SessionOpened, Trajectory
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 
-Places = list[tuple[LogPartition, int]]
+RecordPlaces = list[tuple[LogPartition, int]]
 
 
 def session_sources(
@@ -63,7 +63,7 @@ def _trajectory(
     opened = next((item.record for item in events if _opens(item, session_id)), None)
     group_id = getattr(opened, "group_id", None) or session_id
     keys = history.index.keys_like(group_id)
-    places: Places = []
+    places: RecordPlaces = []
     for place, partition, rows in _partitions(history, cut, TRAJECTORIES.name):
         mine = np.isin(partition.column("key", rows), keys)
         places += _places(place, partition, np.flatnonzero(mine))
@@ -94,9 +94,9 @@ def _partitions(
             yield place, history.index.partitions[place], rows
 
 
-def _places(place: LogPartition, partition: PartitionIndex, rows: Int64s) -> Places:
+def _places(place: LogPartition, partition: PartitionIndex, rows: Int64s) -> RecordPlaces:
     return [(place, offset) for offset in partition.column("offset")[rows].tolist()]
 
 
-def _read(history: History, places: Places) -> list[Received]:
+def _read(history: History, places: RecordPlaces) -> list[Received]:
     return [history.decoder.decoded(item) for item in history.records(places)]
