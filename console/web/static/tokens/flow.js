@@ -120,7 +120,7 @@ export class Flow {
   _head(chunk) {
     const { node } = chunk;
     const turn = this._session.turn(node.turn);
-    const head = document.createElement("h3");
+    const head = document.createElement("h2");
     const answer = turn && turn.node === node.node;
     const parts = answer ? answerParts(turn) : promptParts(node, turn);
     head.textContent = parts.filter(Boolean).join(" · ");
@@ -263,7 +263,7 @@ function promptParts(node, turn) {
 
 function messageBox(message) {
   const box = document.createElement("section");
-  const role = document.createElement("h4");
+  const role = document.createElement("h3");
   role.textContent = message.role || "message";
   box.append(role);
   if (message.reasoning) box.append(paragraph(message.reasoning, "tk-reasoning"));
