@@ -13,6 +13,7 @@ from seamlessflow.commands import dead_letters, environments, render, schemas, t
 from seamlessflow.commands.audit import audit
 from seamlessflow.commands.boards import boards
 from seamlessflow.commands.conform import conform
+from seamlessflow.commands.console import console
 from seamlessflow.commands.demo import demo
 from seamlessflow.commands.doctor import doctor
 from seamlessflow.commands.evaluation import evaluate
@@ -63,6 +64,7 @@ app.command()(show)
 app.command()(trace)
 app.command()(timeline)
 app.command()(boards)
+app.command()(console)
 app.command()(audit)
 app.command()(erase)
 app.command()(doctor)

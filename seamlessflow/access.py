@@ -104,7 +104,7 @@ def needs(manager_group: str, agents_group: str, rewards_group: str) -> Mapping[
             inspects=tuple(TOPICS.values()),
             joins=(RUN_GROUP,),
             looks_up=(manager_group, agents_group, rewards_group),
-            names=("launcher",),
+            names=("launcher", "console"),
         ),
     }
 

@@ -15,6 +15,7 @@ PRODUCT = (
     "trainer",
     "recorded",
     "lab",
+    "console",
     "seamlessflow",
 )
 

@@ -112,7 +112,7 @@ def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> s
     total = tokens.masked.total()
     reasons = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
     for reason, count in tokens.masked.most_common():
-        cause = _cause(_MASKED + reason)
+        cause = cause_of(_MASKED + reason)
         text = f"{count:,} of {total:,} sampled tokens are masked as {reason}"
         reasons.append(f"{text} ({cause})" if cause else text)
     if not reasons:
@@ -201,12 +201,12 @@ def _losses(counts: Mapping[str, float], others: float, least: float, text: str)
     for metric, count in counts.items():
         if count > 0 and count / total >= least:
             lost = text.format(metric.partition("/")[2])
-            details = ", ".join(filter(None, (f"{count:,.0f}", _cause(metric))))
+            details = ", ".join(filter(None, (f"{count:,.0f}", cause_of(metric))))
             yield f"{count / total:.0%} of the {lost} ({details})"
 
 
-def _cause(metric: str) -> str:
-    """Return the meaning and remedy of a cause by its metric; empty if the table lacks it."""
+def cause_of(metric: str) -> str:
+    """Return the meaning and remedy of a cause by its metric or name; empty without any."""
     reason = metric.removeprefix(_MASKED)
     for name, cause in CAUSES.items():
         if reason == name or reason.startswith((f"{name}_", f"{name}/")):

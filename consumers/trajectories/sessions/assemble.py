@@ -61,10 +61,17 @@ def trajectory(
     return fitting(_whole(session, partition), limit)
 
 
-def standing(session: Session, partition: int, epoch: int, at_ms: int) -> Trajectory:
+def standing(
+    session: Session,
+    partition: int,
+    epoch: int,
+    at_ms: int,
+    limit: int = REPLIES.max_record_bytes,
+) -> Trajectory:
     """Return the record that a session would have, were it finalized now; it may be under way.
 
-    Turns that are sampled at the moment are masked. Without tokens if no reply has room for it.
+    Turns that are sampled at the moment are masked. Without tokens if it would take more than
+    `limit` bytes, by default those that a reply has room for.
     """
     view = copy(session)
     closed = session.closed or SessionClosed(
@@ -78,7 +85,7 @@ def standing(session: Session, partition: int, epoch: int, at_ms: int) -> Trajec
     )
     view.closed = replace(closed, judges=())  # those that it waits for have not failed
     view.finalized_at_ms = at_ms
-    return trajectory(view, partition, REPLIES.max_record_bytes)
+    return trajectory(view, partition, limit)
 
 
 def _whole(session: Session, partition: int) -> Trajectory:

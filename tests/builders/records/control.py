@@ -89,6 +89,9 @@ paused = builder(
     )
 )
 resumed = builder(r.GenerationResumed(at_ms=0, worker="w", incarnation="i", version=0, paused_ms=1))
+stalled = builder(
+    r.ProgressStalled(at_ms=0, what="rollout", detail="1 groups are running", since_ms=0), "what"
+)
 finished = builder(r.RunFinished(at_ms=0, steps=1, reason=""), "steps")
 
 

@@ -4,6 +4,7 @@ import json
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ import pytest
 import yaml
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from seamlessflow.processes.cluster import kafka_to_inspect
+from seamlessflow.schemas.records import Trajectory
+from tests.builders.console.recorded_run import RecordedLog, TrainedToken, named_trained
 from tests.builders.traces.collector import attributes, reached
 from tests.e2e.demo_run import STEPS, seamlessflow
 from tests.waiting import until
@@ -85,6 +89,20 @@ def test_what_was_trained_is_what_was_sampled(demo: Path) -> None:
     assert (figures["checks"]["mismatches"], figures["checks"]["trained_twice"]) == (0, 0)
     assert figures["logprob_mismatch_max"] <= 1e-3
     assert len(list((demo / "trained").glob("step-*.jsonl.gz"))) == STEPS
+
+
+def test_the_console_gives_each_token_the_reason_that_the_run_kept(demo: Path) -> None:
+    with kafka_to_inspect(demo) as kafka:
+        log = RecordedLog.read(kafka, demo / "trained")
+    named = set[TrainedToken]().union(*map(named_trained, log.explained()))
+    assert named == set(log.trained_tokens())
+    assert log.sums["trained"] == summary(demo)["checks"]["tokens_checked"]
+    masked = Counter[str]()
+    for item in log.trajectories.values():
+        assert isinstance(item.record, Trajectory)
+        masked += Counter(item.record.masked_tokens)
+    assert +log.masked == masked
+    assert log.sums["unknown"] == 0
 
 
 def test_nothing_runs_on_when_it_is_over(demo: Path) -> None:

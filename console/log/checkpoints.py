@@ -1,0 +1,98 @@
+"""Folds of partitions with copies every so many records, so that any moment is near one. Pure.
+
+A fold of a partition takes its records in the order of their offsets. The state at a moment is the
+nearest copy before it, and the records from there on folded in.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Generic, Protocol, Self, TypeVar
+
+from seamlessflow.infra.kafka.client import Received
+
+MOST_COPIES = 256
+"""Copies of one fold; beyond that every other one is dropped, and they stand twice as far apart."""
+_KEPT_STATES = 4
+
+
+class Fold(Protocol):
+    """A state that records are folded into."""
+
+    def apply(self, item: Received) -> None:
+        """Fold the next record in."""
+        ...
+
+    def copy(self) -> Self:
+        """Return a copy that no later record changes."""
+        ...
+
+
+F = TypeVar("F", bound=Fold)
+
+
+class Checkpoints(Generic[F]):
+    """The fold of one partition up to its newest record, and copies of earlier states."""
+
+    def __init__(self, first: F, every: int, most: int = MOST_COPIES) -> None:
+        self.newest = first
+        self.end = 0
+        """Offset behind the last record that was folded in."""
+        self._every = every
+        self._most = most
+        self._since = 0
+        self._copies: dict[int, F] = {0: first.copy()}
+        """States by the offset behind their last record."""
+        self._asked: OrderedDict[int, F] = OrderedDict()
+
+    def apply(self, item: Received) -> None:
+        """Fold the partition's next record in."""
+        self.newest.apply(item)
+        self.end = item.offset + 1
+        self._since += 1
+        if self._since >= self._every:
+            self._since = 0
+            self._copies[self.end] = self.newest.copy()
+            if len(self._copies) > self._most:
+                self._thin()
+
+    def nearest(self, end: int) -> tuple[int, F]:
+        """Return a state at or before an offset, and the offset from which to fold on.
+
+        The caller may change the state.
+        """
+        if end >= self.end:
+            return self.end, self.newest.copy()
+        copied = max((at for at in self._copies if at <= end), default=0)
+        asked = max((at for at in self._asked if at <= end), default=0)
+        if asked > copied:
+            self._asked.move_to_end(asked)
+            return asked, self._asked[asked].copy()
+        return copied, self._copies[copied].copy()
+
+    def keep(self, end: int, state: F) -> None:
+        """Keep a state that was asked for: the next question is often about the same moment."""
+        if end < self.end:
+            self._asked[end] = state.copy()
+            while len(self._asked) > _KEPT_STATES:
+                self._asked.popitem(last=False)
+
+    @property
+    def copies(self) -> int:
+        """Number of copies."""
+        return len(self._copies)
+
+    @property
+    def every(self) -> int:
+        """Records from one copy to the next."""
+        return self._every
+
+    def _thin(self) -> None:
+        self._every *= 2
+        self._copies = dict(list(self._copies.items())[::2])
+
+
+def folded_on(state: F, items: Iterable[Received]) -> F:
+    """Return the state with records folded in."""
+    for item in items:
+        state.apply(item)
+    return state

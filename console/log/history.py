@@ -1,0 +1,173 @@
+"""The run at any moment: the index, and the folds with their checkpoints. Any thread.
+
+The follower appends; pages ask. What a page gets is a picture of one cut, which no later record
+changes.
+"""
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from seamlessflow.console.log.checkpoints import Checkpoints, folded_on
+from seamlessflow.console.log.index import Cut, IndexRow, LogIndex, kind_of
+from seamlessflow.console.log.lookup import Ranges, RawDecoder
+from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.models.control import ControlFold
+from seamlessflow.console.models.fleet import FleetFold
+from seamlessflow.console.models.sessions import SessionsFold
+from seamlessflow.infra.kafka.client import LogPartition, Received
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS
+
+AnyFold = ControlFold | FleetFold | SessionsFold
+_EVERY = {CONTROL.name: 256, FLEET.name: 512, SESSIONS.name: 32}
+"""Records from one copy to the next at first, by topic. A moment needs half of it from each of the
+partitions, and there are many of `sessions`."""
+
+
+@dataclass(frozen=True)
+class RunPicture:
+    """A run at a moment."""
+
+    moment: Moment | None
+    """None: now."""
+    at_ms: int
+    cut: Cut
+    control: ControlFold
+    fleet: FleetFold
+    sessions: Mapping[int, SessionsFold] = field(default_factory=dict)
+    """By partition."""
+
+
+class Lookup(Protocol):
+    """Raw records by their places on the log. Raises `KafkaUnavailable`."""
+
+    def ranges(self, ranges: Ranges) -> Mapping[LogPartition, Sequence[Received]]:
+        """Return the records of ranges, as far as they are there."""
+        ...
+
+    def raw(
+        self, offsets: Mapping[LogPartition, Sequence[int]]
+    ) -> Mapping[tuple[LogPartition, int], Received]:
+        """Return records by partition and offset, as far as they are there."""
+        ...
+
+
+class History:
+    """Index and folds of one log."""
+
+    def __init__(self, lookup: Lookup, decoder: RawDecoder) -> None:
+        self.index = LogIndex()
+        self.decoder = decoder
+        self._lookup = lookup
+        self._folds: dict[LogPartition, Checkpoints[AnyFold]] = {}
+        self._changing = threading.RLock()
+
+    def append(self, items: Sequence[Received]) -> None:
+        """Take new raw records, each partition's in order; those that it has are left out."""
+        fresh: dict[LogPartition, list[IndexRow]] = {}
+        with self._changing:
+            for item in items:
+                place = item.topic, item.partition
+                partition = self.index.partitions.get(place)
+                end = 0 if partition is None else partition.end(partition.rows)
+                rows = fresh.setdefault(place, [])
+                if item.offset >= (rows[-1].offset + 1 if rows else end):
+                    rows.append(_row(item))
+                    self._fold(place, item)
+            self.index.append({place: rows for place, rows in fresh.items() if rows})
+
+    def picture(self, moment: Moment | None) -> RunPicture:
+        """Return the run at a moment. Raises `MomentNotOnLog` and what the lookup raises."""
+        with self._changing:
+            cut = self.index.whole() if moment is None else self.index.cut(moment)
+            at_ms = self.index.time(cut)
+            starts = {
+                place: (self._end(cut, place), *fold.nearest(self._end(cut, place)))
+                for place, fold in self._folds.items()
+            }
+        ranges = {place: (start, end) for place, (end, start, _) in starts.items() if start < end}
+        read = self._lookup.ranges(ranges)
+        states: dict[LogPartition, AnyFold] = {}
+        for place, (end, _, state) in starts.items():
+            items = map(self.decoder.decoded, read.get(place, ()))
+            states[place] = folded_on(state, items)
+            if place in ranges:
+                with self._changing:
+                    self._folds[place].keep(end, states[place])
+        return picture_of(moment, at_ms, cut, states)
+
+    def outline(self, moment: Moment | None) -> RunPicture:
+        """Return the cut and the time of a moment alone. Raises `MomentNotOnLog`."""
+        with self._changing:
+            cut = self.index.whole() if moment is None else self.index.cut(moment)
+            return picture_of(moment, self.index.time(cut), cut, {})
+
+    def records(self, places: Sequence[tuple[LogPartition, int]]) -> list[Received]:
+        """Return raw records by partition and offset, in the order asked for; the gone left out.
+
+        Raises what the lookup raises.
+        """
+        offsets: dict[LogPartition, list[int]] = {}
+        for place, offset in places:
+            offsets.setdefault(place, []).append(offset)
+        read = self._lookup.raw(offsets)
+        return [read[place] for place in places if place in read]
+
+    @property
+    def copies(self) -> int:
+        """Number of copies of all folds."""
+        return sum(fold.copies for fold in self._folds.values())
+
+    def _end(self, cut: Cut, place: LogPartition) -> int:
+        partition = self.index.partitions.get(place)
+        return 0 if partition is None else partition.end(cut.get(place, 0))
+
+    def _fold(self, place: LogPartition, item: Received) -> None:
+        fold = self._folds.get(place)
+        if fold is None:
+            first = first_fold(place)
+            if first is None:
+                return
+            fold = self._folds[place] = Checkpoints(first, _EVERY[place[0]])
+        fold.apply(self.decoder.decoded(item))
+
+
+def first_fold(place: LogPartition) -> AnyFold | None:
+    """Return the empty fold of a partition, or None for one that no page folds."""
+    match place:
+        case (CONTROL.name, _):
+            return ControlFold()
+        case (FLEET.name, _):
+            return FleetFold()
+        case (SESSIONS.name, number):
+            return SessionsFold(number)
+    return None
+
+
+def picture_of(
+    moment: Moment | None, at_ms: int, cut: Cut, states: Mapping[LogPartition, AnyFold]
+) -> RunPicture:
+    """Return the picture that states make."""
+    control = states.get((CONTROL.name, 0))
+    fleet = states.get((FLEET.name, 0))
+    return RunPicture(
+        moment=moment,
+        at_ms=at_ms,
+        cut=cut,
+        control=control if isinstance(control, ControlFold) else ControlFold(),
+        fleet=fleet if isinstance(fleet, FleetFold) else FleetFold(),
+        sessions={
+            number: state
+            for (_, number), state in sorted(states.items())
+            if isinstance(state, SessionsFold) and state.events
+        },
+    )
+
+
+def _row(item: Received) -> IndexRow:
+    if isinstance(item.record, Raw):
+        key = item.record.key
+        return IndexRow(item.offset, item.timestamp_ms, kind_of(item.record.value), key, item.size)
+    return IndexRow(item.offset, item.timestamp_ms, kind_of(b"?"), None, item.size)

@@ -1,0 +1,168 @@
+"""Records read again from Kafka when a view needs them. Any thread; one question at a time.
+
+Its client is apart from the one that follows: it jumps, and nothing waits for it but the question.
+"""
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from seamlessflow.infra.blobs import blob_store, following
+from seamlessflow.infra.errors import BlobUnavailable, KafkaUnavailable, NewerRelease
+from seamlessflow.infra.kafka.client import LogPartition, Received
+from seamlessflow.infra.kafka.reader import Reader, ReadingRules
+from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema, decode
+from seamlessflow.schemas.topics import LETTERED
+
+Ranges = Mapping[LogPartition, tuple[int, int]]
+"""Offsets to read of each partition: the first, and that behind the last."""
+GROUP = "console"
+_POLL_S = 0.02
+_PATIENCE_S = 8.0
+_BLOB_PATIENCE_S = 2.0
+_CACHED_BYTES = 32 * 1024 * 1024
+_ENTRY_BYTES = 1_000
+_NEIGHBOURS = 64
+"""Offsets that are read with their neighbours at once rather than each by itself."""
+_OPTIONS: Mapping[str, Any] = {
+    "enable.partition.eof": True,
+    # A jump reads few records: what is fetched beyond them is thrown away.
+    "fetch.message.max.bytes": 262_144,
+    "queued.min.messages": 1_000,
+    "queued.max.messages.kbytes": 16_384,
+    "fetch.queue.backoff.ms": 5,
+    "fetch.wait.max.ms": 20,
+}
+
+
+class RawDecoder:
+    """Decoder of records as they stand on the log, with the garbage as it is."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._decode = following(blob_store(settings), decode, _BLOB_PATIENCE_S)
+
+    def decoded(self, item: Received) -> Received:
+        """Return the record of raw bytes, or an `Unreadable` for garbage and for what is missing.
+
+        A record of a dead-letter topic stays raw.
+        """
+        if not isinstance(item.record, Raw):
+            return item
+        key = None if item.record.key is None else item.record.key.decode(errors="backslashreplace")
+        if item.topic not in LETTERED:
+            return item._replace(key=key)
+        try:
+            record = self._decode(item.record.value)
+        except UnknownSchema as error:
+            newer = NewerRelease(
+                item.topic,
+                item.partition,
+                item.offset,
+                f"the unknown schema fingerprint {error.fingerprint}",
+            )
+            record = Unreadable(str(newer))
+        except (UndecodableRecord, BlobUnavailable) as error:
+            record = Unreadable(str(error))
+        return item._replace(key=key, record=record)
+
+
+class RecordLookup:
+    """Reader of ranges of offsets, with the last records that were asked for by place."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._reader: Reader | None = None
+        self._asking = threading.Lock()
+        self._cached: OrderedDict[tuple[LogPartition, int], Received] = OrderedDict()
+        self._cached_bytes = 0
+
+    def ranges(self, ranges: Ranges) -> dict[LogPartition, list[Received]]:
+        """Return the raw records of ranges, each partition's in order, as far as they are there.
+
+        Raises `KafkaUnavailable` if Kafka does not answer within 8 s, and what `Reader.poll`
+        raises.
+        """
+        wanted = {place: bounds for place, bounds in ranges.items() if bounds[0] < bounds[1]}
+        with self._asking:
+            return self._read(wanted) if wanted else {}
+
+    def raw(
+        self, offsets: Mapping[LogPartition, Sequence[int]]
+    ) -> dict[tuple[LogPartition, int], Received]:
+        """Return records by partition and offset, as far as they are there; raise as `ranges`."""
+        asked = [(place, offset) for place, numbers in offsets.items() for offset in numbers]
+        records = {key: self._cached[key] for key in asked if key in self._cached}
+        missing: dict[LogPartition, list[int]] = {}
+        for place, offset in asked:
+            if (place, offset) not in records:
+                missing.setdefault(place, []).append(offset)
+        for ranges in _rounds(missing):
+            for place, items in self.ranges(ranges).items():
+                wanted = set(missing[place])
+                records |= {(place, item.offset): item for item in items if item.offset in wanted}
+        self._cache(records)
+        return records
+
+    def close(self) -> None:
+        """Close the client."""
+        with self._asking:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
+
+    def _read(self, ranges: Ranges) -> dict[LogPartition, list[Received]]:
+        reader = self._reader = self._reader or Reader(
+            self._settings, GROUP, rules=ReadingRules(decode=Raw), **_OPTIONS
+        )
+        records: dict[LogPartition, list[Received]] = {place: [] for place in ranges}
+        left = dict(ranges)
+        reader.assign({place: first for place, (first, _) in ranges.items()})
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while left:
+            for item in reader.poll(_POLL_S):
+                first, end = ranges.get((item.topic, item.partition), (0, 0))
+                if first <= item.offset < end:
+                    records[item.topic, item.partition].append(item)
+            done = [place for place in left if reader.position(place) >= left[place][1]]
+            for place in done:
+                del left[place]
+            reader.remove(done)
+            if left and time.monotonic() > deadline_s:
+                self._reader = None  # its client may be in any state
+                reader.close()
+                reason = f"records of {', '.join(f'{topic}[{n}]' for topic, n in left)}"
+                raise KafkaUnavailable(self._settings.bootstrap_servers, _PATIENCE_S, reason)
+        return records
+
+    def _cache(self, records: Mapping[tuple[LogPartition, int], Received]) -> None:
+        with self._asking:
+            for key, item in records.items():
+                if key not in self._cached:
+                    self._cached_bytes += item.size + _ENTRY_BYTES
+                self._cached[key] = item
+                self._cached.move_to_end(key)
+            while self._cached_bytes > _CACHED_BYTES and len(self._cached) > 1:
+                _, dropped = self._cached.popitem(last=False)
+                self._cached_bytes -= dropped.size + _ENTRY_BYTES
+
+
+def _rounds(offsets: Mapping[LogPartition, Iterable[int]]) -> Iterator[Ranges]:
+    """Yield ranges that have all offsets, one of each partition at a time."""
+    runs = {place: _runs(sorted(numbers)) for place, numbers in offsets.items()}
+    while runs:
+        yield {place: ranges[0] for place, ranges in runs.items()}
+        runs = {place: ranges[1:] for place, ranges in runs.items() if len(ranges) > 1}
+
+
+def _runs(offsets: Sequence[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for offset in offsets:
+        if runs and offset - runs[-1][1] < _NEIGHBOURS:
+            runs[-1] = runs[-1][0], offset + 1
+        else:
+            runs.append((offset, offset + 1))
+    return runs

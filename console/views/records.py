@@ -1,0 +1,155 @@
+"""The page Records: records of all topics, decoded, as a list and each by itself. Pure."""
+
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from seamlessflow.console.log.index import LogIndex
+from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.views.fields import (
+    MOST_CHARACTERS,
+    FieldText,
+    gist_of,
+    readable_bytes,
+    record_fields,
+)
+from seamlessflow.console.views.search import FoundRecords
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
+from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark, letter_or_mark
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordLine:
+    """A record with its fields."""
+
+    moment: str
+    """Place on the log, by which a link names it."""
+    topic: str
+    partition: int
+    offset: int
+    at_ms: int
+    type: str
+    key: str | None
+    size: int
+    gist: str
+    readable: bool
+    headers: tuple[tuple[str, str], ...]
+    fields: tuple[FieldText, ...]
+    retry: str = ""
+    """Command that sends a dead letter again; empty for other records."""
+    source: str = ""
+    """Moment of the record that a dead letter was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicCount:
+    """Number of records of a topic."""
+
+    topic: str
+    partitions: int
+    records: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordsPage:
+    """Records that fit a query, the newest first."""
+
+    matching: int
+    shown: int
+    older: str
+    """Moment behind which older ones follow; empty if none do."""
+    gone: int
+    """Records that the index has and Kafka has deleted since."""
+    lines: tuple[RecordLine, ...]
+    topics: tuple[TopicCount, ...]
+
+
+def records_page(
+    index: LogIndex,
+    cut: Mapping[tuple[str, int], int],
+    search: FoundRecords,
+    items: Iterable[tuple[Received, Received]],
+    run: str,
+) -> RecordsPage:
+    """Return the page of records of a search; `items` are each raw and decoded."""
+    lines = tuple(record_line(raw, decoded, run) for raw, decoded in items)
+    last = search.places[-1] if search.places and search.more else None
+    return RecordsPage(
+        matching=search.matching,
+        shown=len(lines),
+        older="" if last is None else str(Moment(*last[0], last[1])),
+        gone=len(search.places) - len(lines),
+        lines=lines,
+        topics=topic_counts(index, cut),
+    )
+
+
+def topic_counts(index: LogIndex, cut: Mapping[tuple[str, int], int]) -> tuple[TopicCount, ...]:
+    """Return the topics that have records, in the order of their names."""
+    counts: dict[str, list[int]] = {}
+    for (topic, _), rows in sorted(cut.items()):
+        counts.setdefault(topic, []).append(rows)
+    return tuple(
+        TopicCount(topic=topic, partitions=len(rows), records=sum(rows))
+        for topic, rows in counts.items()
+        if sum(rows)
+    )
+
+
+def record_line(
+    raw: Received, decoded: Received, run: str, most: int = MOST_CHARACTERS
+) -> RecordLine:
+    """Return a record's line; `run` is the option by which a command names the run."""
+    moment = Moment(raw.topic, raw.partition, raw.offset)
+    line = RecordLine(
+        moment=str(moment),
+        topic=raw.topic,
+        partition=raw.partition,
+        offset=raw.offset,
+        at_ms=raw.timestamp_ms,
+        type=_type(decoded),
+        key=_key(raw),
+        size=raw.size,
+        gist=gist_of(decoded.record),
+        readable=not isinstance(decoded.record, Unreadable | Raw),
+        headers=tuple((name, readable_bytes(value or b"")) for name, value in raw.headers),
+        fields=_fields(raw, decoded, most),
+    )
+    return line if not raw.topic.endswith(".dlq") else _letter(line, raw, run)
+
+
+def _fields(raw: Received, decoded: Received, most: int) -> tuple[FieldText, ...]:
+    fields = record_fields(decoded.record, most)
+    if isinstance(decoded.record, Unreadable) and isinstance(raw.record, Raw):
+        return (*fields, *record_fields(raw.record, most))
+    return fields
+
+
+def _letter(line: RecordLine, raw: Received, run: str) -> RecordLine:
+    if not isinstance(raw.record, Raw):
+        return line
+    letter = letter_or_mark(raw, raw.record)
+    if isinstance(letter, RetryMark):
+        text = f"the letter at {letter.letter} was retried, and is at {letter.sent_to} now"
+        return replace(line, type="(retried)", gist=text)
+    source = "" if letter.source is None else str(_source(letter))
+    words = ["seamlessflow", "dlq", "retry", letter.topic, str(letter.partition)]
+    retry = shlex.join([*words, str(letter.source)]) + run if source else ""
+    return replace(line, type="(dead letter)", gist=letter.error, retry=retry, source=source)
+
+
+def _source(letter: DeadLetter) -> Moment:
+    return Moment(letter.topic, letter.partition, letter.source or 0)
+
+
+def _type(decoded: Received) -> str:
+    if isinstance(decoded.record, Unreadable):
+        return "(unreadable)"
+    return "(bytes)" if isinstance(decoded.record, Raw) else type(decoded.record).__name__
+
+
+def _key(raw: Received) -> str | None:
+    if isinstance(raw.record, Raw) and raw.record.key is not None:
+        return readable_bytes(raw.record.key)
+    return raw.key

@@ -1,0 +1,102 @@
+"""Records that a session's page is made of, found in the index and read from the log, up to a cut.
+
+Events by the key of the session, claims of their partition, its trajectory, and the records of
+`control` about groups and steps. What retention has removed is left out.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+from seamlessflow.console.log.history import History
+from seamlessflow.console.log.index import KIND_NUMBERS, Cut, PartitionIndex
+from seamlessflow.console.views.session.reasons import SessionSources
+from seamlessflow.console.views.session.trained_runs import NO_RUNS, trained_runs
+from seamlessflow.console.views.session.training import READ
+from seamlessflow.infra.kafka.client import LogPartition, Received
+from seamlessflow.schemas.arrays import Int64s
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import PartitionClaimed, SessionOpened, Trajectory
+from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
+
+RecordPlaces = list[tuple[LogPartition, int]]
+
+
+def session_sources(
+    history: History, cut: Cut, session_id: str, trained: Path | None = None
+) -> SessionSources:
+    """Return a session's records of a cut; `trained`: directory of the run's trained tokens.
+
+    Raises what the history's lookup raises.
+    """
+    events = _read(history, list(_events(history, cut, session_id)))
+    control = _read(
+        history, list(_of_kinds(history, cut, CONTROL.name, [kind.__name__ for kind in READ]))
+    )
+    records = [item.record for item in control]
+    runs = NO_RUNS if trained is None else trained_runs(trained, records, session_id)
+    return SessionSources(
+        session_id=session_id,
+        events=events,
+        trajectory=_trajectory(history, cut, session_id, events),
+        control=control,
+        trained=runs,
+    )
+
+
+def _events(history: History, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
+    """Yield the places of a session's events and of their partition's claims, in log order."""
+    keys = history.index.keys_like(session_name(session_id))
+    claimed = KIND_NUMBERS[PartitionClaimed.__name__]
+    for place, partition, rows in _partitions(history, cut, SESSIONS.name):
+        mine = np.isin(partition.column("key", rows), keys)
+        if mine.any():
+            claims = partition.column("kind", rows) == claimed
+            yield from _places(place, partition, np.flatnonzero(mine | claims))
+
+
+def _trajectory(
+    history: History, cut: Cut, session_id: str, events: list[Received]
+) -> Received | None:
+    """Return the session's newest trajectory, which has its group's key."""
+    opened = next((item.record for item in events if _opens(item, session_id)), None)
+    group_id = getattr(opened, "group_id", None) or session_id
+    keys = history.index.keys_like(group_id)
+    places: RecordPlaces = []
+    for place, partition, rows in _partitions(history, cut, TRAJECTORIES.name):
+        mine = np.isin(partition.column("key", rows), keys)
+        places += _places(place, partition, np.flatnonzero(mine))
+    for item in reversed(_read(history, places)):
+        if isinstance(item.record, Trajectory) and item.record.session_id == session_id:
+            return item
+    return None
+
+
+def _opens(item: Received, session_id: str) -> bool:
+    return isinstance(item.record, SessionOpened) and item.record.session_id == session_id
+
+
+def _of_kinds(
+    history: History, cut: Cut, topic: str, kinds: list[str]
+) -> Iterator[tuple[LogPartition, int]]:
+    numbers = [KIND_NUMBERS[kind] for kind in kinds]
+    for place, partition, rows in _partitions(history, cut, topic):
+        wanted = np.isin(partition.column("kind", rows), numbers)
+        yield from _places(place, partition, np.flatnonzero(wanted))
+
+
+def _partitions(
+    history: History, cut: Cut, topic: str
+) -> Iterator[tuple[LogPartition, PartitionIndex, int]]:
+    for place, rows in sorted(cut.items()):
+        if place[0] == topic and rows:
+            yield place, history.index.partitions[place], rows
+
+
+def _places(place: LogPartition, partition: PartitionIndex, rows: Int64s) -> RecordPlaces:
+    return [(place, offset) for offset in partition.column("offset")[rows].tolist()]
+
+
+def _read(history: History, places: RecordPlaces) -> list[Received]:
+    return [history.decoder.decoded(item) for item in history.records(places)]

@@ -1,0 +1,156 @@
+"""The page Sessions: a list of sessions at a moment, and the search in it. Pure."""
+
+import heapq
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from seamlessflow.console.log.history import RunPicture
+from seamlessflow.console.models.sessions import OPEN, SessionRow
+from seamlessflow.console.views.query import Query
+
+SHOWN = 100
+MOST_SHOWN = 1_000
+FINALIZED = "finalized"
+"""Search for sessions that are finalized, whatever their status."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuery:
+    """A search for sessions; texts are parts of what they stand for."""
+
+    session: str = ""
+    group: str = ""
+    task: str = ""
+    policy: str = ""
+    purpose: str = ""
+    status: str = ""
+    least: float | None = None
+    """Least reward."""
+    most: float | None = None
+    skip: int = 0
+    count: int = SHOWN
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLine:
+    """A session of the list."""
+
+    row: SessionRow
+    reward: float | None
+    waits_for: str
+    """`agent`, the worker that samples, `worker` while none does, `rewards`; empty at its end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionsPage:
+    """Sessions that fit a search, the newest first."""
+
+    total: int
+    matching: int
+    skip: int
+    statuses: Mapping[str, int]
+    """Number of those that fit, by status."""
+    reward_mean: float | None
+    """Mean reward of those that fit and have one."""
+    lines: tuple[SessionLine, ...]
+
+
+def session_query(query: Query) -> SessionQuery:
+    """Return the search that a query asks for. Raises `QueryRejected`."""
+    return SessionQuery(
+        session=query.text("session"),
+        group=query.text("group"),
+        task=query.text("task"),
+        policy=query.text("policy"),
+        purpose=query.text("purpose"),
+        status=query.text("status"),
+        least=query.real("least"),
+        most=query.real("most"),
+        skip=query.number("skip") or 0,
+        count=query.number("count", 1, MOST_SHOWN) or SHOWN,
+    )
+
+
+def sessions_page(picture: RunPicture, query: SessionQuery) -> SessionsPage:
+    """Return the page."""
+    statuses: Counter[str] = Counter()
+    shown: list[SessionRow] = []
+    rewards = 0.0
+    rewarded = 0
+    place = 0
+    for row in _newest_first(picture):
+        if not fits(row, query):
+            continue
+        statuses[row.status] += 1
+        if (reward := row.reward) is not None:
+            rewards += reward
+            rewarded += 1
+        if query.skip <= place < query.skip + query.count:
+            shown.append(row)
+        place += 1
+    turns = _workers(picture)
+    return SessionsPage(
+        total=sum(fold.sessions for fold in picture.sessions.values()),
+        matching=place,
+        skip=query.skip,
+        statuses=dict(sorted(statuses.items())),
+        reward_mean=rewards / rewarded if rewarded else None,
+        lines=tuple(
+            SessionLine(row=row, reward=row.reward, waits_for=_waits_for(row, turns))
+            for row in shown
+        ),
+    )
+
+
+def fits(row: SessionRow, query: SessionQuery) -> bool:
+    """Return whether a session fits a search."""
+    if query.session not in row.session_id or query.task not in row.task_id:
+        return False
+    if query.group not in row.group_id:
+        return False
+    if query.policy and query.policy != row.policy:
+        return False
+    if query.purpose and query.purpose != row.purpose:
+        return False
+    if query.status and not _has_status(row, query.status):
+        return False
+    if query.least is None and query.most is None:
+        return True
+    reward = row.reward
+    if reward is None:
+        return False
+    least = query.least is None or reward >= query.least
+    return least and (query.most is None or reward <= query.most)
+
+
+def _has_status(row: SessionRow, status: str) -> bool:
+    if status == FINALIZED:
+        return row.finalized_ms is not None
+    return row.status == status
+
+
+def _newest_first(picture: RunPicture) -> Iterator[SessionRow]:
+    return heapq.merge(
+        *(fold.rows() for fold in picture.sessions.values()),
+        key=lambda row: (row.opened_ms, row.partition, row.offset),
+        reverse=True,
+    )
+
+
+def _workers(picture: RunPicture) -> dict[str, str]:
+    """Return the worker of each session with a turn under way, empty for one without a worker."""
+    return {
+        turn.session_id: turn.worker
+        for fold in picture.sessions.values()
+        for turn in fold.turns.values()
+    }
+
+
+def _waits_for(row: SessionRow, turns: Mapping[str, str]) -> str:
+    if row.finalized_ms is not None:
+        return ""
+    if row.status != OPEN:
+        return "rewards"
+    worker = turns.get(row.session_id)
+    return "agent" if worker is None else worker or "a worker"

@@ -1,0 +1,183 @@
+"""The pages of one log: each from its view, as a dataclass, as HTML and as JSON."""
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial
+from typing import Any
+
+from seamlessflow.console.log.follower import ReadingProgress
+from seamlessflow.console.log.history import History, RunPicture
+from seamlessflow.console.log.index import KINDS
+from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
+from seamlessflow.console.models.sessions import SessionRow
+from seamlessflow.console.views.fields import WHOLE
+from seamlessflow.console.views.frame import Frame, frame_of
+from seamlessflow.console.views.now import now_page
+from seamlessflow.console.views.query import Query
+from seamlessflow.console.views.records import RecordLine, record_line, records_page
+from seamlessflow.console.views.search import found_records, record_query
+from seamlessflow.console.views.sessions import session_query, sessions_page
+from seamlessflow.console.web.templates import environment, url
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
+
+NAV = (("now", "Now"), ("sessions", "Sessions"), ("records", "Records"))
+"""Pages of the menu: names and titles."""
+RECORD = "record"
+_TITLES = {**dict(NAV), RECORD: "Record"}
+_ALWAYS_LIVE = ("now", "sessions")
+_FOLLOW = "follow"
+_PARTS = (
+    *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
+    *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
+    *("at", _FOLLOW),
+)
+"""Parts of a query that pages know; others are left out of their links."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedPage:
+    """A page that is asked for: its name, its query, and the place of a single record."""
+
+    name: str
+    query: Mapping[str, str]
+    place: str = ""
+
+    @property
+    def path(self) -> str:
+        """Path of the page's address."""
+        return f"/{self.name}/{self.place}" if self.place else f"/{self.name}"
+
+
+class Console:
+    """The pages of one log. Any thread."""
+
+    def __init__(
+        self, history: History, following: Callable[[], ReadingProgress], run: str, option: str
+    ) -> None:
+        """Show a run by its name; `option` is what a command needs to find it, such as --out."""
+        self._history = history
+        self._following = following
+        self._run = run
+        self._option = option
+        self._templates = environment()
+
+    def page(self, asked: AskedPage) -> tuple[Frame, Any]:
+        """Return the frame and the page. Raises what its view and the history raise."""
+        query = Query(asked.query)
+        moment = self._moment(query)
+        if asked.name == RECORD:
+            picture = self._cut(moment)
+            page: Any = self._record(asked.place)
+        elif asked.name == "records":
+            picture = self._cut(moment)
+            page = self._records(picture, query)
+        elif asked.name == "sessions":
+            picture = self._history.picture(moment)
+            page = sessions_page(picture, session_query(query))
+        else:
+            picture = self._history.picture(moment)
+            page = now_page(picture)
+        return frame_of(self._run, self._history.index, picture, self._following()), page
+
+    def html(self, asked: AskedPage) -> str:
+        """Return the page as HTML."""
+        return self._rendered("layout.html", asked)
+
+    def fragment(self, asked: AskedPage) -> str:
+        """Return what changes of a live page, as HTML."""
+        return self._rendered("live.html", asked)
+
+    def json(self, asked: AskedPage) -> bytes:
+        """Return the page as JSON."""
+        return twin(*self.page(asked))
+
+    def error(self, status: int, reason: str) -> str:
+        """Return an error as a page."""
+        return self._templates.get_template("error.html").render(status=status, reason=reason)
+
+    def _rendered(self, template: str, asked: AskedPage) -> str:
+        frame, page = self.page(asked)
+        query = {name: asked.query.get(name, "") for name in _PARTS}
+        query["at"] = frame.moment
+        values = {
+            "nav": NAV,
+            "name": asked.name,
+            "title": _TITLES[asked.name],
+            "path": asked.path,
+            "query": query,
+            "kinds": KINDS,
+            "frame": frame,
+            "page": page,
+            "live": self._live(asked, frame),
+            "twin": url(f"{asked.path}.json", **query),
+            "here": lambda **changes: url(asked.path, **{**query, **changes}),
+            "session_link": partial(session_link, frame.moment),
+        }
+        return self._templates.get_template(template).render(values)
+
+    def _live(self, asked: AskedPage, frame: Frame) -> str:
+        """Return the address of a page's events; empty for one that does not change."""
+        follows = asked.name in _ALWAYS_LIVE or bool(asked.query.get(_FOLLOW))
+        return "" if frame.moment or not follows else url(f"/live{asked.path}", **asked.query)
+
+    def _moment(self, query: Query) -> Moment | None:
+        offset = query.number("control")
+        if offset is not None:  # the slider of a browser without scripts
+            return Moment(CONTROL.name, 0, offset)
+        return parse_moment(query.text("at"))
+
+    def _cut(self, moment: Moment | None) -> RunPicture:
+        """Return a picture without states, for pages that need none."""
+        return self._history.outline(moment)
+
+    def _records(self, picture: RunPicture, query: Query) -> Any:
+        asked = record_query(query)
+        search = found_records(self._history.index, picture.cut, asked)
+        raw = self._history.records(search.places)
+        items = ((item, self._decoded(item)) for item in raw)
+        return records_page(self._history.index, picture.cut, search, items, self._option)
+
+    def _record(self, place: str) -> RecordLine:
+        moment = parse_moment(place)
+        if moment is None:
+            raise MomentNotOnLog(Moment("", 0, 0), "no place is named")
+        self._history.index.row(moment)
+        items = self._history.records([(moment.place, moment.offset)])
+        if not items:
+            raise MomentNotOnLog(moment, "Kafka has no record there, or not any more")
+        return record_line(items[0], self._decoded(items[0]), self._option, WHOLE)
+
+    def _decoded(self, item: Received) -> Received:
+        return self._history.decoder.decoded(item)
+
+
+def session_link(moment: str, row: SessionRow) -> str:
+    """Return the address of what there is about a session."""
+    return url("/records", topic=SESSIONS.name, key=session_name(row.session_id), at=moment)
+
+
+def twin(frame: Any, page: Any) -> bytes:
+    """Return a page and its frame as a JSON object.
+
+    Members have the names of the fields. A number that is not finite is null.
+    """
+    value = {"frame": plain(frame), "page": plain(page)}
+    # As ASCII: a text may have halves of characters, which have no other encoding.
+    return json.dumps(value, ensure_ascii=True, allow_nan=False).encode()
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON's types."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(element) for name, element in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(element) for element in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

@@ -1,0 +1,138 @@
+"""The console as a server: the thread that reads the log, and uvicorn, until it is asked to end."""
+
+import asyncio
+import secrets
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from seamlessflow.console.log.follower import Follower
+from seamlessflow.console.log.history import History
+from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
+from seamlessflow.console.web.app import application
+from seamlessflow.console.web.console import Console
+from seamlessflow.console.web.guard import TOKEN, is_loopback
+from seamlessflow.console.web.live import Broadcaster
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.network.addresses import address_of
+from seamlessflow.infra.settings import KafkaSettings
+
+LEAST_TOKEN = 16
+_LOOK_S = 0.2
+_CLOSE_S = 2
+
+
+class ConsoleAddressTaken(SeamlessFlowError):
+    """Failure to listen on the address of a console."""
+
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        self.host = host
+        self.port = port
+        super().__init__(f"cannot listen on {host} port {port} (--host, --port): {reason}")
+
+
+class TokenRejected(SeamlessFlowError):
+    """A file whose token guards nothing."""
+
+    lasting = True
+
+    def __init__(self, path: Path, reason: str) -> None:
+        self.path = path
+        super().__init__(f"--token-file {path}: {reason}")
+
+
+class _QuietServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to its caller."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def token_for(host: str, path: Path | None) -> str | None:
+    """Return the token of a file, or a new one; None for a host that only this machine reaches.
+
+    Raises `TokenRejected`.
+    """
+    if path is None:
+        return None if is_loopback(host) else secrets.token_urlsafe(24)
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise TokenRejected(path, str(error)) from error
+    if len(token) < LEAST_TOKEN:
+        raise TokenRejected(path, f"a token has {LEAST_TOKEN} characters or more")
+    return token
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """Return a socket that listens there. Raises `ConsoleAddressTaken`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise ConsoleAddressTaken(host, port, error.strerror or str(error)) from error
+    return listening
+
+
+def address(listening: socket.socket, token: str | None) -> str:
+    """Return the address to open, with the token if there is one."""
+    host, port = listening.getsockname()[:2]
+    base = f"http://{address_of(host, port)}/"
+    return base if token is None else f"{base}?{TOKEN}={token}"
+
+
+def serve(
+    kafka: KafkaSettings,
+    listening: socket.socket,
+    host: str,
+    token: str | None,
+    run: str,
+    option: str,
+    stopping: Callable[[], bool],
+) -> None:
+    """Read the log and serve its pages until `stopping`."""
+    lookup = RecordLookup(kafka)
+    history = History(lookup, RawDecoder(kafka))
+    broadcaster = Broadcaster()
+    follower = Follower(kafka, history, broadcaster.changed)
+    console = Console(history, lambda: follower.following, run, option)
+    app = application(console, broadcaster, host, token)
+    follower.start()
+    try:
+        asyncio.run(run_server(app, listening, stopping, broadcaster.close))
+    finally:
+        follower.close()
+        lookup.close()
+
+
+async def run_server(
+    app: ASGIApp,
+    listening: socket.socket,
+    stopping: Callable[[], bool],
+    ending: Callable[[], None],
+) -> None:
+    """Serve an application until `stopping`; then `ending` is called, which ends its streams."""
+    config = uvicorn.Config(
+        app,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=_CLOSE_S,
+    )
+    server = _QuietServer(config)
+    serving = asyncio.create_task(server.serve([listening]))
+    while not stopping() and not serving.done():
+        await asyncio.wait({serving}, timeout=_LOOK_S)
+    ending()
+    server.should_exit = True
+    await serving

@@ -1,0 +1,45 @@
+"""The command `seamlessflow console`: pages of a run, live or at any moment of its log."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seamlessflow.commands.options import Out
+
+_PORT = 8750
+
+
+def console(
+    out: Out = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="Port to listen on; 0 takes a free one.")
+    ] = _PORT,
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; one that others reach needs a token.")
+    ] = "127.0.0.1",
+    token_file: Annotated[
+        Path | None,
+        typer.Option(help="File with the token; by default a new one for each start."),
+    ] = None,
+) -> None:
+    """Show a run in a browser: what it does now, its sessions, all records; at any moment.
+
+    It only reads. Ctrl-C ends it; see docs/console.md.
+    """
+    from seamlessflow.checks.packages import require
+    from seamlessflow.console.web.server import address, listener, serve, token_for
+    from seamlessflow.processes.cluster import kafka_to_inspect
+    from seamlessflow.processes.stopping import Interrupted, stoppable
+
+    require("console", "starlette")
+    token = token_for(host, token_file)
+    try:
+        with stoppable() as stop, kafka_to_inspect(out) as kafka, listener(host, port) as listening:
+            typer.echo(f"the console is at {address(listening, token)}")
+            run = str(out or kafka.topic_prefix.strip(".") or "the run")
+            option = f" --out {shlex.quote(str(out))}" if out is not None else ""
+            serve(kafka, listening, host, token, run, option, lambda: stop.asked)
+    except Interrupted:
+        pass  # asked to end while the broker started

@@ -1,0 +1,89 @@
+"""A log in memory in place of Kafka's, for consoles, and histories that have read it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from seamlessflow.console.log.follower import ReadingProgress
+from seamlessflow.console.log.history import History
+from seamlessflow.console.log.lookup import Ranges, RawDecoder
+from seamlessflow.console.web.console import Console
+from seamlessflow.infra.kafka.client import LogPartition, Received
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.records import Record
+
+KAFKA = KafkaSettings(bootstrap_servers="unused:9092")
+RUN = "runs/mine"
+
+
+class MemoryLog:
+    """Raw records by their places; a lookup for a history."""
+
+    def __init__(self, items: Iterable[Received] = ()) -> None:
+        self.items: dict[tuple[LogPartition, int], Received] = {}
+        self.asked: list[Ranges] = []
+        """Questions for ranges so far."""
+        self.add(items)
+
+    def add(self, items: Iterable[Received]) -> None:
+        """Append records."""
+        self.items |= {((item.topic, item.partition), item.offset): item for item in items}
+
+    def ranges(self, ranges: Ranges) -> Mapping[LogPartition, Sequence[Received]]:
+        """Return the records of ranges."""
+        self.asked.append(ranges)
+        return {
+            place: [
+                self.items[place, offset]
+                for offset in range(first, end)
+                if (place, offset) in self.items
+            ]
+            for place, (first, end) in ranges.items()
+        }
+
+    def raw(
+        self, offsets: Mapping[LogPartition, Sequence[int]]
+    ) -> Mapping[tuple[LogPartition, int], Received]:
+        """Return records by their places."""
+        asked = [(place, offset) for place, numbers in offsets.items() for offset in numbers]
+        return {place: self.items[place] for place in asked if place in self.items}
+
+
+def raw_item(
+    topic: str,
+    partition: int,
+    offset: int,
+    at_ms: int,
+    value: bytes,
+    key: str | None = None,
+    headers: Sequence[tuple[str, bytes]] = (),
+) -> Received:
+    """Return a record as a reader of raw bytes delivers it."""
+    raw = Raw(value, None if key is None else key.encode())
+    return Received(topic, partition, offset, at_ms, None, headers, raw, len(value))
+
+
+def items_of(
+    topic: str, records: Iterable[Record], partition: int = 0, first: int = 0, step_ms: int = 1_000
+) -> list[Received]:
+    """Return records as they stand on a partition, a second apart."""
+    return [
+        raw_item(topic, partition, offset, offset * step_ms, encode(record))
+        for offset, record in zip(count(first), records, strict=False)
+    ]
+
+
+def history_of(items: Sequence[Received]) -> tuple[History, MemoryLog]:
+    """Return a history that has read these records, and the log that it looks them up in."""
+    log = MemoryLog(items)
+    history = History(log, RawDecoder(KAFKA))
+    history.append(items)
+    return history, log
+
+
+def console_of(items: Sequence[Received], **progress: Any) -> Console:
+    """Return the pages of these records."""
+    history, _ = history_of(items)
+    return Console(history, lambda: ReadingProgress(**progress), RUN, f" --out {RUN}")

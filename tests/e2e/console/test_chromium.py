@@ -1,0 +1,168 @@
+"""The pages in a real Chromium: nothing leaves the host, nothing fails, all is reached by keys."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.builders.console.content import late_worker
+from tests.builders.console.served import Served
+
+pytestmark = pytest.mark.browser
+PAGES = ("/now", "/now?at=control:60", "/sessions", "/records", "/record/tasks:3:41")
+SHORT_MS = 60_000
+ColorScheme = Literal["light", "dark"]
+
+
+@contextmanager
+def looking(
+    browser: Browser, console: Served, scheme: ColorScheme = "light", width: int = 1440
+) -> Iterator[Page]:
+    """Yield a page of a new browser window; afterwards nothing may have failed or left the host."""
+    faults: list[str] = []
+    context = browser.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=scheme, base_url=console.url
+    )
+    page = context.new_page()
+    page.set_default_timeout(SHORT_MS)
+    expect.set_options(timeout=SHORT_MS)
+    page.on("console", lambda message: faults.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: faults.append(f"error: {error}"))
+    page.on("dialog", lambda dialog: faults.append(f"dialog: {dialog.message}"))
+    page.on("request", lambda request: faults.append(request.url) if _leaves(request.url) else None)
+
+    def _leaves(url: str) -> bool:
+        return not url.startswith(console.url + "/")
+
+    try:
+        yield page
+        assert faults == []
+        assert page.title() != "taken"
+    finally:
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_whole(
+    browser: Browser,
+    console: Served,
+    screenshots: Path,
+    path: str,
+    width: int,
+    scheme: ColorScheme,
+) -> None:
+    with looking(browser, console, scheme, width) as page:
+        page.goto(path)
+        expect(page.locator("main")).to_be_visible()
+        name = path.strip("/").replace("?", "-").replace("/", "-").replace(":", "-")
+        page.screenshot(path=screenshots / f"{name}-{scheme}-{width}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+def test_now_grows_without_a_reload(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/now")
+        page.evaluate("window.sameWindow = true")
+        page.locator("#processes > summary").click()
+        expect(page.get_by_role("cell", name="gateway")).to_be_visible()
+        console.append(late_worker("came-later"))
+        expect(page.get_by_role("rowheader", name="came-later").first).to_be_visible()
+        assert page.evaluate("window.sameWindow")
+        expect(page.get_by_role("cell", name="gateway")).to_be_visible()  # still unfolded
+        expect(page.locator("#chosen")).to_have_text("control:10000")
+
+
+def test_records_are_followed(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/records?topic=control")
+        page.get_by_role("link", name="follow").click()
+        expect(page.get_by_text("following")).to_be_visible()
+        console.append(late_worker("came-later"))
+        expect(page.get_by_text("worker came-later")).to_be_visible()
+
+
+def test_the_slider_goes_back_in_time_by_keys(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/now")
+        page.locator("#moment").focus()
+        page.keyboard.press("Home")
+        page.wait_for_url("**/now?at=control%3A0")
+        expect(page.locator(".status")).to_contain_text("control:0")
+        expect(page.locator("#moment")).to_be_focused()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_url("**/now?at=control%3A1")
+        expect(page.get_by_role("rowheader", name="w0").first).to_be_visible()
+        page.get_by_role("link", name="now", exact=True).click()
+        page.wait_for_url("**/now")
+
+
+def test_a_link_to_a_moment_shows_the_same_after_the_log_has_grown(
+    browser: Browser, console: Served
+) -> None:
+    with looking(browser, console) as page:
+        page.goto("/now")
+        page.get_by_role("link", name="link to this moment").click()
+        page.wait_for_url("**at=control*")
+        before = page.locator("main").inner_text()
+        console.append(late_worker("came-later"))
+        page.reload()
+        assert page.locator("main").inner_text() == before
+
+
+def test_every_page_is_reached_by_keys_alone(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/now")
+        page.keyboard.press("Tab")
+        expect(page.locator(".skip")).to_be_focused()
+        for _ in range(3):
+            page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Records", exact=True)).to_be_focused()
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/records")
+        summary = page.locator(".record > summary").first
+        summary.focus()
+        page.keyboard.press("Enter")
+        expect(page.locator(".record[open]")).to_have_count(1)
+
+
+def test_a_search_is_an_address(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/records")
+        page.get_by_label("type").fill("StepCompleted")
+        page.get_by_label("type").press("Enter")
+        page.wait_for_url("**type=StepCompleted**")
+        expect(page.locator(".record")).to_have_count(12)
+
+
+def test_a_session_leads_to_its_records(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/sessions?group=g-24")
+        page.get_by_role("link", name="g-24.0.0").click()
+        expect(page.get_by_text("TurnDispatched")).to_be_visible()
+
+
+def test_hostile_content_is_text_when_everything_is_unfolded(
+    browser: Browser, console: Served
+) -> None:
+    with looking(browser, console) as page:
+        for path in ("/now", "/sessions", "/records?count=500", "/record/tasks:3:41"):
+            page.goto(path)
+            page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+            assert page.locator("main script, main img, main svg[onload]").count() == 0
+            assert page.locator("main").count() == 1
+        expect(page.locator("pre", has_text="<script>").first).to_be_visible()
+
+
+def test_an_error_is_a_page(browser: Browser, console: Served) -> None:
+    context = browser.new_context(base_url=console.url)
+    page = context.new_page()
+    page.goto("/now?at=yesterday")
+    expect(page.get_by_role("alert")).to_contain_text("a moment is TOPIC:PARTITION:OFFSET")
+    context.close()

@@ -1,0 +1,74 @@
+"""The command `seamlessflow console`, from its first line to Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import pytest
+
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.topics import CONTROL
+from tests.builders.own_topics import small
+from tests.builders.records import control
+from tests.waiting import until
+
+LIMIT_S = 60
+_SAYS = "the console is at "
+
+
+@contextmanager
+def running(kafka: KafkaSettings, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """Yield the address that the command prints, and its process."""
+    environment = os.environ | {
+        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+    }
+    command = [sys.executable, "-m", "seamlessflow", "console", "--port", "0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().removeprefix(_SAYS).strip(), process
+        finally:
+            process.kill()
+
+
+@pytest.fixture
+def producer(kafka: KafkaSettings) -> Iterator[Producer]:
+    create_topics(kafka, small(CONTROL))
+    made = Producer(kafka, "test")
+    yield made
+    made.close()
+
+
+def test_it_serves_pages_that_grow_until_ctrl_c(kafka: KafkaSettings, producer: Producer) -> None:
+    producer.send_bytes("control", encode(control.joined("w")), None, 0, None)
+    with running(kafka) as (url, process), httpx.Client(base_url=url, timeout=LIMIT_S) as client:
+        until(lambda: client.get("/now.json").json()["frame"]["records"] == 1, "the record")
+        with client.stream("GET", "/live/now") as live:
+            lines = live.iter_lines()
+            assert any("1 records" in line for line in lines)
+            producer.send_bytes("control", encode(control.joined("later")), None, 0, None)
+            assert any("later" in line for line in lines)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(LIMIT_S) == 0
+
+
+def test_another_address_needs_the_token_that_is_printed(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    with running(kafka, "--host", "0.0.0.0") as (url, process):
+        address, _, token = url.partition("?token=")
+        local = address.replace("0.0.0.0", "127.0.0.1")
+        with httpx.Client(base_url=local, timeout=LIMIT_S, follow_redirects=True) as client:
+            assert client.get("/now").status_code == 401
+            assert client.get("/now", params={"token": token}).status_code == 200
+            assert client.get("/now").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(LIMIT_S) == 0

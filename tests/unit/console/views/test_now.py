@@ -1,0 +1,170 @@
+"""The page Now says what each worker, step, group and turn does."""
+
+from typing import Any
+
+from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.views.now import NowPage, now_page
+from seamlessflow.infra.kafka.client import Received
+from tests.builders.console.memory_log import history_of, items_of
+from tests.builders.records import control, fleet, sessions
+
+
+def page(*groups: list[Received], moment: Moment | None = None) -> NowPage:
+    history, _ = history_of([item for group in groups for item in group])
+    return now_page(history.picture(moment))
+
+
+def on_control(*records: Any) -> list[Received]:
+    return items_of("control", records)
+
+
+def test_a_worker_goes_through_its_phases() -> None:
+    records = [
+        control.joined("w"),
+        control.assigned("w", "rollout", 1),
+        control.acquired("w", "rollout", 1, version=3),
+        control.paused(worker="w"),
+        control.resumed(worker="w", version=4),
+        control.assigned("w", "train", 2),
+        control.acquired("w", "train", 2),
+        control.started(["w"], step=0),
+    ]
+    items = on_control(*records)
+    history, _ = history_of(items)
+    does = [
+        now_page(history.picture(Moment("control", 0, offset))).workers[0].doing
+        for offset in range(len(items))
+    ]
+    assert does == [
+        "has no role",
+        "changes to rollout",
+        "rolls out",
+        "loads weights",
+        "rolls out",
+        "changes to train",
+        "is ready to train",
+        "trains step 1",
+    ]
+    assert now_page(history.picture(Moment("control", 0, 4))).workers[0].version == 4
+
+
+def test_a_lost_worker_is_left_out_and_is_a_warning() -> None:
+    shown = page(on_control(control.joined("w", "rollout"), control.lost("w", "rollout")))
+    assert shown.workers == ()
+    assert shown.warnings[0].kind == "worker lost"
+    assert "heartbeat_timeout_s" in shown.warnings[0].helps
+    assert shown.warnings[0].offset == 1
+
+
+def test_what_a_deposed_scheduler_decided_does_not_count() -> None:
+    shown = page(
+        on_control(
+            control.claimed(2),
+            control.assigned("w", "train", 1, epoch=1),
+            control.joined("v", epoch=2),
+        )
+    )
+    assert [worker.worker for worker in shown.workers] == ["v"]
+
+
+def test_a_step_goes_through_its_phases() -> None:
+    items = on_control(
+        control.batch_ready(0, groups=("g",)),
+        control.started(["w"], 0),
+        control.committed(0),
+        control.published(1, policy=""),
+        control.completed(0, metrics={"reward_mean": 0.5, "update_s": 2.0}),
+    )
+    history, _ = history_of(items)
+    shown = [now_page(history.picture(Moment("control", 0, n))).steps[0] for n in range(5)]
+    assert [step.phase for step in shown] == [
+        "waits for its gang",
+        "trains",
+        "writes its weights",
+        "ends",
+        "waits for groups",
+    ]
+    assert (shown[-1].done, shown[-1].rewards) == (1, ((1, 0.5),))
+    assert shown[-1].last_seconds == {"update_s": 2.0}
+
+
+def test_a_group_is_running_then_ready_then_in_a_batch_then_gone() -> None:
+    items = on_control(
+        control.admitted("g", group_size=4),
+        control.ready("g", reward_mean=0.25),
+        control.batch_ready(0, groups=("g",)),
+        control.consumed("g", 0),
+    )
+    history, _ = history_of(items)
+    pictures = [now_page(history.picture(Moment("control", 0, n))) for n in range(4)]
+    assert [[group.state for group in shown.groups] for shown in pictures] == [
+        ["running"],
+        ["ready"],
+        ["in batch"],
+        [],
+    ]
+
+
+def test_turns_stand_at_the_worker_that_has_them() -> None:
+    events = items_of(
+        "sessions",
+        [
+            sessions.claimed(1, "me"),
+            sessions.opened(group_id="g"),
+            sessions.started("a"),
+            sessions.dispatched("a", 1, worker="w"),
+        ],
+    )
+    begin = on_control(control.joined("w"), control.admitted("g", group_size=2))
+    shown = page(begin, events)
+    assert (shown.turns_sampled, shown.turns_waiting, shown.with_agents) == (1, 0, 0)
+    assert shown.workers[0].turns == 1
+    assert (shown.groups[0].open, shown.groups[0].turns) == (1, 1)
+    assert shown.partitions[0].manager == "me"
+
+
+def test_waits_of_many_workers_for_one_reason_are_one_line() -> None:
+    workers = [f"w{number}" for number in range(40)]
+    records = [record for w in workers for record in (control.joined(w), control.acquired(w))]
+    beats = items_of("fleet", [fleet.heartbeat(w, "rollout", state="ready") for w in workers])
+    shown = page(on_control(*records), beats)
+    assert [len(wait.who) for wait in shown.waits] == [40]
+    assert shown.waits[0].what == "turns to sample"
+
+
+def test_workers_wait_for_agents_while_these_have_all_sessions() -> None:
+    begin = on_control(control.joined("w"), control.acquired("w"))
+    beats = items_of("fleet", [fleet.heartbeat("w", "rollout")])
+    events = items_of("sessions", [sessions.claimed(), sessions.opened()])
+    (wait,) = page(begin, beats, events).waits
+    assert wait.why == "1 open session with agents, none asks"
+
+
+def test_a_trainer_of_a_gang_says_who_is_missing() -> None:
+    records = [
+        control.joined("w"),
+        control.joined("v"),
+        control.batch_ready(0),
+        control.assigned("w", "train", 1),
+        control.assigned("v", "train", 2),
+        control.acquired("w", "train", 1),
+    ]
+    waits = page(on_control(*records)).waits
+    assert "not there yet: v" in [wait.why for wait in waits]
+
+
+def test_symptoms_of_the_last_steps_name_the_settings_that_help() -> None:
+    metrics = {"samples_failed": 5.0, "sessions": 5.0}
+    shown = page(on_control(control.completed(0, metrics=metrics)))
+    assert any("agents.on_timeout" in line for line in shown.symptoms)
+
+
+def test_a_run_that_has_ended_waits_for_nothing() -> None:
+    shown = page(on_control(control.joined("w"), control.finished(1)))
+    assert shown.finished
+    assert shown.waits == ()
+
+
+def test_an_empty_log_has_an_empty_page() -> None:
+    shown = page()
+    assert (shown.workers, shown.waits, shown.at_ms) == ((), (), 0)
