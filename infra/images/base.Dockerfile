@@ -7,6 +7,7 @@ WORKDIR /opt/seamlessflow
 COPY requirements/base.txt requirements/
 RUN python3 -m venv . && bin/pip install --no-cache-dir --require-hashes -r requirements/base.txt
 COPY pyproject.toml README.md LICENSE ./source/
+COPY console ./source/console
 COPY consumers ./source/consumers
 COPY infra ./source/infra
 COPY lab ./source/lab

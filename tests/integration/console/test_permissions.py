@@ -1,0 +1,62 @@
+"""A user that may only look is enough for a console, and cannot write."""
+
+from pathlib import Path
+
+from seamlessflow.access import OBSERVER, needs, permissions
+from seamlessflow.console.log.follower import Follower
+from seamlessflow.console.log.history import History
+from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
+from seamlessflow.console.log.moment import Moment
+from seamlessflow.infra.errors import DeliveryFailed
+from seamlessflow.infra.kafka.producer import Producer
+from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.topics.permissions import grant
+from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.codec import encode
+from seamlessflow.schemas.topics import CONTROL, SESSIONS
+from tests.builders.brokers.secured import USERS, as_user, secured_broker
+from tests.builders.own_topics import small
+from tests.builders.records import control
+from tests.waiting import until
+
+WAIT_S = 30.0
+
+
+def test_an_observer_reads_all_and_writes_nothing(tmp_path: Path) -> None:
+    with secured_broker(tmp_path, watches=False) as kafka:
+        owner = as_user(kafka, "owner", USERS["owner"])
+        visitor = as_user(kafka, "visitor", USERS["visitor"])
+        create_topics(owner, small(CONTROL, SESSIONS))
+        grant(owner, "visitor", permissions(needs("managers", "agents", "rewards")[OBSERVER], ""))
+        producer = Producer(owner, "test")
+        for number in range(3):
+            worker = encode(control.joined(f"w{number}"))
+            producer.send_bytes(CONTROL.name, worker, None, 0, None)
+        producer.close()
+        lookup = RecordLookup(visitor)
+        history = History(lookup, RawDecoder(visitor))
+        follower = Follower(visitor, history)
+        follower.start()
+        try:
+            until(lambda: history.index.records == 3, f"the records: {follower.following}")
+            assert history.picture(Moment("control", 0, 1)).control.records == 2
+        finally:
+            follower.close()
+            lookup.close()
+        assert "authorization" in refusal(visitor).lower()
+
+
+def refusal(kafka: KafkaSettings) -> str:
+    """Return why a record of this user is not taken; empty if it is."""
+    intruder = Producer(kafka, "intruder")
+    refused: list[str] = []
+
+    def note(error: DeliveryFailed | None, _: int) -> None:
+        refused.append("" if error is None else error.reason)
+
+    try:
+        intruder.send_bytes(CONTROL.name, b"x", None, 0, None, note)
+        until(lambda: bool(refused), "an answer of Kafka")
+    finally:
+        intruder.abandon()
+    return refused[0]
