@@ -176,6 +176,16 @@ class LogIndex:
             raise MomentNotOnLog(moment, f"the log begins at the offset {first}")
         return row
 
+    def newest(self) -> Moment | None:
+        """Return the place of the latest record of all, or None without any."""
+        rows = {place: partition.rows for place, partition in self.partitions.copy().items()}
+        times = {place: self._reached(place, count) for place, count in rows.items() if count}
+        if not times:
+            return None
+        topic, number = max(times, key=lambda place: (times[place], place))
+        partition = self.partitions[topic, number]
+        return Moment(topic, number, partition.end(rows[topic, number]) - 1)
+
     def time(self, cut: Cut) -> int:
         """Return the latest time of a cut's records in ms since the epoch, 0 without any."""
         return max((self._reached(place, rows) for place, rows in cut.items() if rows), default=0)

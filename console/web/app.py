@@ -24,9 +24,11 @@ from starlette.types import ASGIApp
 
 from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog
 from seamlessflow.console.views.query import QueryRejected
-from seamlessflow.console.web.console import NAV, RECORD, AskedPage, Console
+from seamlessflow.console.views.session.token_range import RangeRefused
+from seamlessflow.console.web.console import NAV, RECORD, SESSION, TOKENS, AskedPage, Console
 from seamlessflow.console.web.guard import Guard
 from seamlessflow.console.web.live import Broadcaster
+from seamlessflow.console.web.session_pages import SessionNotOnLog
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 
 STATIC = Path(str(files(__package__) / "static"))
@@ -50,7 +52,10 @@ def application(
             for name in pages
             for form in ("", _JSON)
         ),
-        Route(f"/{RECORD}/{{place:path}}", answer, methods=["GET"]),
+        *(
+            Route(f"/{name}/{{place:path}}", answer, methods=["GET"])
+            for name in (RECORD, SESSION, TOKENS)
+        ),
         *(Route(f"/live/{name}", live, methods=["GET"]) for name in pages),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
@@ -91,9 +96,9 @@ async def _answer(console: Console, request: Request) -> Response:
 def status_of(error: SeamlessFlowError) -> int:
     """Return the status of an answer that says this error."""
     match error:
-        case BadMoment() | QueryRejected():
+        case BadMoment() | QueryRejected() | RangeRefused():
             return 400
-        case MomentNotOnLog():
+        case MomentNotOnLog() | SessionNotOnLog():
             return 404
         case KafkaUnavailable():
             return 503
@@ -105,7 +110,7 @@ def asked_for(request: Request) -> tuple[AskedPage, bool]:
     path = str(request.scope["path"]).strip("/")
     as_json = path.endswith(_JSON) or prefers_json(request.headers.get("accept", ""))
     name, _, place = path.removesuffix(_JSON).partition("/")
-    return AskedPage(name, dict(request.query_params), place), as_json
+    return AskedPage(name, dict(request.query_params), place), as_json or name == TOKENS
 
 
 def prefers_json(accept: str) -> bool:

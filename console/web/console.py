@@ -4,21 +4,26 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
-from functools import partial
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+import orjson
 
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
-from seamlessflow.console.models.sessions import SessionRow
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
 from seamlessflow.console.views.now import now_page
 from seamlessflow.console.views.query import Query
 from seamlessflow.console.views.records import RecordLine, record_line, records_page
 from seamlessflow.console.views.search import found_records, record_query
+from seamlessflow.console.views.session.page import SessionPage
+from seamlessflow.console.views.session.token_range import TokenRange
 from seamlessflow.console.views.sessions import session_query, sessions_page
+from seamlessflow.console.web.session_pages import SessionPages
 from seamlessflow.console.web.templates import environment, url
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.identity import session_name
@@ -26,14 +31,15 @@ from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 NAV = (("now", "Now"), ("sessions", "Sessions"), ("records", "Records"))
 """Pages of the menu: names and titles."""
-RECORD = "record"
-_TITLES = {**dict(NAV), RECORD: "Record"}
+RECORD, SESSION, TOKENS = "record", "session", "tokens"
+"""Pages of a single record and of a single session, and ranges of a session's tokens."""
+_TITLES = {**dict(NAV), RECORD: "Record", SESSION: "Session"}
 _ALWAYS_LIVE = ("now", "sessions")
 _FOLLOW = "follow"
 _PARTS = (
     *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
     *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
-    *("at", _FOLLOW),
+    *("beside", "colour", "at", _FOLLOW),
 )
 """Parts of a query that pages know; others are left out of their links."""
 
@@ -49,20 +55,29 @@ class AskedPage:
     @property
     def path(self) -> str:
         """Path of the page's address."""
-        return f"/{self.name}/{self.place}" if self.place else f"/{self.name}"
+        return f"/{self.name}/{quote(self.place, '')}" if self.place else f"/{self.name}"
 
 
 class Console:
     """The pages of one log. Any thread."""
 
     def __init__(
-        self, history: History, following: Callable[[], ReadingProgress], run: str, option: str
+        self,
+        history: History,
+        following: Callable[[], ReadingProgress],
+        run: str,
+        option: str,
+        trained: Path | None = None,
     ) -> None:
-        """Show a run by its name; `option` is what a command needs to find it, such as --out."""
+        """Show a run by its name; `option` is what a command needs to find it, such as --out.
+
+        `trained`: directory of its trained tokens, if it is known.
+        """
         self._history = history
         self._following = following
         self._run = run
         self._option = option
+        self._sessions = SessionPages(history, trained)
         self._templates = environment()
 
     def page(self, asked: AskedPage) -> tuple[Frame, Any]:
@@ -75,6 +90,9 @@ class Console:
         elif asked.name == "records":
             picture = self._cut(moment)
             page = self._records(picture, query)
+        elif asked.name in (SESSION, TOKENS):
+            picture = self._cut(moment)
+            page = self._session(asked, picture, query)
         elif asked.name == "sessions":
             picture = self._history.picture(moment)
             page = sessions_page(picture, session_query(query))
@@ -93,7 +111,11 @@ class Console:
 
     def json(self, asked: AskedPage) -> bytes:
         """Return the page as JSON."""
-        return twin(*self.page(asked))
+        frame, page = self.page(asked)
+        if isinstance(page, SessionPage | TokenRange):
+            value = {"frame": frame, "page": page}
+            return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
+        return twin(frame, page)
 
     def error(self, status: int, reason: str) -> str:
         """Return an error as a page."""
@@ -115,8 +137,10 @@ class Console:
             "live": self._live(asked, frame),
             "twin": url(f"{asked.path}.json", **query),
             "here": lambda **changes: url(asked.path, **{**query, **changes}),
-            "session_link": partial(session_link, frame.moment),
+            "session_link": lambda row: session_link(frame.moment, row.session_id),
         }
+        if asked.name == SESSION:
+            values |= self._values_of_session(asked, frame)
         return self._templates.get_template(template).render(values)
 
     def _live(self, asked: AskedPage, frame: Frame) -> str:
@@ -141,6 +165,32 @@ class Console:
         items = ((item, self._decoded(item)) for item in raw)
         return records_page(self._history.index, picture.cut, search, items, self._option)
 
+    def _session(
+        self, asked: AskedPage, picture: RunPicture, query: Query
+    ) -> SessionPage | TokenRange:
+        if asked.name == SESSION:
+            return self._sessions.page(picture.cut, asked.place)
+        begin, end = query.number("from"), query.number("to")
+        return self._sessions.tokens(picture.cut, asked.place, begin or 0, end or 0)
+
+    def _values_of_session(self, asked: AskedPage, frame: Frame) -> Mapping[str, Any]:
+        """Return what the template of a session's page needs beside others.
+
+        Codes of tokens are numbers of rows of the page: a browser asks for both at one moment.
+        """
+        at = frame.moment or str(self._history.index.newest() or "")
+        beside = asked.query.get("beside", "").strip()
+        cut = self._cut(parse_moment(at)).cut
+        return {
+            "beside": self._sessions.page(cut, beside) if beside else None,
+            "twin_url": lambda session: url(f"/{SESSION}/{quote(session, '')}.json", at=at),
+            "range_url": lambda session: url(f"/{TOKENS}/{quote(session, '')}.json", at=at),
+            "record_url": lambda place: f"/{RECORD}/{quote(place)}",
+            "records_url": lambda session: url(
+                "/records", topic=SESSIONS.name, key=session_name(session), at=at
+            ),
+        }
+
     def _record(self, place: str) -> RecordLine:
         moment = parse_moment(place)
         if moment is None:
@@ -155,9 +205,9 @@ class Console:
         return self._history.decoder.decoded(item)
 
 
-def session_link(moment: str, row: SessionRow) -> str:
-    """Return the address of what there is about a session."""
-    return url("/records", topic=SESSIONS.name, key=session_name(row.session_id), at=moment)
+def session_link(moment: str, session_id: str) -> str:
+    """Return the address of a session's page."""
+    return url(f"/{SESSION}/{quote(session_id, '')}", at=moment)
 
 
 def twin(frame: Any, page: Any) -> bytes:

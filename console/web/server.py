@@ -96,14 +96,18 @@ def serve(
     token: str | None,
     run: str,
     option: str,
+    trained: Path | None,
     stopping: Callable[[], bool],
 ) -> None:
-    """Read the log and serve its pages until `stopping`."""
+    """Read the log and serve its pages until `stopping`.
+
+    `trained`: directory of the run's trained tokens.
+    """
     lookup = RecordLookup(kafka)
     history = History(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
     follower = Follower(kafka, history, broadcaster.changed)
-    console = Console(history, lambda: follower.following, run, option)
+    console = Console(history, lambda: follower.following, run, option, trained)
     app = application(console, broadcaster, host, token)
     follower.start()
     try:

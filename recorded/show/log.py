@@ -91,7 +91,7 @@ class PolicyLookup:
     def tokenizer(self, policy: str) -> Tokenizer | None:
         """Return the policy's tokenizer, or None if its directory is not on this machine."""
         if policy not in self._tokenizers:
-            self._tokenizers[policy] = _tokenizer(self._find(policy))
+            self._tokenizers[policy] = tokenizer_of(self._find(policy))
         return self._tokenizers[policy]
 
     def _find(self, policy: str) -> PolicyWeights | None:
@@ -208,7 +208,8 @@ def key_on(topic: Topic, session_id: str) -> str | None:
     return session_name(session_id) if topic in _KEYED_BY_SESSION else None
 
 
-def _tokenizer(policy: PolicyWeights | None) -> Tokenizer | None:
+def tokenizer_of(policy: PolicyWeights | None) -> Tokenizer | None:
+    """Return a policy's tokenizer, or None if its directory is not on this machine."""
     if policy is None:
         return None
     try:

@@ -40,6 +40,7 @@ def console(
             typer.echo(f"the console is at {address(listening, token)}")
             run = str(out or kafka.topic_prefix.strip(".") or "the run")
             option = f" --out {shlex.quote(str(out))}" if out is not None else ""
-            serve(kafka, listening, host, token, run, option, lambda: stop.asked)
+            trained = None if out is None else out / "trained"
+            serve(kafka, listening, host, token, run, option, trained, lambda: stop.asked)
     except Interrupted:
         pass  # asked to end while the broker started

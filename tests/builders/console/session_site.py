@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 
@@ -71,7 +72,7 @@ class SessionSite:
                 return self._range(unquote(name), query)
             case ["session", name] if name.endswith(".json"):
                 page = self.pages[unquote(name.removesuffix(".json"))]
-                return HTTPStatus.OK, "application/json", twin(page)
+                return HTTPStatus.OK, "application/json", b'{"page":%b}' % twin(page)
             case ["session", name]:
                 html = self._html(unquote(name), query.get("beside", ""))
                 return HTTPStatus.OK, "text/html; charset=utf-8", html.encode()
@@ -84,7 +85,7 @@ class SessionSite:
             )
         except RangeRefused as error:
             return HTTPStatus.BAD_REQUEST, "text/plain", str(error).encode()
-        return HTTPStatus.OK, "application/json", twin(part)
+        return HTTPStatus.OK, "application/json", b'{"page":%b}' % twin(part)
 
     def _html(self, name: str, beside: str) -> str:
         return self._template.render(
@@ -93,6 +94,8 @@ class SessionSite:
             twin_url=lambda session: f"/session/{quote(session, '')}.json",
             range_url=lambda session: f"/session/{quote(session, '')}/tokens.json",
             record_url=lambda place: f"/record/{quote(place)}",
+            records_url=lambda session: f"/records?key={quote(session)}",
+            frame=SimpleNamespace(moment=""),
         )
 
 

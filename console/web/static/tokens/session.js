@@ -7,7 +7,7 @@ const UNKNOWN = -1;
 const numbers = values => Float32Array.from(values, value => (value === null ? NaN : value));
 
 export class Session {
-  /* `twin`: the page's JSON; `rangeUrl`: address of ranges, to which from and to are added. */
+  /* `twin`: the page of its JSON; `rangeUrl`: address of ranges, to which from and to are added. */
   constructor(twin, rangeUrl) {
     this.twin = twin;
     this.size = twin.tokens;
@@ -19,7 +19,7 @@ export class Session {
   }
 
   static async load(twinUrl, rangeUrl) {
-    return new Session(await fetched(twinUrl), rangeUrl);
+    return new Session((await fetched(twinUrl)).page, rangeUrl);
   }
 
   node(number) { return this._nodes.get(number); }
@@ -96,7 +96,7 @@ export class Session {
     const url = new URL(this._rangeUrl, document.baseURI);
     url.searchParams.set("from", number * PAGE);
     url.searchParams.set("to", Math.min(this.size, (number + 1) * PAGE));
-    const range = await fetched(url);
+    const range = (await fetched(url)).page;
     for (const turn of range.messages) this.messages.set(turn.turn, turn.messages);
     return columnsOf(range);
   }

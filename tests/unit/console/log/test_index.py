@@ -117,3 +117,9 @@ def test_a_key_of_megabytes_takes_little_room_and_is_found() -> None:
 )
 def test_a_type_is_told_by_the_header_alone(value: bytes, kind: str) -> None:
     assert KINDS[kind_of(value)] == kind
+
+
+def test_the_newest_record_of_all_partitions_is_a_moment() -> None:
+    assert LogIndex().newest() is None
+    made = index(control=rows((0, 10), (1, 20)), sessions=rows((7, 30)))
+    assert made.newest() == Moment("sessions", 3, 7)
