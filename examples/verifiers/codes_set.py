@@ -62,7 +62,8 @@ class CodesHarness(vf.Harness[vf.HarnessConfig]):
     async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data):
         """Play a game by the endpoint, which is not the policy's own."""
         messages = list(SHOWN)
-        async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0) as client:
+        client = AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None)
+        async with client:
             for turn, code in enumerate(data.codes):
                 question = f"code {code}" if turn else data.prompt
                 messages.append({"role": "user", "content": question})
