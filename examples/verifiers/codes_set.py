@@ -1,4 +1,4 @@
-"""A task set of verifiers: a game in which the policy names a key, and then the codes it hears.
+"""A task set of verifiers: a game in which the policy repeats the codes that it hears.
 
 Nothing here knows who samples or trains. verifiers' own `eval` runs the set too.
 
@@ -13,6 +13,12 @@ import verifiers.v1 as vf
 from openai import AsyncOpenAI
 
 TURNS = 3
+SHOWN = [
+    {"role": "system", "content": "Repeat the code."},
+    {"role": "user", "content": "code 4"},
+    {"role": "assistant", "content": "4"},
+]
+"""An example in each prompt, by which the model answers with a code."""
 
 
 class CodesData(vf.TaskData):
@@ -26,10 +32,10 @@ class CodesTask(vf.Task[CodesData]):
 
     @vf.reward
     async def right(self, trace: vf.Trace) -> float:
-        """Return the share of answers that name their code."""
+        """Return the share of answers that are their code, and nothing else."""
         answers = [message.content or "" for message in trace.assistant_messages]
         pairs = zip(self.data.codes, answers, strict=False)
-        return sum(str(code) in answer for code, answer in pairs) / len(self.data.codes)
+        return sum(answer.strip() == str(code) for code, answer in pairs) / len(self.data.codes)
 
 
 class CodesTaskset(vf.Taskset[CodesTask]):
@@ -43,7 +49,7 @@ class CodesTaskset(vf.Taskset[CodesTask]):
             draw = random.Random(number)
             codes = [draw.randrange(10) for _ in range(TURNS)]
             yield CodesTask(
-                CodesData(prompt=f"key {codes[0]}", codes=codes, id=str(number)), self.config.task
+                CodesData(prompt=f"code {codes[0]}", codes=codes, id=str(number)), self.config.task
             )
 
 
@@ -55,8 +61,9 @@ class CodesHarness(vf.Harness[vf.HarnessConfig]):
 
     async def launch(self, ctx, trace, runtime, endpoint, secret, mcp_urls, data):
         """Play a game by the endpoint, which is not the policy's own."""
-        messages = []
-        async with AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0) as client:
+        messages = list(SHOWN)
+        client = AsyncOpenAI(base_url=endpoint, api_key=secret, max_retries=0, timeout=None)
+        async with client:
             for turn, code in enumerate(data.codes):
                 question = f"code {code}" if turn else data.prompt
                 messages.append({"role": "user", "content": question})
