@@ -15,6 +15,8 @@ class PackageFacts:
     """Versions of its distributions; none for an adapter of the user's own."""
     python: str
     python_version: str
+    other_versions: str = ""
+    """What is there in another version than the adapter is made for; empty if nothing is."""
 
 
 @dataclass(frozen=True, slots=True)

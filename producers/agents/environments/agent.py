@@ -50,6 +50,8 @@ class EnvironmentAgent:
         First end what a predecessor of this process left, if it was killed.
         """
         await asyncio.to_thread(end_abandoned)
+        if self._spec.note:
+            _log.warning("%s: %s", self._spec.name, self._spec.note)
         begun_s = time.monotonic()
         self._children.append(await self._start())
         _log.info("%s is warm after %.1f s", self._spec.name, time.monotonic() - begun_s)

@@ -57,6 +57,8 @@ class EnvironmentSpec:
     log_file: Path
     roles: tuple[str, ...] = ()
     """Roles of each episode; none: it has one session."""
+    note: str = ""
+    """Words about its Python that stand behind why it is unusable, such as another version."""
 
     def first_line(self, tasks: bool) -> Mapping[str, Any]:
         """Return what the process is told first."""
@@ -192,7 +194,8 @@ class EnvironmentChild:
         if "unusable" not in answer:
             return dict(answer)
         await self.close()
-        raise EnvironmentUnusable(f"{self._spec.name}: {str(answer['unusable']).strip()}")
+        note = f" ({self._spec.note})" if self._spec.note else ""
+        raise EnvironmentUnusable(f"{self._spec.name}: {str(answer['unusable']).strip()}{note}")
 
     async def _read(self) -> None:
         """Deliver results until the process ends; then its episodes have failed with it."""
