@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import orjson
 import pytest
 
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
@@ -16,6 +17,7 @@ from seamlessflow.producers.agents.environments.child import (
     EpisodeFailed,
 )
 from seamlessflow.producers.agents.environments.listing import write_tasks
+from tests.builders.resident_memory import NOW, resident
 from tests.integration.agents.environments.playing import LIMIT_S, SESSION, Start, only, results
 from tests.waiting import until
 
@@ -146,6 +148,16 @@ def test_a_process_that_ends_is_seen_although_a_fork_holds_its_connection(adapte
     assert "status 7" in str(gone)
 
 
+def test_a_task_of_5_mb_reaches_its_episode_whole(adapter: Start) -> None:
+    spec = adapter(
+        """
+        def run(self, task, session):
+            return len(task["text"].encode())
+        """
+    )
+    assert only(spec, orjson.dumps({"id": "new\nline", "text": "é" * 2_500_000})) == 5_000_000
+
+
 def test_an_episode_that_is_stopped_ends_in_its_process(adapter: Start, tmp_path: Path) -> None:
     spec = adapter(
         """
@@ -273,6 +285,20 @@ def test_an_episode_has_the_sandbox_without_packages_of_this_project(adapter: St
     bare = replace(spec, python=Path(sys.base_prefix) / "bin" / "python3")
     tasks = [b'{"text": "first"}', b'{"text": "second"}']
     assert asyncio.run(results(bare, *tasks)) == [["first", 9, True], ["second", 9, True]]
+
+
+def test_many_tasks_are_listed_without_being_held(adapter: Start, tmp_path: Path) -> None:
+    spec = adapter(
+        """
+        def tasks(self):
+            for number in range(50_000):
+                yield {"id": str(number), "prompt": "x" * 2_000}
+        """
+    )
+    before = resident(NOW)
+    assert asyncio.run(write_tasks(spec, tmp_path / "tasks.jsonl", print)) == 50_000
+    assert (tmp_path / "tasks.jsonl").stat().st_size > 100_000_000
+    assert resident(NOW) - before < 20_000_000
 
 
 def test_tasks_are_written_whole_or_not_at_all(adapter: Start, tmp_path: Path) -> None:
