@@ -55,7 +55,7 @@ def figures_of(turns: Sequence[AgentTurn]) -> dict[str, float]:
 
 def table(turns: Sequence[AgentTurn]) -> str:
     """Return a row for each process, with its CPU time a call under both kinds of agents."""
-    rows = [("CPU a call, us", *_KINDS)]
+    rows: list[tuple[str, ...]] = [("CPU a call, us", *_KINDS)]
     for name in (*_OURS, *_APART):
         rows.append((name, *(f"{_median(turns, kind, name):.0f}" for kind in _KINDS)))
     rows.append(("ours", *(f"{_ours(turns, kind):.0f}" for kind in _KINDS)))

@@ -16,7 +16,7 @@ class PackageFacts:
     python: str
     python_version: str
     other_versions: str = ""
-    """What is there in another version than the adapter is made for; empty if nothing is."""
+    """Packages of another version than the adapter is made for; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

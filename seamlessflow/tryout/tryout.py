@@ -63,6 +63,7 @@ def try_out(plan: TryoutPlan, stop: Stop, show: ShowLine) -> Tryout:
     """
     agents = plan.agents.model_copy(update={"rewards": _needed_rewards(plan)})
     spec = environment_spec(agents, os.environ, plan.out / "logs" / "environment.log")
+    spec = replace(spec, any_roles=not spec.roles)
     package = _package(spec)
     before = set(os.listdir())
     show(f"listing the tasks of {spec.name}")

@@ -43,6 +43,16 @@ def test_a_game_of_textarena_can_be_trained_on() -> None:
     assert episode["rewards"]["valid"] == 1.0
 
 
+def test_each_player_of_a_game_has_a_session() -> None:
+    settings = {"games": ["Nim-v0"], "size": 1, "players": 2}
+    seen = tried("textarena", settings, "--say", "[0 1]", "--say", "[1 1]")
+    assert set(grades(seen).values()) == {"ok"}, texts(seen)
+    first, second = seen["episodes"]
+    assert (first["task_id"], second["task_id"]) == ("Nim-v0-0 as player_0", "Nim-v0-0 as player_1")
+    assert first["rewards"]["reward"] + second["rewards"]["reward"] == 0
+    assert (first["chains"], second["chains"]) == (1, 1)
+
+
 def test_a_task_set_of_verifiers_can_be_trained_on() -> None:
     settings = {"taskset": {"id": "sums_set"}, "path": [str(PROGRAMS)]}
     seen = tried("verifiers", settings, "--say", "It is 5.")

@@ -59,6 +59,8 @@ class EnvironmentSpec:
     """Roles of each episode; none: it has one session."""
     note: str = ""
     """Words about its Python that stand behind why it is unusable, such as another version."""
+    any_roles: bool = False
+    """True if episodes have whatever roles the environment has."""
 
     def first_line(self, tasks: bool) -> Mapping[str, Any]:
         """Return what the process is told first."""
@@ -78,6 +80,8 @@ class EnvironmentChild:
     ) -> None:
         self.concurrent = 0
         """Episodes that it may run at once; 0: no limit."""
+        self.roles: tuple[str, ...] = ()
+        """Roles of each episode, once it is warm."""
         self._process = process
         self._lines = lines
         self._out = out
@@ -122,9 +126,10 @@ class EnvironmentChild:
             reason = f"{self._spec.name} was not ready within {limit_s:g} s"
             raise EnvironmentUnusable(f"{reason}; see {self._spec.log_file}") from error
         ready = answer["ready"]
-        if {*ready["roles"]} != {*self._spec.roles}:
+        self.roles = tuple(ready["roles"])
+        if not self._spec.any_roles and {*self.roles} != {*self._spec.roles}:
             await self.close()
-            plays = ", ".join(ready["roles"]) or "one session an episode"
+            plays = ", ".join(self.roles) or "one session an episode"
             named = ", ".join(self._spec.roles) or "none"
             raise EnvironmentUnusable(f"{self._spec.name}: it has {plays}; agents.roles: {named}")
         self.concurrent = int(ready["concurrent"])
@@ -143,6 +148,11 @@ class EnvironmentChild:
     def room(self) -> bool:
         """True if it may run one more episode."""
         return self.running and (not self.concurrent or len(self._episodes) < self.concurrent)
+
+    @property
+    def begun(self) -> int:
+        """Number of the episodes that were begun in it."""
+        return self._count
 
     def __len__(self) -> int:
         """Return the number of running episodes."""
