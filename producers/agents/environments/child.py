@@ -90,6 +90,7 @@ class EnvironmentChild:
         self._episodes: dict[int, Future[object]] = {}
         self._count = 0
         self._reading: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, spec: EnvironmentSpec, tasks: bool = False) -> "EnvironmentChild":
@@ -134,6 +135,7 @@ class EnvironmentChild:
             raise EnvironmentUnusable(f"{self._spec.name}: it has {plays}; agents.roles: {named}")
         self.concurrent = int(ready["concurrent"])
         self._reading = asyncio.create_task(self._read())
+        self._watch = asyncio.create_task(self._end_reading())
 
     async def listed(self) -> Mapping[str, Any] | None:
         """Return the next task that it lists, or None at the end. Raises `EnvironmentUnusable`."""
@@ -191,8 +193,9 @@ class EnvironmentChild:
         if not ended:
             await asyncio.to_thread(self._process.kill)
         await asyncio.to_thread(self._folder.remove)
-        if self._reading is not None:
+        if self._reading is not None and self._watch is not None:
             await self._reading
+            self._watch.cancel()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(message).encode() + b"\n")
@@ -209,7 +212,7 @@ class EnvironmentChild:
 
     async def _read(self) -> None:
         """Deliver results until the process ends; then its episodes have failed with it."""
-        while line := await self._next_line():
+        while line := await _line_of(self._lines):
             answer = json.loads(line)
             number = answer.get("ended", answer.get("failed"))
             ended = self._episodes.get(number)
@@ -220,24 +223,16 @@ class EnvironmentChild:
                 ended.set_exception(failed)
             else:
                 ended.set_result(answer["result"])
+        await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status
         for ended in self._waiting():
             ended.set_exception(self._gone())
 
-    async def _next_line(self) -> bytes:
-        """Return the next line; empty once the process has ended.
-
-        A process that it forked may hold its connection open.
-        """
-        reading = asyncio.create_task(_line_of(self._lines))
-        while not reading.done():
-            ended = not self._process.running
-            await asyncio.wait({reading}, timeout=_LOOK_S)
-            if ended and not reading.done():
-                reading.cancel()
-                return b""
-        if not reading.result():
-            await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status
-        return reading.result()
+    async def _end_reading(self) -> None:
+        """Let the reading end with the process: what it forked may hold its connection open."""
+        while self._process.running:
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_LOOK_S)  # what it wrote before its end is read first
+        self._lines.feed_eof()
 
     def _waiting(self) -> Iterator[Future[object]]:
         return (ended for ended in list(self._episodes.values()) if not ended.done())

@@ -116,8 +116,15 @@ def client_of(session: Session) -> Any:
 
     shared = _CONNECTIONS.get(session.base_url)
     if shared is None:
+        # As many stay open as there are episodes: by default those beyond 100 are made anew.
+        limits = type(openai.DEFAULT_CONNECTION_LIMITS)()
+        http_client = openai.DefaultAsyncHttpxClient(limits=limits, timeout=None)
         shared = _CONNECTIONS[session.base_url] = openai.AsyncOpenAI(
-            base_url=session.base_url, api_key="unset", max_retries=0, timeout=None
+            base_url=session.base_url,
+            api_key="unset",
+            max_retries=0,
+            timeout=None,
+            http_client=http_client,
         )
     return shared.with_options(api_key=session.api_key)
 
