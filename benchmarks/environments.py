@@ -116,7 +116,7 @@ class _Load:
     def _agents(self, kind: str, metrics: str) -> Iterator[Popen[str]]:
         of_kind = {
             CALLABLE: {
-                "SEAMLESSFLOW_AGENTS_CALLABLE": "benchmarks.load.questions:answered",
+                "SEAMLESSFLOW_AGENTS__CALLABLE": "benchmarks.load.questions:answered",
                 SETTINGS: json.dumps(_SETTINGS),
             },
             ENVIRONMENT: {
