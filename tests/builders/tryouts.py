@@ -26,6 +26,10 @@ def grades(seen: dict[str, Any]) -> dict[str, str]:
     return {finding["what"]: finding["grade"] for finding in seen["findings"]}
 
 
-def texts(seen: dict[str, Any]) -> dict[str, str]:
-    """Return the words of each finding by what it is about."""
-    return {finding["what"]: finding["detail"] for finding in seen["findings"]}
+def warned(seen: dict[str, Any]) -> dict[str, str]:
+    """Return the words of each finding that is not ok by what it is about."""
+    return {
+        finding["what"]: finding["detail"]
+        for finding in seen["findings"]
+        if finding["grade"] != "ok"
+    }

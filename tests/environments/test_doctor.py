@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.tryouts import doctor, facts, grades, texts
+from tests.builders.tryouts import doctor, facts, warned
 from tests.environments.playing import PROGRAMS
 
 SUMS = f"{PROGRAMS / 'inspect_sums.py'}@sums"
@@ -27,7 +27,7 @@ def tried(name: str, settings: Mapping[str, Any], *more: str, status: int = 0) -
 def test_questions_of_reasoning_gym_can_be_trained_on() -> None:
     settings = {"datasets": ["gcd", "chain_sum"], "size": 2}
     seen = tried("reasoning_gym", settings, "--tasks", "2", "--say", "<answer>0</answer>")
-    assert set(grades(seen).values()) == {"ok"}, texts(seen)
+    assert warned(seen) == {}
     assert seen["package"]["versions"].keys() == {"reasoning-gym"}
     assert (seen["tasks"]["count"], seen["tasks"]["drawn_from"]) == (4, True)
     for episode in seen["episodes"]:
@@ -37,7 +37,7 @@ def test_questions_of_reasoning_gym_can_be_trained_on() -> None:
 
 def test_a_game_of_textarena_can_be_trained_on() -> None:
     seen = tried("textarena", {"games": ["Blackjack-v0"], "size": 2}, "--say", "[Stand]")
-    assert set(grades(seen).values()) == {"ok"}, texts(seen)
+    assert warned(seen) == {}
     [episode] = seen["episodes"]
     assert (episode["status"], episode["chains"]) == ("complete", 1)
     assert episode["rewards"]["valid"] == 1.0
@@ -46,7 +46,7 @@ def test_a_game_of_textarena_can_be_trained_on() -> None:
 def test_each_player_of_a_game_has_a_session() -> None:
     settings = {"games": ["Nim-v0"], "size": 1, "players": 2}
     seen = tried("textarena", settings, "--say", "[0 1]", "--say", "[1 1]")
-    assert set(grades(seen).values()) == {"ok"}, texts(seen)
+    assert warned(seen) == {}
     first, second = seen["episodes"]
     assert (first["task_id"], second["task_id"]) == ("Nim-v0-0 as player_0", "Nim-v0-0 as player_1")
     assert first["rewards"]["reward"] + second["rewards"]["reward"] == 0
@@ -56,7 +56,7 @@ def test_each_player_of_a_game_has_a_session() -> None:
 def test_a_task_set_of_verifiers_can_be_trained_on() -> None:
     settings = {"taskset": {"id": "sums_set"}, "path": [str(PROGRAMS)]}
     seen = tried("verifiers", settings, "--say", "It is 5.")
-    assert set(grades(seen).values()) == {"ok"}, texts(seen)
+    assert warned(seen) == {}
     [episode] = seen["episodes"]
     assert (episode["status"], episode["chains"]) == ("complete", 1)
     assert episode["rewards"] == {"reward": 1.5, "right": 1.0, "short": 0.5, "turns": 3.0}
@@ -65,7 +65,7 @@ def test_a_task_set_of_verifiers_can_be_trained_on() -> None:
 
 def test_a_task_of_inspect_can_be_trained_on() -> None:
     seen = tried("inspect_ai", {"task": SUMS, "reward": "match"}, "--say", "5")
-    assert set(grades(seen).values()) == {"ok"}, texts(seen)
+    assert warned(seen) == {}
     [episode] = seen["episodes"]
     assert (episode["status"], episode["chains"]) == ("complete", 1)
     assert episode["rewards"]["reward"] == 1.0
