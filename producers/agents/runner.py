@@ -174,7 +174,13 @@ def _agent(settings: AgentsSettings, threads: CallThreads) -> Agent:
         log_file = settings.data_dir / "logs" / "environment.log"
         spec = environment_spec(agents, os.environ, log_file)
         live = agents.environment_limit or agents.concurrency
-        return EnvironmentAgent(spec, agents.environment_processes, live, agents.warm_up_limit_s)
+        return EnvironmentAgent(
+            spec,
+            agents.environment_processes,
+            live,
+            agents.warm_up_limit_s,
+            agents.environment_episodes,
+        )
     return CallableAgent(load_function(agents.callable), threads)
 
 

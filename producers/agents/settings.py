@@ -37,6 +37,12 @@ class AgentsSection(Section):
     environment_processes: int = Field(
         1, ge=1, description="Most processes of the environment at the same time"
     )
+    environment_episodes: int = Field(
+        0,
+        ge=0,
+        description="Most episodes of a process of the environment: then another one takes its "
+        "place, and all that it left behind ends with it; 0: no limit",
+    )
     environment_limit: int = Field(
         0, ge=0, description="Most episodes of the environment at the same time; 0: concurrency"
     )

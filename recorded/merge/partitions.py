@@ -97,6 +97,8 @@ class Merged:
     """Sessions of `digests` that ended less than a minute before the replay began."""
     judged: int = 0
     """Sessions that the rules give a further reward."""
+    late: int = 0
+    """Sessions that the rules give rewards which came late."""
     differences: dict[str, Difference] = field(default_factory=dict)
     masked: Counter[str] = field(default_factory=Counter)
     """Sampled tokens that are not trained, by reason."""
@@ -114,6 +116,7 @@ class Merged:
         self.ended_ms |= other.ended_ms
         self.recent |= other.recent
         self.judged += other.judged
+        self.late += other.late
         self.masked.update(other.masked)
         for label, difference in other.differences.items():
             self.differences.setdefault(label, Difference()).add(difference)
@@ -239,6 +242,7 @@ class _Merge:
             if first.finalized_at_ms > self._job.begun_ms - _RECENT_MS:
                 self._merged.recent.add(first.session_id)
         self._merged.judged += first.session_id in self._job.rules.judged
+        self._merged.late += first.session_id in self._job.rules.late
         for label, other in zip(self._labels, made[1:], strict=True):
             self._merged.differences.setdefault(label, Difference()).apply(first, other)
         self._target.add(last)

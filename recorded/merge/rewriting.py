@@ -95,12 +95,17 @@ class _Rewriting:
         if session.closed is None or session.finalized_at_ms is not None:
             return
         del self._depths[session.opened.session_id]
+        recorded = list(session.rewards.values())
+        further = self._late(session)
+        for number, reward in enumerate(further):
+            yield _assigned(event, reward, f"late {number}")
         judged = self._rules.judged.get(session.opened.session_id)
         if judged is not None:
+            further.append(judged)
             yield _assigned(event, judged, "judged")
         values = {
             reward.name: reward.value
-            for reward in (*session.rewards.values(), *([judged] if judged else []))
+            for reward in (*recorded, *further)
             if reward.scope == "session" and reward.name in self._rules.return_of
         }
         if values:
@@ -108,6 +113,12 @@ class _Rewriting:
             total = sum(weights[name] * value for name, value in values.items())
             # Behind the judgement, which it replaces if that is a return also.
             yield _assigned(event, Reward(value=total, source=_SOURCE), "return")
+
+    def _late(self, session: Session) -> list[Reward]:
+        """Return the late rewards of judges without which the session ended."""
+        rewards = self._rules.late.get(session.opened.session_id, ())
+        lacking = session.lacking_judges
+        return [reward for reward in rewards if reward.name in lacking]
 
 
 def _depth(session: Session, node: Node) -> int:

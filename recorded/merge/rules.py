@@ -41,6 +41,8 @@ class MergeRules:
     """Weight of rewards by name; the session's return is their weighted sum."""
     judged: Mapping[str, Reward] = field(default_factory=dict)
     """A session's further reward, by its id; it replaces a recorded one of its name."""
+    late: Mapping[str, tuple[Reward, ...]] = field(default_factory=dict)
+    """Rewards of judges that a session lacks, since they came behind its end, by its id."""
 
     def each(self) -> Iterator[tuple[str, "MergeRules"]]:
         """Yield each rule that differs from the recorded ones by itself, with its name."""
@@ -80,8 +82,8 @@ def judgements(path: Path) -> dict[str, Reward]:
 
 
 def _label(name: str, value: Any) -> str:
-    if name == "judged":
-        return f"rewards of {len(value)} sessions"
+    if name in ("judged", "late"):
+        return f"{'late ' if name == 'late' else ''}rewards of {len(value)} sessions"
     if isinstance(value, Mapping):
         value = " + ".join(f"{weight:g} {reward}" for reward, weight in value.items())
     return f"{name} = {value}"

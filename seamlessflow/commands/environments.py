@@ -106,8 +106,6 @@ def _agents(
     agents = AgentsSection() if run is None else run.agents
     if name is None and not agents.environment:
         raise typer.BadParameter("name one, or a --config that has one", param_hint="NAME")
-    if agents.roles:
-        raise typer.BadParameter("agents.roles: it plays one session an episode", param_hint="NAME")
     chosen: dict[str, Any] = {}
     if name is not None and name != agents.environment:
         chosen = {"environment": name, "settings": {}, "environment_python": None}

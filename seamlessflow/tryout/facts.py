@@ -15,6 +15,8 @@ class PackageFacts:
     """Versions of its distributions; none for an adapter of the user's own."""
     python: str
     python_version: str
+    other_versions: str = ""
+    """Packages of another version than the adapter is made for; empty if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

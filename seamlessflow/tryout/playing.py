@@ -21,12 +21,13 @@ from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.callables import CallThreads
 from seamlessflow.producers.agents.harness.session import AgentSession, AgentSessions
 from seamlessflow.producers.agents.play import UserCode
+from seamlessflow.producers.agents.roles import ALONE, by_role
 from seamlessflow.producers.agents.settings import AgentsSection, AgentsSettings
 from seamlessflow.producers.agents.stalls import Leftovers
 from seamlessflow.producers.gateway.calls.chains import trained_chains
 from seamlessflow.scheduler.tasks.source import TaskRow
 from seamlessflow.schemas.identity import session_id
-from seamlessflow.schemas.records import Task, Trajectory, TurnCompleted, TurnStarted
+from seamlessflow.schemas.records import EpisodeRole, Task, Trajectory, TurnCompleted, TurnStarted
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from seamlessflow.tryout.calls import call_facts, history_breaks, request_of
 from seamlessflow.tryout.facts import EpisodeFacts
@@ -48,7 +49,7 @@ class PlayedEpisodes:
 
     warm_up_s: float = 0.0
     tasks: dict[str, str] = field(default_factory=dict)
-    """Ids of tasks by session, in the order of the episodes."""
+    """Ids of tasks by session, with the session's role, in the order of the episodes."""
     seconds: dict[str, float] = field(default_factory=dict)
     returned: dict[str, object] = field(default_factory=dict)
     left: dict[str, LeftBehind] = field(default_factory=dict)
@@ -134,22 +135,38 @@ class _WatchedAgent:
 
     async def run(self, payload: bytes, session: AgentSessions) -> object:
         """Run an episode. Raises what the environment raises."""
-        if not isinstance(session, AgentSession):
-            raise TypeError("an episode of a tryout has one session")
-        name = session.session_id
-        self._relay.sessions[session.api_key] = name
-        url = session.base_url.replace(self._relay.gateway, self._relay.url)
         begun_s = time.monotonic()
         try:
-            result = await self._agent.run(payload, replace(session, base_url=url))
-            self._played.returned[name] = result
+            result = await self._agent.run(payload, self._relayed(session))
+            for role, name in _names(session).items():
+                of_role = result.get(role) if role and isinstance(result, Mapping) else result
+                self._played.returned[name] = of_role
             return result
         finally:
-            self._played.seconds[name] = time.monotonic() - begun_s
+            seconds = time.monotonic() - begun_s
+            self._played.seconds |= dict.fromkeys(_names(session).values(), seconds)
 
     def goes_on(self, _: AgentSessions) -> bool:
         """Return False, as the environment does."""
         return False
+
+    def _relayed(self, session: AgentSessions) -> AgentSessions:
+        """Return the session, or that of each role, with the URL of the relay."""
+        if not isinstance(session, AgentSession):
+            return {role: self._of_relay(of_role) for role, of_role in session.items()}
+        return self._of_relay(session)
+
+    def _of_relay(self, session: AgentSession) -> AgentSession:
+        self._relay.sessions[session.api_key] = session.session_id
+        url = session.base_url.replace(self._relay.gateway, self._relay.url)
+        return replace(session, base_url=url)
+
+
+def _names(session: AgentSessions) -> Mapping[str, str]:
+    """Return the ids of the sessions of an episode by role."""
+    if isinstance(session, AgentSession):
+        return {ALONE: session.session_id}
+    return {role: of_role.session_id for role, of_role in session.items()}
 
 
 async def _play(
@@ -165,12 +182,16 @@ async def _play(
     played.warm_up_s = time.monotonic() - begun_s
     try:
         for number, row in enumerate(rows):
-            task = _task(system.config.run.policy, row, number, section.time_limit_s)
-            name = session_id(task.group_id, task.sample, task.attempt)
+            roles = next((child.roles for child in agent.children), ())
+            task = _task(system.config.run.policy, row, number, section.time_limit_s, roles)
             before = _left(agent)
             await episodes.run(task)
-            played.tasks[name] = row.task_id
-            played.left[name] = _new(before, _left(agent))
+            left = _new(before, _left(agent))
+            for role, part in by_role(task).items():
+                name = session_id(part.group_id, part.sample, part.attempt)
+                played.tasks[name] = f"{row.task_id} as {role}" if role else row.task_id
+                played.left[name] = left
+                left = LeftBehind((), ())  # counted once
     finally:
         children = agent.children
         await episodes.close()
@@ -203,12 +224,16 @@ def _ignore(_: object) -> None:
     """An environment's process is ended at its limit: none goes on as an agent's thread may."""
 
 
-def _task(policy: str, row: TaskRow, number: int, limit_s: float) -> Task:
+def _task(policy: str, row: TaskRow, number: int, limit_s: float, roles: Sequence[str]) -> Task:
     now = now_ms()
+    group = f"{_NAME}-{number}"
     return Task(
         policy=policy,
         task_id=row.task_id,
-        group_id=f"{_NAME}-{number}",
+        group_id=group,
+        roles=tuple(
+            EpisodeRole(role=role, policy=policy, group_id=f"{group}-{role}") for role in roles
+        ),
         turn_limit=row.turn_limit or 0,
         metadata=row.metadata,
         payload=row.payload,

@@ -16,6 +16,7 @@ _DETAILS = {
     "no_history": "nothing before it is in common",
 }
 _LOOK = "files there fill the disk in a long run; programs are a fault to report"
+_OTHER_VERSION = "what the episodes show holds, and other settings may not: see the adapter's page"
 _AGENTS_PAGE = "docs/agents/environments.md"
 
 
@@ -41,6 +42,9 @@ def _package(tried: Tryout) -> Finding:
     package = tried.package
     versions = ", ".join(f"{name} {at}" for name, at in package.versions.items())
     what = versions or f"{package.name}, an adapter of your own"
+    if package.other_versions:
+        text = f"{package.other_versions}; Python {package.python_version}"
+        return Finding("package", Grade.WARNING, text, _OTHER_VERSION)
     return Finding("package", Grade.OK, f"{what}; Python {package.python_version}")
 
 

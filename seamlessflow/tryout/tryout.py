@@ -6,7 +6,6 @@ Called by `seamlessflow environments doctor`.
 
 import asyncio
 import os
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,14 @@ from seamlessflow.demo.configuration import RENDERER
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.processes.stopping import Stop
-from seamlessflow.producers.agents.environments.child import EnvironmentSpec, EnvironmentUnusable
+from seamlessflow.producers.agents.environments.child import EnvironmentSpec
 from seamlessflow.producers.agents.environments.known import KNOWN
 from seamlessflow.producers.agents.environments.listing import write_tasks
-from seamlessflow.producers.agents.environments.venvs import environment_spec, versions
+from seamlessflow.producers.agents.environments.venvs import (
+    environment_spec,
+    other_versions,
+    python_facts,
+)
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.scheduler.settings import RunSection
 from seamlessflow.scheduler.tasks.file import TasksRejected
@@ -36,7 +39,6 @@ from seamlessflow.tryout.worker import WORKER
 
 _POLICY = "policy"
 _MAX_CONTEXT = 131_072
-_VERSION_S = 60.0
 ShowLine = Callable[[str], object]
 
 
@@ -61,6 +63,7 @@ def try_out(plan: TryoutPlan, stop: Stop, show: ShowLine) -> Tryout:
     """
     agents = plan.agents.model_copy(update={"rewards": _needed_rewards(plan)})
     spec = environment_spec(agents, os.environ, plan.out / "logs" / "environment.log")
+    spec = replace(spec, any_roles=not spec.roles)
     package = _package(spec)
     before = set(os.listdir())
     show(f"listing the tasks of {spec.name}")
@@ -109,19 +112,10 @@ def _config(plan: TryoutPlan) -> RunConfig:
 
 def _package(spec: EnvironmentSpec) -> PackageFacts:
     """Return the facts of a package. Raises `EnvironmentUnusable` if its Python does not run."""
-    program = "import platform; print(platform.python_version())"
-    try:
-        asked = subprocess.run(  # nosec B603 # a list of our own, no shell
-            [spec.python, "-I", "-S", "-c", program],
-            capture_output=True,
-            text=True,
-            timeout=_VERSION_S,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentUnusable(f"{spec.name}: {spec.python}: {error}") from error
     package = KNOWN.get(spec.name)
-    present = {} if package is None else versions(package)
-    return PackageFacts(spec.name, present, str(spec.python), asked.stdout.strip())
+    facts = python_facts(spec.python, package)
+    others = "" if package is None else other_versions(package, facts.packages)
+    return PackageFacts(spec.name, facts.packages, str(spec.python), facts.version, others)
 
 
 def _listed(

@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +71,14 @@ def test_the_tests_see_the_servers_that_the_agent_started(
     served = typed(f'python3 -c "{program}" &', 2.0)
     ended = agent.run(task(tmp_path / "served", tests=tests), served, DONE, DONE)
     assert ended.result["reward"] == 1.0
+
+
+def test_without_bubblewrap_no_task_is_listed(tmp_path: Path) -> None:
+    write_task(tmp_path / "tasks" / "sum")
+    spec = installed("harbor", {"tasks": str(tmp_path / "tasks")}, tmp_path)
+    bare = replace(spec, environment={**os.environ, "PATH": str(tmp_path)})
+    with pytest.raises(EnvironmentUnusable, match="needs bubblewrap, and that does not work here"):
+        asyncio.run(write_tasks(bare, tmp_path / "listed.jsonl", print))
 
 
 def test_several_rewards_have_their_names(tmp_path: Path) -> None:

@@ -28,10 +28,18 @@ class EnvironmentAgent:
     """Agent whose episodes run in processes of an environment package. For one event loop."""
 
     def __init__(
-        self, spec: EnvironmentSpec, processes: int, live: int, warm_up_limit_s: float
+        self,
+        spec: EnvironmentSpec,
+        processes: int,
+        live: int,
+        warm_up_limit_s: float,
+        episodes: int = 0,
     ) -> None:
-        """`processes`: most of them at the same time; `live`: most episodes at the same time."""
+        """`processes`: most of them at the same time; `live`: most episodes at the same time;
+        `episodes`: most of a process, behind which it is ended; 0: no limit.
+        """
         self._spec = spec
+        self._episodes = episodes
         self._processes = processes
         self._live = asyncio.Semaphore(live)
         self._warm_up_limit_s = warm_up_limit_s
@@ -50,6 +58,8 @@ class EnvironmentAgent:
         First end what a predecessor of this process left, if it was killed.
         """
         await asyncio.to_thread(end_abandoned)
+        if self._spec.note:
+            _log.warning("%s: %s", self._spec.name, self._spec.note)
         begun_s = time.monotonic()
         self._children.append(await self._start())
         _log.info("%s is warm after %.1f s", self._spec.name, time.monotonic() - begun_s)
@@ -85,7 +95,7 @@ class EnvironmentAgent:
         """Return the process with the fewest episodes, once there is one with room."""
         while True:
             await self._forget_ended()
-            least = min(filter(_has_room, self._children), key=len, default=None)
+            least = min(filter(self._has_room, self._children), key=len, default=None)
             full = len(self._children) >= self._processes
             if least is not None and (full or not len(least)):
                 return least
@@ -110,6 +120,8 @@ class EnvironmentAgent:
             # Not in a line with the start: the list may have become another one meanwhile.
             self._children.append(child)
             self._failed_starts = 0
+        async with self._room:
+            self._room.notify_all()  # it has room for several that wait
 
     async def _start(self) -> EnvironmentChild:
         child = await EnvironmentChild.open(self._spec)
@@ -121,10 +133,19 @@ class EnvironmentAgent:
         return child
 
     async def _forget_ended(self) -> None:
-        ended = [child for child in self._children if not child.running]
-        self._children = [child for child in self._children if child.running]
+        ended = [child for child in self._children if self._is_over(child)]
+        self._children = [child for child in self._children if child not in ended]
         for child in ended:
             await _kept(self._ends, child.close())
+
+    def _has_room(self, child: EnvironmentChild) -> bool:
+        return child.room and not self._is_used_up(child)
+
+    def _is_used_up(self, child: EnvironmentChild) -> bool:
+        return 0 < self._episodes <= child.begun
+
+    def _is_over(self, child: EnvironmentChild) -> bool:
+        return not child.running or (self._is_used_up(child) and not len(child))
 
 
 async def _kept(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> None:
@@ -139,10 +160,6 @@ async def _kept(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None])
 
     task.add_done_callback(forget)
     await asyncio.shield(task)
-
-
-def _has_room(child: EnvironmentChild) -> bool:
-    return child.room
 
 
 def _told(session: AgentSessions) -> dict[str, Any]:

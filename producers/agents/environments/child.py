@@ -57,6 +57,10 @@ class EnvironmentSpec:
     log_file: Path
     roles: tuple[str, ...] = ()
     """Roles of each episode; none: it has one session."""
+    note: str = ""
+    """Words about its Python that stand behind why it is unusable, such as another version."""
+    any_roles: bool = False
+    """True if episodes have whatever roles the environment has."""
 
     def first_line(self, tasks: bool) -> Mapping[str, Any]:
         """Return what the process is told first."""
@@ -76,6 +80,8 @@ class EnvironmentChild:
     ) -> None:
         self.concurrent = 0
         """Episodes that it may run at once; 0: no limit."""
+        self.roles: tuple[str, ...] = ()
+        """Roles of each episode, once it is warm."""
         self._process = process
         self._lines = lines
         self._out = out
@@ -84,6 +90,7 @@ class EnvironmentChild:
         self._episodes: dict[int, Future[object]] = {}
         self._count = 0
         self._reading: asyncio.Task[None] | None = None
+        self._watch: asyncio.Task[None] | None = None
 
     @classmethod
     async def open(cls, spec: EnvironmentSpec, tasks: bool = False) -> "EnvironmentChild":
@@ -120,13 +127,15 @@ class EnvironmentChild:
             reason = f"{self._spec.name} was not ready within {limit_s:g} s"
             raise EnvironmentUnusable(f"{reason}; see {self._spec.log_file}") from error
         ready = answer["ready"]
-        if {*ready["roles"]} != {*self._spec.roles}:
+        self.roles = tuple(ready["roles"])
+        if not self._spec.any_roles and {*self.roles} != {*self._spec.roles}:
             await self.close()
-            plays = ", ".join(ready["roles"]) or "one session an episode"
+            plays = ", ".join(self.roles) or "one session an episode"
             named = ", ".join(self._spec.roles) or "none"
             raise EnvironmentUnusable(f"{self._spec.name}: it has {plays}; agents.roles: {named}")
         self.concurrent = int(ready["concurrent"])
         self._reading = asyncio.create_task(self._read())
+        self._watch = asyncio.create_task(self._end_reading())
 
     async def listed(self) -> Mapping[str, Any] | None:
         """Return the next task that it lists, or None at the end. Raises `EnvironmentUnusable`."""
@@ -141,6 +150,11 @@ class EnvironmentChild:
     def room(self) -> bool:
         """True if it may run one more episode."""
         return self.running and (not self.concurrent or len(self._episodes) < self.concurrent)
+
+    @property
+    def begun(self) -> int:
+        """Number of the episodes that were begun in it."""
+        return self._count
 
     def __len__(self) -> int:
         """Return the number of running episodes."""
@@ -179,8 +193,9 @@ class EnvironmentChild:
         if not ended:
             await asyncio.to_thread(self._process.kill)
         await asyncio.to_thread(self._folder.remove)
-        if self._reading is not None:
+        if self._reading is not None and self._watch is not None:
             await self._reading
+            self._watch.cancel()
 
     def _send(self, message: Mapping[str, Any]) -> None:
         self._out.write(json.dumps(message).encode() + b"\n")
@@ -192,11 +207,12 @@ class EnvironmentChild:
         if "unusable" not in answer:
             return dict(answer)
         await self.close()
-        raise EnvironmentUnusable(f"{self._spec.name}: {str(answer['unusable']).strip()}")
+        note = f" ({self._spec.note})" if self._spec.note else ""
+        raise EnvironmentUnusable(f"{self._spec.name}: {str(answer['unusable']).strip()}{note}")
 
     async def _read(self) -> None:
         """Deliver results until the process ends; then its episodes have failed with it."""
-        while line := await self._next_line():
+        while line := await _line_of(self._lines):
             answer = json.loads(line)
             number = answer.get("ended", answer.get("failed"))
             ended = self._episodes.get(number)
@@ -207,24 +223,16 @@ class EnvironmentChild:
                 ended.set_exception(failed)
             else:
                 ended.set_result(answer["result"])
+        await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status
         for ended in self._waiting():
             ended.set_exception(self._gone())
 
-    async def _next_line(self) -> bytes:
-        """Return the next line; empty once the process has ended.
-
-        A process that it forked may hold its connection open.
-        """
-        reading = asyncio.create_task(_line_of(self._lines))
-        while not reading.done():
-            ended = not self._process.running
-            await asyncio.wait({reading}, timeout=_LOOK_S)
-            if ended and not reading.done():
-                reading.cancel()
-                return b""
-        if not reading.result():
-            await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status
-        return reading.result()
+    async def _end_reading(self) -> None:
+        """Let the reading end with the process: what it forked may hold its connection open."""
+        while self._process.running:
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.sleep(_LOOK_S)  # what it wrote before its end is read first
+        self._lines.feed_eof()
 
     def _waiting(self) -> Iterator[Future[object]]:
         return (ended for ended in list(self._episodes.values()) if not ended.done())

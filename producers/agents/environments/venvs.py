@@ -6,12 +6,15 @@ They lie in the user's cache, by the hash of their lock, so a newer release make
 
 import fcntl
 import hashlib
+import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from importlib.metadata import distributions
 from pathlib import Path
+from typing import NamedTuple
 
 from seamlessflow.infra.broker.jars import default_cache
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -21,6 +24,25 @@ from seamlessflow.producers.agents.settings import AgentsSection
 
 _MADE = "made"
 """File that is there once all packages are."""
+_VERSION_S = 60.0
+_ASK = """
+import json, platform, sys
+from importlib.metadata import PackageNotFoundError, version
+present = {}
+for name in sys.argv[1:]:
+    try:
+        present[name] = version(name)
+    except PackageNotFoundError:
+        pass
+print(json.dumps([platform.python_version(), present]))
+"""
+
+
+class PythonFacts(NamedTuple):
+    """Version of a Python, and of packages in it."""
+
+    version: str
+    packages: Mapping[str, str]
 
 
 class NotInstalled(SeamlessFlowError):
@@ -50,6 +72,33 @@ def versions(package: KnownEnvironment) -> Mapping[str, str]:
     return {name: present[name] for name in package.packages if name in present}
 
 
+def python_facts(python: Path, package: KnownEnvironment | None) -> PythonFacts:
+    """Return the version of a Python, and the versions of the package's distributions in it.
+
+    Raises `EnvironmentUnusable` if it does not run.
+    """
+    names = () if package is None else package.packages
+    try:
+        asked = subprocess.run(  # nosec B603 # a list of our own, no shell
+            [python, "-I", "-c", _ASK, *names], capture_output=True, text=True, timeout=_VERSION_S
+        )
+        return PythonFacts(*json.loads(asked.stdout))
+    except (OSError, subprocess.TimeoutExpired, ValueError) as error:
+        raise EnvironmentUnusable(f"{python}: {error}") from error
+
+
+def other_versions(package: KnownEnvironment, present: Mapping[str, str]) -> str:
+    """Return what is present in other versions than those of the lock; empty if nothing is."""
+    lock = package.lock.read_text(encoding="utf-8")
+    words = []
+    for name in package.packages:
+        locked = re.search(rf"^{re.escape(name)}==(\S+)", lock, re.MULTILINE)
+        if locked is not None and present.get(name) != locked[1]:
+            is_there = f"{name} {present[name]}" if name in present else f"no {name}"
+            words.append(f"{is_there}, and the adapter is made for {locked[1]}")
+    return "; ".join(words)
+
+
 def install(package: KnownEnvironment, show: Callable[[str], object]) -> Path:
     """Make the environment if it is not there, and return its Python. Raises `NotInstalled`.
 
@@ -73,7 +122,8 @@ def environment_spec(
 ) -> EnvironmentSpec:
     """Return what the environment of an agent is started from.
 
-    Raises `EnvironmentUnknown`, and `EnvironmentUnusable` if it is not installed.
+    Raises `EnvironmentUnknown`, and `EnvironmentUnusable` if it is not installed, or if the Python
+    that is named does not run.
     """
     name = agents.environment
     adapter = adapter_of(name)
@@ -85,8 +135,15 @@ def environment_spec(
             command = f"seamlessflow environments install {name}"
             raise EnvironmentUnusable(f"{name} is not installed: {command}")
         python = directory(KNOWN[name]) / "bin" / "python"
+    note = ""
+    if agents.environment_python is not None and name in KNOWN:
+        facts = python_facts(python, KNOWN[name])
+        if others := other_versions(KNOWN[name], facts.packages):
+            note = f"{python} has {others}"
     roles = tuple(agents.roles)
-    return EnvironmentSpec(name, python, adapter, agents.settings, environment, log_file, roles)
+    return EnvironmentSpec(
+        name, python, adapter, agents.settings, environment, log_file, roles, note
+    )
 
 
 def making(package: KnownEnvironment, home: Path) -> list[str]:

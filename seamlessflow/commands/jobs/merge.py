@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +12,13 @@ from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
+from seamlessflow.infra.clock import Stopping
 from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.cluster import kafka_to_inspect
 from seamlessflow.processes.stopping import Interrupted, stoppable
+from seamlessflow.recorded.judging.late_rewards import late_rewards
 from seamlessflow.recorded.merge.difference import Difference
 from seamlessflow.recorded.merge.merge_run import MergeOutcome, check, replay_merge, two_sessions
 from seamlessflow.recorded.merge.partitions import MergeJob
@@ -40,6 +44,8 @@ class MergeOptions:
     diff: bool
     processes: int | None
     as_json: bool
+    late_rewards: bool = False
+    """True: sessions get the rewards of judges that came late."""
 
     @property
     def session(self) -> str | None:
@@ -56,11 +62,12 @@ def run_merge(options: MergeOptions) -> None:
     console = clean_console()
     try:
         with stoppable() as stop, kafka_to_inspect(options.out) as kafka:
+            late = Skipped()
             job = MergeJob(
                 kafka,
                 {},
                 options.selection,
-                options.rules,
+                _rules(options, kafka, late, lambda: stop.asked),
                 digests=options.verify,
                 differences=options.diff,
                 prefix=options.prefix,
@@ -69,6 +76,8 @@ def run_merge(options: MergeOptions) -> None:
             check(job)
             with reading_bar() as show:
                 outcome = replay_merge(job, options.processes, show, lambda: stop.asked)
+            outcome.skipped.garbage.update(late.garbage)
+            outcome.skipped.missed.update(late.missed)
             if options.as_json:
                 print(orjson.dumps(merge_json(outcome), option=orjson.OPT_INDENT_2).decode())
             else:
@@ -80,6 +89,15 @@ def run_merge(options: MergeOptions) -> None:
         sys.exit(Interrupted.status)
     if outcome.missing or not outcome.verified:
         raise typer.Exit(ExitStatus.LASTING)
+
+
+def _rules(
+    options: MergeOptions, kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
+) -> MergeRules:
+    """Return the rules of the options, with the rewards that came late if these are asked for."""
+    if not options.late_rewards:
+        return options.rules
+    return replace(options.rules, late=late_rewards(kafka, skipped, stopping))
 
 
 def _show_trees(console: Console, job: MergeJob, session_id: str) -> None:
@@ -112,6 +130,7 @@ def merge_json(outcome: MergeOutcome) -> dict[str, Any]:
         "sessions_open": merged.sessions_open,
         "beginnings_gone": merged.beginnings_gone,
         "unreadable": dict(merged.skipped.garbage),
+        "late_rewards": merged.late,
         "masked_tokens": dict(merged.masked),
         "not_found": outcome.missing,
         "done_before": outcome.done_before,
@@ -148,6 +167,8 @@ def _sentences(outcome: MergeOutcome) -> Iterator[str]:
     if outcome.judgements > merged.judged and not merged.went_on:
         missed = outcome.judgements - merged.judged
         yield f"! {missed:,} sessions of --rewards were not among them"
+    if merged.late:
+        yield f"{merged.late:,} sessions got rewards of judges that came late"
     if merged.partitions_kept:
         yield f"{merged.partitions_kept} partitions were written by an earlier replay"
     if not merged.went_on:

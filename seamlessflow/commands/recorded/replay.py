@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -18,6 +18,11 @@ from seamlessflow.commands.options import (
     Versions,
 )
 from seamlessflow.commands.recorded.fork import fork
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from seamlessflow.recorded.merge.rules import MergeRules
 
 app = typer.Typer(help="Recorded sessions as input.", no_args_is_help=True)
 app.command()(fork)
@@ -83,6 +88,12 @@ ReturnOf = Annotated[
 Rewards = Annotated[
     Path | None, typer.Option(help="JSON lines with session_id, value, and perhaps name.")
 ]
+WithLateRewards = Annotated[
+    bool,
+    typer.Option(
+        "--late-rewards", help="Rewards of judges that came when their session had ended."
+    ),
+]
 Processes = Annotated[
     int | None, typer.Option(min=1, help="Processes that merge.  [default: by the log]")
 ]
@@ -110,6 +121,7 @@ def merge(
     threads: Threads = _Threads.RECORDED,
     return_of: ReturnOf = None,
     rewards: Rewards = None,
+    late_rewards: WithLateRewards = False,
     processes: Processes = None,
     as_json: AsJson = False,
 ) -> None:
@@ -119,23 +131,47 @@ def merge(
     consumer groups and offsets of the recorded run stay as they are.
     """
     from seamlessflow.commands.jobs.merge import MergeOptions, run_merge
-    from seamlessflow.recorded.merge.rules import MergeRules, judgements
-    from seamlessflow.recorded.select.options import selection, weights
+    from seamlessflow.recorded.select.options import selection
 
-    rules = MergeRules(
-        fold_version=fold_version,
-        train_inexact=train_inexact,
-        train_undelivered=train_undelivered,
-        siblings=siblings.value if siblings else None,
-        purpose=purpose.value if purpose else None,
-        threads=threads.value,
-        return_of=weights(return_of or ()),
-        judged=judgements(rewards) if rewards else {},
-    )
     chosen = selection(
         sessions or (), groups or (), tasks or (), offsets or (), since, until, versions
     )
-    run_merge(MergeOptions(out, chosen, rules, to, to_directory, verify, diff, processes, as_json))
+    masks = _Masks(train_inexact, train_undelivered, siblings)
+    rules = _rules(fold_version, masks, purpose, threads, return_of or (), rewards)
+    run_merge(
+        MergeOptions(
+            out, chosen, rules, to, to_directory, verify, diff, processes, as_json, late_rewards
+        )
+    )
+
+
+class _Masks(NamedTuple):
+    train_inexact: bool | None
+    train_undelivered: bool | None
+    siblings: _Siblings | None
+
+
+def _rules(
+    fold_version: int | None,
+    masks: _Masks,
+    purpose: _Purpose | None,
+    threads: _Threads,
+    return_of: "Sequence[str]",
+    rewards: Path | None,
+) -> "MergeRules":
+    from seamlessflow.recorded.merge.rules import MergeRules, judgements
+    from seamlessflow.recorded.select.options import weights
+
+    return MergeRules(
+        fold_version=fold_version,
+        train_inexact=masks.train_inexact,
+        train_undelivered=masks.train_undelivered,
+        siblings=masks.siblings.value if masks.siblings else None,
+        purpose=purpose.value if purpose else None,
+        threads=threads.value,
+        return_of=weights(return_of),
+        judged=judgements(rewards) if rewards else {},
+    )
 
 
 @app.command()

@@ -33,6 +33,11 @@ async def instant(task: Payload, session: AgentSession) -> float:
     return 1.0
 
 
+async def measuring(task: Payload, session: AgentSession) -> float:
+    """Return the bytes of a task's text."""
+    return float(len(str(task["text"]).encode()))
+
+
 async def waiting(task: Payload, session: AgentSession) -> float:
     await releases[-1].wait()
     return 1.0

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count, islice
 from pathlib import Path
 
+import orjson
 import pytest
 
 from seamlessflow.infra.errors import ExitStatus
+from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
@@ -59,6 +62,26 @@ def test_each_task_becomes_a_session(kafka: KafkaSettings, tasks: Callable[[int]
     assert sorted(map(str, opened(gateway))) == [f"run-1.{sample}.0" for sample in range(5)]
     assert set(closed(gateway)) == {("complete", "policy")}
     assert committed(kafka) == 5
+
+
+def test_a_task_of_5_mb_with_an_odd_id_is_played(kafka: KafkaSettings) -> None:
+    odd = "new\nline 🙂" + "x" * 1_000
+    payload = orjson.dumps({"id": odd, "text": "é" * 2_500_000})
+    producer = Producer(kafka, "issuer")
+    producer.send(TASKS.name, replace(a_task(0), task_id=odd, payload=payload), key="run-1")
+    producer.close()
+
+    async def main() -> ScriptedGateway:
+        async with running(kafka, "measuring") as gateway:
+            await until(lambda: len(closed(gateway)) == 1)
+        return gateway
+
+    gateway = on_uvloop(main())
+    opening, *_, closing = gateway.calls
+    assert opening.body["task_id"] == odd
+    assert closing.body["status"] == "complete"
+    rewards = [call.body["value"] for call in gateway.calls if call.path.endswith("/reward")]
+    assert rewards == [5_000_000.0]
 
 
 @pytest.mark.parametrize("agent", ["unruly", "unruly_task"])

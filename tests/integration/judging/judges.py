@@ -34,6 +34,14 @@ def absent(session: JudgedSession) -> float:
     return 1.0
 
 
+def slow(session: JudgedSession) -> float:
+    """Return 0.5, once what it needs is there."""
+    _note("slow", session)
+    while Path(os.environ[AWAY]).exists():
+        time.sleep(SLOW_S)
+    return 0.5
+
+
 def prose(session: JudgedSession) -> str:
     """Return what is no reward."""
     _note("prose", session)

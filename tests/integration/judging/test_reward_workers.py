@@ -110,6 +110,12 @@ class JudgedSystem:
         assert len({record.session_id for record in made}) == len(made)
         return {record.session_id: record for record in made}
 
+    def refusals(self) -> dict[str, str]:
+        """Return the reason of the refused command of each session."""
+        items = read_topic(self.system.kafka, SESSIONS, Skipped())
+        refused = (item.record for item in items if isinstance(item.record, r.CommandRefused))
+        return {record.session_id: record.reason for record in refused}
+
     def wait_for_trajectories(self, count: int) -> dict[str, r.Trajectory]:
         until(lambda: len(self.trajectories()) >= count, f"{count} trajectories", LIMIT_S)
         return self.trajectories()
@@ -238,13 +244,8 @@ def test_behind_its_deadline_a_session_ends_and_a_late_reward_stays_on_the_log(
     for command in (*late, *foreign):
         judged.system.send(REQUESTS.name, command, key=command.session_id)
 
-    def refusals() -> dict[str, str]:
-        items = read_topic(judged.system.kafka, SESSIONS, Skipped())
-        refused = (item.record for item in items if isinstance(item.record, r.CommandRefused))
-        return {record.session_id: record.reason for record in refused}
-
-    until(lambda: "erased" in refusals(), "a refusal", LIMIT_S)
-    assert refusals()["erased"] == "unknown_session"
+    until(lambda: "erased" in judged.refusals(), "a refusal", LIMIT_S)
+    assert judged.refusals()["erased"] == "unknown_session"
     kept = [
         item.record
         for item in read_topic(judged.system.kafka, REQUESTS, Skipped())
@@ -252,3 +253,33 @@ def test_behind_its_deadline_a_session_ends_and_a_late_reward_stays_on_the_log(
     ]
     assert late[0] in kept
     assert judged.trajectories() == {"s-0": made}
+
+
+@indirect(2, slow={"timeout_s": LIMIT_S})
+def test_a_later_merge_gives_the_rewards_that_came_behind_the_deadline(
+    judged: JudgedSystem,
+) -> None:
+    judged.away.touch()
+    judged.close_sessions(2)
+    before = judged.wait_for_trajectories(2)
+    assert {made.cause for made in before.values()} == {"judge"}
+    judged.away.unlink()
+    until(lambda: len(judged.refusals()) == 2, "late rewards", LIMIT_S)
+    assert set(judged.refusals().values()) == {"session_closed"}
+
+    prefix = f"{judged.system.kafka.topic_prefix}late."
+    command = [sys.executable, "-m", "seamlessflow", "replay", "merge", "--late-rewards"]
+    merged = subprocess.run(
+        [*command, "--to", prefix], env=judged.environment, capture_output=True, text=True
+    )
+
+    assert merged.returncode == 0, merged.stderr
+    assert "2 sessions got rewards of judges that came late" in merged.stdout
+    target = judged.system.kafka.model_copy(update={"topic_prefix": prefix})
+    items = read_topic(target, TRAJECTORIES, Skipped())
+    made = [item.record for item in items if isinstance(item.record, r.Trajectory)]
+    assert {record.session_id for record in made} == before.keys()
+    for record in made:
+        assert (record.status, record.cause) == ("complete", "policy")
+        assert [(reward.name, reward.value) for reward in record.rewards] == [("slow", 0.5)]
+    assert judged.trajectories() == before

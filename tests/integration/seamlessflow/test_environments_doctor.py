@@ -1,14 +1,11 @@
 """The command `seamlessflow environments doctor`, with adapters of its own, on all processes."""
 
-import json
 import textwrap
 from pathlib import Path
-from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from seamlessflow.__main__ import app
+from tests.builders.tryouts import doctor, facts, grades
 from tests.paths import ROOT
 
 GAME = ROOT / "examples" / "own_environment" / "game.py"
@@ -21,18 +18,6 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path / "empty")
 
 
-def doctor(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["environments", "doctor", *arguments])
-
-
-def facts(result: Result, status: int) -> dict[str, Any]:
-    """Return the facts that the command prints; fail with what it raised instead."""
-    if result.exception is not None and not isinstance(result.exception, SystemExit):
-        raise result.exception
-    assert result.exit_code == status, result.output
-    return dict(json.loads(result.stdout))
-
-
 def adapter(folder: Path, body: str) -> str:
     """Write an adapter whose episodes run a body; return its file."""
     file = folder / "adapter.py"
@@ -43,10 +28,6 @@ def adapter(folder: Path, body: str) -> str:
         f"    async def run(self, task, session):{lines}"
     )
     return str(file)
-
-
-def grades(seen: dict[str, Any]) -> dict[str, str]:
-    return {finding["what"]: finding["grade"] for finding in seen["findings"]}
 
 
 def test_the_example_s_episodes_are_told_with_their_words_and_rewards() -> None:

@@ -3,9 +3,12 @@
 import asyncio
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import orjson
 import pytest
 
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
@@ -146,6 +149,16 @@ def test_a_process_that_ends_is_seen_although_a_fork_holds_its_connection(adapte
     assert "status 7" in str(gone)
 
 
+def test_a_task_of_5_mb_reaches_its_episode_whole(adapter: Start) -> None:
+    spec = adapter(
+        """
+        def run(self, task, session):
+            return len(task["text"].encode())
+        """
+    )
+    assert only(spec, orjson.dumps({"id": "new\nline", "text": "é" * 2_500_000})) == 5_000_000
+
+
 def test_an_episode_that_is_stopped_ends_in_its_process(adapter: Start, tmp_path: Path) -> None:
     spec = adapter(
         """
@@ -188,7 +201,33 @@ def test_programs_that_a_process_started_end_with_it(adapter: Start, apart: bool
     )
     left = only(spec)
     assert isinstance(left, int)
-    until(lambda: not Path(f"/proc/{left}").exists() or _is_zombie(left), "the program has ended")
+    until(lambda: _has_ended(left), "the program has ended")
+
+
+def test_a_process_is_replaced_behind_so_many_episodes_and_takes_what_they_left(
+    adapter: Start,
+) -> None:
+    spec = adapter(
+        """
+        async def run(self, task, session):
+            left = subprocess.Popen(["sleep", "600"], start_new_session=True).pid
+            return [os.getpid(), left]
+        """
+    )
+
+    async def main() -> list[Any]:
+        agent = EnvironmentAgent(spec, 1, 64, LIMIT_S, episodes=3)
+        await agent.begin()
+        try:
+            runs = [agent.run(b"{}", SESSION) for _ in range(8)]
+            return await asyncio.wait_for(asyncio.gather(*runs), LIMIT_S)
+        finally:
+            await agent.close()
+
+    ended = asyncio.run(main())
+    processes = Counter(process for process, _ in ended)
+    assert sorted(processes.values()) == [2, 3, 3]
+    until(lambda: all(_has_ended(left) for _, left in ended), "all programs have ended")
 
 
 def test_temporary_files_end_with_the_process_that_left_them(adapter: Start) -> None:
@@ -205,7 +244,7 @@ def test_temporary_files_end_with_the_process_that_left_them(adapter: Start) -> 
     assert Path(left).parent != Path(tempfile.gettempdir())
 
 
-def _is_zombie(process: int) -> bool:
+def _has_ended(process: int) -> bool:
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:

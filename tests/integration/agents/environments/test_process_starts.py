@@ -1,6 +1,9 @@
 """Starts of an environment's processes."""
 
 import asyncio
+import os
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,9 @@ from seamlessflow.producers.agents.environments.child import (
     EnvironmentUnusable,
     EpisodeFailed,
 )
+from seamlessflow.producers.agents.environments.listing import write_tasks
+from seamlessflow.producers.agents.environments.venvs import environment_spec
+from seamlessflow.producers.agents.settings import AgentsSection
 from tests.integration.agents.environments.playing import LIMIT_S, SESSION, Start, only, results
 
 SLOW_TO_WARM = """
@@ -108,3 +114,32 @@ def test_settings_of_a_list_that_cannot_be_made_fail_their_own_episodes(
     assert good == 1.0
     assert isinstance(bad, EpisodeFailed) and "there is no such part" in str(bad)
     assert closed.exists()
+
+
+def test_a_python_of_ones_own_is_asked_for_its_versions(tmp_path: Path) -> None:
+    """This Python has no reasoning-gym."""
+    agents = AgentsSection(environment="reasoning_gym", environment_python=Path(sys.executable))
+    spec = environment_spec(agents, os.environ, tmp_path / "environment.log")
+    assert spec.note.startswith(f"{sys.executable} has no reasoning-gym, and the adapter is made")
+    listing = write_tasks(replace(spec, settings={"datasets": ["gcd"]}), tmp_path / "t", print)
+    with pytest.raises(EnvironmentUnusable, match=r"named 'reasoning_gym' \(.*has no reasoning"):
+        asyncio.run(listing)
+    other = agents.model_copy(update={"environment_python": tmp_path / "none"})
+    with pytest.raises(EnvironmentUnusable, match="none"):
+        environment_spec(other, os.environ, tmp_path / "environment.log")
+
+
+def test_what_a_package_loads_is_loaded_once_for_all_episodes(adapter: Start) -> None:
+    spec = adapter(
+        """
+        loaded = []
+
+        def warm_up(self):
+            time.sleep(0.2)  # as weights that are read
+            self.loaded.append(bytearray(50_000_000))
+
+        def run(self, task, session):
+            return len(self.loaded)
+        """
+    )
+    assert asyncio.run(results(spec, *[b"{}"] * 8)) == [1] * 8

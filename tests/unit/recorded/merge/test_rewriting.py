@@ -152,3 +152,27 @@ def test_threads_by_tokens_keep_what_a_fork_copied() -> None:
     assert prompts(threaded) == prompts(recorded)
     assert trajectory(threaded, 5).tokens == trajectory(recorded, 5).tokens
     assert threaded.turns["new"].started.prompt_hash
+
+
+def judged_late(*rewards: Reward) -> Trajectory:
+    """Return the merge of a session that ended without its judge `kind`, with late rewards."""
+    end = (sessions.closed(judges=("kind",)), sessions.finalized(reason="judge_failed"))
+    log = (sessions.claimed(), sessions.opened(), *turn("a", ids(1, 2), ids(3, 4)), *end)
+    (session,) = merged(log, MergeRules(late={"s": rewards}))
+    return trajectory(session, 5)
+
+
+def test_a_session_that_lacks_a_judge_counts_with_its_late_reward() -> None:
+    without = judged_late()
+    assert (without.status, without.cause) == ("unrewarded", "judge")
+    of_turn = Reward(name="kind", value=0.25, scope="turn", turn_id="a", source="judge")
+    made = judged_late(of_turn, Reward(name="kind", value=0.5, source="judge"))
+    assert (made.status, made.cause) == ("complete", "policy")
+    values = {(reward.scope, reward.turn_id): reward.value for reward in made.rewards}
+    assert values == {("session", None): 0.5, ("turn", "a"): 0.25}
+
+
+def test_a_late_reward_of_a_judge_that_answered_in_time_changes_nothing() -> None:
+    rules = MergeRules(late={"s": (Reward(name="reward", value=9.0, source="judge"),)})
+    (reward,) = rewritten(rules).rewards
+    assert reward.value == 1.0

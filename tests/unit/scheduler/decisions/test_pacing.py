@@ -175,6 +175,15 @@ def test_an_issued_task_is_not_issued_again() -> None:
     assert not attempts(control.admitted("run-0"), issued={"run-0": {0: 0, 1: 0}})
 
 
+def test_a_group_whose_task_has_left_the_source_is_not_issued_and_expires() -> None:
+    """The run was resumed with another file of tasks."""
+    admitted = control.admitted("run-0", "gone", deadline_ms=50)
+    assert not attempts(admitted)
+    assert attempts(admitted, control.admitted("run-1")) == [("run-1", 0, 0), ("run-1", 1, 0)]
+    (expired,) = pacing.expirations(fold(*STARTED, admitted), "policy", 50)
+    assert expired.group_id == "run-0"
+
+
 def test_a_task_is_the_same_record_whenever_it_is_issued() -> None:
     ledger = fold(*STARTED, control.admitted("run-0", at_ms=5)).first.ledger
 

@@ -64,6 +64,15 @@ def test_an_environment_without_faults_has_good_findings_alone() -> None:
     assert shown == "complete, reward 0.25; 1 call, 0.50 s; also returned: metrics"
 
 
+def test_another_version_than_the_adapter_s_is_warned_of() -> None:
+    package = replace(TRIED.package, other_versions="sums 1.0, and the adapter is made for 1.2")
+    (finding,) = (
+        each for each in findings(replace(TRIED, package=package)) if each.what == "package"
+    )
+    assert finding.grade is Grade.WARNING
+    assert finding.detail == "sums 1.0, and the adapter is made for 1.2; Python 3.12.1"
+
+
 def test_tasks_that_a_run_cannot_read_are_a_fault_and_nothing_is_played() -> None:
     seen = Tryout(TRIED.package, TaskFacts(3, 0.1, "task 2: id is null"), 0.0, (), (), ())
     assert about("tasks", seen).grade is Grade.FAILED
