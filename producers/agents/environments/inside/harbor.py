@@ -29,7 +29,7 @@ from seamlessflow.producers.agents.environments.inside.harbor_place import (
     refusals,
     why_invalid,
 )
-from seamlessflow.producers.sandbox.isolation import Isolation, isolation_here
+from seamlessflow.producers.agents.environments.inside.host import our_sandbox
 
 LiteLLM.call.retry.enabled = False  # their failures are counted by the run
 Terminus2._query_llm.retry.enabled = False
@@ -76,7 +76,8 @@ class Environment:
         }
         place = {"network": network, "prefixes": list(prefixes), "limits": dict(limits or {})}
         self._place = {"type": container} if container else {"import_path": PLACE, "kwargs": place}
-        if not container and isolation_here() is not Isolation.BUBBLEWRAP:
+        isolation = our_sandbox("isolation")
+        if not container and isolation.isolation_here() is not isolation.Isolation.BUBBLEWRAP:
             text = "tasks run in a workplace, which needs bubblewrap, and that does not work here"
             raise ValueError(f"{text}: install it, or name a container")
         if not (agent or container or shutil.which("tmux")):
