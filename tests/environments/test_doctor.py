@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.builders.tryouts import doctor, facts, warned
+from tests.builders.tryouts import doctor, facts, grades, warned
 from tests.environments.playing import PROGRAMS
 
 SUMS = f"{PROGRAMS / 'inspect_sums.py'}@sums"
@@ -56,16 +56,16 @@ def test_each_player_of_a_game_has_a_session() -> None:
 def test_a_task_set_of_verifiers_can_be_trained_on() -> None:
     settings = {"taskset": {"id": "sums_set"}, "path": [str(PROGRAMS)]}
     seen = tried("verifiers", settings, "--say", "It is 5.")
-    assert warned(seen) == {}
+    assert "failed" not in grades(seen).values(), warned(seen)
     [episode] = seen["episodes"]
     assert (episode["status"], episode["chains"]) == ("complete", 1)
     assert episode["rewards"] == {"reward": 1.5, "right": 1.0, "short": 0.5, "turns": 3.0}
-    assert [call["called"] for call in episode["calls"]] == ["ledger_add", "ledger_add", ""]
+    assert [bool(call["called"]) for call in episode["calls"]] == [True, True, False]
 
 
 def test_a_task_of_inspect_can_be_trained_on() -> None:
     seen = tried("inspect_ai", {"task": SUMS, "reward": "match"}, "--say", "5")
-    assert warned(seen) == {}
+    assert warned(seen) == {"parameters": "without effect: tools[].function.strict"}
     [episode] = seen["episodes"]
     assert (episode["status"], episode["chains"]) == ("complete", 1)
     assert episode["rewards"]["reward"] == 1.0
