@@ -1,13 +1,12 @@
 """Pages in a real Chromium: opened, and watched for errors and for requests that leave the host."""
 
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 Theme = Literal["light", "dark"]
 LIMIT_MS = 30_000
@@ -29,18 +28,6 @@ class WatchedPage:
         self.page.goto("about:blank")
         self.page.goto(url)
         self.page.wait_for_selector("html[data-tokens-ready]")
-
-
-@contextmanager
-def chromium() -> Iterator[Browser]:
-    """Start the Chromium of this machine; raise `FileNotFoundError` if it has none."""
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        raise FileNotFoundError("no chromium on the PATH: install the package `chromium`")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @contextmanager

@@ -9,7 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.builders.console.content import late_worker
-from tests.builders.console.served import Served
+from tests.builders.console.recorded import recorded_items
+from tests.builders.console.served import Served, served
 
 pytestmark = pytest.mark.browser
 PAGES = ("/now", "/now?at=control:60", "/sessions", "/records", "/record/tasks:3:41")
@@ -145,7 +146,24 @@ def test_a_session_leads_to_its_records(browser: Browser, console: Served) -> No
     with looking(browser, console) as page:
         page.goto("/sessions?group=g-24")
         page.get_by_role("link", name="g-24.0.0").click()
+        page.get_by_role("link", name="its records").click()
         expect(page.get_by_text("TurnDispatched")).to_be_visible()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_from_the_list_of_sessions_to_the_record_behind_a_token(
+    browser: Browser, screenshots: Path, width: int, scheme: ColorScheme
+) -> None:
+    with served(recorded_items()) as recorded, looking(browser, recorded, scheme, width) as page:
+        page.goto("/sessions?status=complete")
+        page.locator("tbody th a").first.click()
+        page.wait_for_selector("html[data-tokens-ready]")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.locator("[data-place]").last.click()
+        page.screenshot(path=screenshots / f"session-{scheme}-{width}.png", full_page=True)
+        page.locator(".tk-facts").get_by_role("link").first.click()
+        expect(page.locator(".record[open]")).to_have_count(1)
 
 
 def test_hostile_content_is_text_when_everything_is_unfolded(

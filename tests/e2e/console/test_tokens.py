@@ -11,7 +11,6 @@ from tests.builders.console.chromium import (
     WIDE,
     Theme,
     WatchedPage,
-    chromium,
     watched,
 )
 from tests.builders.console.explained_sessions import (
@@ -29,7 +28,7 @@ from tests.builders.console.session_site import SessionSite, serving
 from tests.builders.records import control, sessions
 from tests.builders.records.content import ids, message
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.browser
 
 LONG = "long"
 HOSTILE = "<img src=x onerror=alert(1)>"
@@ -61,12 +60,6 @@ def site() -> Iterator[SessionSite]:
 @pytest.fixture(scope="module")
 def long_site() -> Iterator[SessionSite]:
     with serving(SessionSite({"s": long_session()}, spell)) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as running:
         yield running
 
 
