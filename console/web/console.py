@@ -170,8 +170,9 @@ class Console:
     ) -> SessionPage | TokenRange:
         if asked.name == SESSION:
             return self._sessions.page(picture.cut, asked.place)
-        begin, end = query.number("from"), query.number("to")
-        return self._sessions.tokens(picture.cut, asked.place, begin or 0, end or 0)
+        begin = query.number("from") or 0
+        end = query.number("to") or 0
+        return self._sessions.tokens(picture.cut, asked.place, begin, end)
 
     def _values_of_session(self, asked: AskedPage, frame: Frame) -> Mapping[str, Any]:
         """Return what the template of a session's page needs beside others.

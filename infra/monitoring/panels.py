@@ -10,7 +10,7 @@ _RANGE = "$__rate_interval"
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class Series:
     """A query, with the name of its lines in Grafana's form (`{{label}}`)."""
 
     expression: str
@@ -23,7 +23,7 @@ class Panel:
 
     title: str
     unit: str
-    curves: tuple[Query, ...]
+    curves: tuple[Series, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ def _quantile(share: float, histogram: str, by: str = "le") -> str:
     return f"histogram_quantile({share}, {_rate(f'{histogram}_bucket', by)})"
 
 
-def _latest(metric: str, legend: str = "") -> Query:
+def _latest(metric: str, legend: str = "") -> Series:
     """Return the curve of a figure of training steps, by its name in metrics.csv."""
-    return Query(f'seamlessflow_trainer_metric{{metric="{metric}"}}', legend or metric)
+    return Series(f'seamlessflow_trainer_metric{{metric="{metric}"}}', legend or metric)
 
 
-def _panel(title: str, unit: str, *curves: Query) -> Panel:
+def _panel(title: str, unit: str, *curves: Series) -> Panel:
     return Panel(title, unit, curves)
 
 
@@ -59,24 +59,24 @@ DATA_PLANE = Board(
         _panel(
             "Calls a second",
             "reqps",
-            Query(_rate("seamlessflow_gateway_requests_total", "status"), "{{status}}"),
+            Series(_rate("seamlessflow_gateway_requests_total", "status"), "{{status}}"),
         ),
-        _panel("Calls in progress", "short", Query("seamlessflow_gateway_in_flight", "gateway")),
+        _panel("Calls in progress", "short", Series("seamlessflow_gateway_in_flight", "gateway")),
         _panel(
             "Time of a call",
             "s",
-            Query(_quantile(0.5, "seamlessflow_gateway_request_seconds"), "median"),
-            Query(_quantile(0.99, "seamlessflow_gateway_request_seconds"), "99th percentile"),
+            Series(_quantile(0.5, "seamlessflow_gateway_request_seconds"), "median"),
+            Series(_quantile(0.99, "seamlessflow_gateway_request_seconds"), "99th percentile"),
         ),
         _panel(
             "Sampled tokens a second",
             "short",
-            Query(_rate("seamlessflow_rollout_tokens_total", "instance"), "{{instance}}"),
+            Series(_rate("seamlessflow_rollout_tokens_total", "instance"), "{{instance}}"),
         ),
         _panel(
             "Turns that left a worker, a second",
             "ops",
-            Query(
+            Series(
                 _rate("seamlessflow_rollout_turns_total", "outcome, reason"),
                 "{{outcome}} {{reason}}",
             ),
@@ -84,18 +84,18 @@ DATA_PLANE = Board(
         _panel(
             "Rules that matched turns, a second",
             "ops",
-            Query(_rate("seamlessflow_manager_matches_total", "rule"), "{{rule}}"),
+            Series(_rate("seamlessflow_manager_matches_total", "rule"), "{{rule}}"),
         ),
         _panel(
             "Open sessions",
             "short",
-            Query("sum(seamlessflow_manager_open_sessions)", "open"),
-            Query("sum(seamlessflow_manager_spilled_sessions)", "spilled"),
+            Series("sum(seamlessflow_manager_open_sessions)", "open"),
+            Series("sum(seamlessflow_manager_spilled_sessions)", "spilled"),
         ),
         _panel(
             "Trajectories a second",
             "ops",
-            Query(_rate("seamlessflow_manager_trajectories_total", "instance"), "{{instance}}"),
+            Series(_rate("seamlessflow_manager_trajectories_total", "instance"), "{{instance}}"),
         ),
     ),
 )
@@ -107,32 +107,32 @@ CONTROL_PLANE = Board(
         _panel(
             "Records of the scheduler, a second",
             "ops",
-            Query(_rate("seamlessflow_scheduler_decisions_total", "type"), "{{type}}"),
+            Series(_rate("seamlessflow_scheduler_decisions_total", "type"), "{{type}}"),
         ),
         _panel(
             "Stalls",
             "short",
-            Query("sum by (waited_for) (seamlessflow_scheduler_stalls_total)", "{{waited_for}}"),
+            Series("sum by (waited_for) (seamlessflow_scheduler_stalls_total)", "{{waited_for}}"),
         ),
         _panel(
             "Turns given to workers, a second",
             "ops",
-            Query(_rate("seamlessflow_manager_dispatches_total", "reason"), "{{reason}}"),
+            Series(_rate("seamlessflow_manager_dispatches_total", "reason"), "{{reason}}"),
         ),
         _panel(
             "Tasks that ended, a second",
             "ops",
-            Query(_rate("seamlessflow_agents_tasks_total", "ending"), "{{ending}}"),
+            Series(_rate("seamlessflow_agents_tasks_total", "ending"), "{{ending}}"),
         ),
         _panel(
             "CPU of each process",
             "percentunit",
-            Query(_rate("process_cpu_seconds_total", "instance"), "{{instance}}"),
+            Series(_rate("process_cpu_seconds_total", "instance"), "{{instance}}"),
         ),
         _panel(
             "Memory of each process",
             "bytes",
-            Query("process_resident_memory_bytes", "{{instance}}"),
+            Series("process_resident_memory_bytes", "{{instance}}"),
         ),
     ),
 )
@@ -141,7 +141,7 @@ TRAINING = Board(
     "seamlessflow-training",
     "SeamlessFlow: training",
     (
-        _panel("Steps", "short", Query("seamlessflow_trainer_steps", "steps")),
+        _panel("Steps", "short", Series("seamlessflow_trainer_steps", "steps")),
         _panel("Reward", "short", _latest("reward_mean", "mean")),
         _panel(
             "Seconds of a step",
@@ -164,22 +164,22 @@ KAFKA = Board(
         _panel(
             "Lag of each topic",
             "short",
-            Query("sum by (topic) (seamlessflow_kafka_consumer_lag)", "{{topic}}"),
+            Series("sum by (topic) (seamlessflow_kafka_consumer_lag)", "{{topic}}"),
         ),
         _panel(
             "Largest lag of a partition",
             "short",
-            Query("max by (topic) (seamlessflow_kafka_consumer_lag)", "{{topic}}"),
+            Series("max by (topic) (seamlessflow_kafka_consumer_lag)", "{{topic}}"),
         ),
         _panel(
             "Events read back, a second",
             "ops",
-            Query(_rate("seamlessflow_manager_events_total", "accepted"), "accepted {{accepted}}"),
+            Series(_rate("seamlessflow_manager_events_total", "accepted"), "accepted {{accepted}}"),
         ),
         _panel(
             "Types of these events, a second",
             "ops",
-            Query(_rate("seamlessflow_manager_events_total", "type"), "{{type}}"),
+            Series(_rate("seamlessflow_manager_events_total", "type"), "{{type}}"),
         ),
     ),
 )

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from seamlessflow.infra.monitoring.alerts import ALERTS
-from seamlessflow.infra.monitoring.panels import BOARDS, Query
+from seamlessflow.infra.monitoring.panels import BOARDS, Series
 from seamlessflow.infra.network.addresses import free_port
 from tests.e2e.demo_run import seamlessflow
 
@@ -107,7 +107,7 @@ def ask(client: httpx.Client, path: str, **parameters: object) -> Any:
 
 @pytest.mark.parametrize("curve", CURVES.values(), ids=CURVES)
 def test_each_curve_has_points_of_the_run(
-    scraped: Scraped, curve: Query, request: pytest.FixtureRequest
+    scraped: Scraped, curve: Series, request: pytest.FixtureRequest
 ) -> None:
     client, began_s, ended_s = scraped
     query = curve.expression.replace("$__rate_interval", "10s")

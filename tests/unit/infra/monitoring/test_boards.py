@@ -6,7 +6,7 @@ import pytest
 
 from seamlessflow.infra.monitoring.alerts import ALERTS, Alert, rule_group
 from seamlessflow.infra.monitoring.grafana import dashboard
-from seamlessflow.infra.monitoring.panels import BOARDS, Board, Query
+from seamlessflow.infra.monitoring.panels import BOARDS, Board, Series
 from seamlessflow.infra.telemetry.names import METRICS
 from seamlessflow.trainer.metrics.names import METRICS as TRAINER_METRICS
 from tests.paths import ROOT
@@ -45,7 +45,7 @@ def test_each_query_names_labels_that_its_metrics_have(query: str) -> None:
 
 
 @pytest.mark.parametrize("curve", CURVES, ids=lambda curve: curve.legend)
-def test_a_legend_names_labels_that_its_query_keeps(curve: Query) -> None:
+def test_a_legend_names_labels_that_its_query_keeps(curve: Series) -> None:
     kept = labels(curve.expression) if " by (" in curve.expression else OF_SCRAPES
     assert labels(curve.legend) <= kept
 
