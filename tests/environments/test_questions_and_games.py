@@ -114,3 +114,15 @@ def test_what_is_shown_stands_before_each_question_in_its_form(tmp_path: Path) -
     form = question["content"].removeprefix("2 + 3 =")
     assert form
     assert asked["content"].endswith(form)
+
+
+def test_what_is_shown_stands_before_each_game(tmp_path: Path) -> None:
+    settings = {"games": ["Blackjack-v0"], "system": "Play.", "shown": [["Your turn.", "[Stand]"]]}
+    spec = described("textarena", settings, tmp_path)
+    with running(spec) as environment:
+        ended = environment.run(
+            {"game": "Blackjack-v0", "seed": 0}, {"role": "assistant", "content": "[Stand]"}
+        )
+    messages = ended.requests[0]["messages"]
+    assert [message["content"] for message in messages[:3]] == ["Play.", "Your turn.", "[Stand]"]
+    assert [message["role"] for message in messages] == ["system", "user", "assistant", "user"]

@@ -1,9 +1,12 @@
 """The example `swe_toy`: repairs of a policy, judged by a real pytest in the sandbox."""
 
 import asyncio
+import re
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
+
+from seamlessflow.producers.sandbox.sandbox import run
 
 EXAMPLE: Any = import_module("examples.swe_toy.repositories")  # has no annotations, as a user's
 RIGHT = "```python\ndef add_3(x):\n    return x + 3\n```"
@@ -54,3 +57,16 @@ def test_an_answer_without_a_file_changes_nothing() -> None:
     policy = Policy("x + 3", RIGHT)
     assert played(policy)["reward"] == 1.0
     assert policy.asked[1] == "assert -3 == 3"
+
+
+def test_no_repository_passes_all_its_tests_as_it_is() -> None:
+    environments = (EXAMPLE.Environment(held_back=part) for part in (False, True))
+    tasks = [task for environment in environments for task in environment.tasks()]
+    files = {}
+    for number, task in enumerate(tasks):
+        source, tests = task["files"][EXAMPLE.SOURCE], task["files"][EXAMPLE.TESTS]
+        files[f"kit_{number}.py"] = source
+        files[f"test_{number}.py"] = tests.replace("from kit ", f"from kit_{number} ")
+    said = run([*EXAMPLE.PYTEST[:-1], "-rf"], files, EXAMPLE.LIMITS).stdout.decode()
+    failing = set(re.findall(r"^FAILED test_(\d+)\.py", said, re.M))
+    assert [tasks[number]["id"] for number in range(len(tasks)) if str(number) not in failing] == []

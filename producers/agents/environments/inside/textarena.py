@@ -4,7 +4,7 @@ With several players each is a role with a session of its own. A game draws from
 its process, so a process plays one game at a time.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 _RAW = "-raw"
@@ -23,12 +23,18 @@ class Environment:
         seed: int = 0,
         system: str = "",
         players: int = 1,
+        shown: Sequence[tuple[str, str]] = (),
         **options: Any,
     ) -> None:
-        """`options`: of each call, such as `max_tokens`."""
+        """`shown`: observations with their answers, which stand before each game. `options`: of
+        each call, such as `max_tokens`.
+        """
         self._games = games
         self._seeds = range(seed, seed + size)
-        self._system = [{"role": "system", "content": system}] if system else []
+        self._before = [{"role": "system", "content": system}] if system else []
+        for observed, answer in shown:
+            self._before.append({"role": "user", "content": observed})
+            self._before.append({"role": "assistant", "content": answer})
         self._players = range(players)
         self.roles = [f"player_{player}" for player in self._players] if players > 1 else []
         self._options = options
@@ -54,7 +60,7 @@ class Environment:
         """Play to the end; the reward of each player is the game's."""
         game = _begun(task["game"], task["seed"], len(self._players))
         sessions = [session[role] for role in self.roles] or [session]
-        talks = [list(self._system) for _ in sessions]
+        talks = [list(self._before) for _ in sessions]
         over = False
         while not over:
             player, observed = game.get_observation()
