@@ -20,8 +20,8 @@ TEMPLATES = [
     ("times_N", "x", ["x + N", "x / N"], ["times_N(1) == N", "times_N(30) == 30 * N"]),
     ("above_N", "x", ["x < N", "x == N"], ["above_N(20)", "not above_N(N)"]),
     ("below_N", "x", ["x > N", "x == N"], ["below_N(1)", "not below_N(N)"]),
-    ("first_N", "row", ["row[N:]", "row[N]"], ["first_N(range(20)) == range(N)"]),
-    ("last_N", "row", ["row[:N]", "row[N]"], ["last_N(range(20)) == range(20)[-N:]"]),
+    ("over_N", "x", ["x * N", "N / x"], ["over_N(N) == 1", "over_N(20 * N) == 20"]),
+    ("equals_N", "x", ["x != N", "x > N"], ["equals_N(N)", "not equals_N(20)"]),
 ]
 SOURCE, TESTS = "kit.py", "test_kit.py"
 LIMITS = SandboxLimits(time_s=300, cpu_s=20)
