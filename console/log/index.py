@@ -178,7 +178,7 @@ class LogIndex:
 
     def newest(self) -> Moment | None:
         """Return the place of the latest record of all, or None without any."""
-        rows = {place: partition.rows for place, partition in self.partitions.copy().items()}
+        rows = self.whole()
         times = {place: self._reached(place, count) for place, count in rows.items() if count}
         if not times:
             return None

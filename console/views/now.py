@@ -146,7 +146,7 @@ def now_page(picture: RunPicture) -> NowPage:
         at_ms=picture.at_ms,
         finished=finished,
         workers=tuple(_workers(picture)),
-        waits=() if finished else waits_of(picture),
+        waits=() if finished else waits_of(picture, flow),
         steps=tuple(_step(picture, policy) for policy in policies),
         groups=tuple(_groups(picture, groups[:MOST_LINES])),
         group_counts=dict(sorted(Counter(group.state for group in groups).items())),

@@ -51,9 +51,8 @@ def flow_of(picture: RunPicture) -> Flow:
     )
 
 
-def waits_of(picture: RunPicture) -> tuple[Wait, ...]:
-    """Return all waits: of workers, of steps, of turns."""
-    flow = flow_of(picture)
+def waits_of(picture: RunPicture, flow: Flow) -> tuple[Wait, ...]:
+    """Return all waits: of workers, of steps, of turns. `flow`: the numbers of the picture."""
     return (
         *_of_workers(picture, flow),
         *_of_steps(picture),

@@ -37,7 +37,7 @@ def _panel(panel: Panel, number: int) -> dict[str, Any]:
         "title": panel.title,
         "datasource": _SOURCE,
         "gridPos": {"x": left, "y": top, "w": _WIDTH, "h": _HEIGHT},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": None}, "overrides": []},
+        "fieldConfig": {"defaults": {"unit": panel.unit}, "overrides": []},
         "options": {"tooltip": {"mode": "multi"}, "legend": {"displayMode": "list"}},
         "targets": [
             {

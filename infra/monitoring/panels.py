@@ -1,6 +1,6 @@
 """Boards of a run: what each panel asks Prometheus, in its query language. Pure data.
 
-`docs` of a panel are the meanings of its metrics, in `telemetry/names.py`.
+`telemetry/names.py` has the meanings of the metrics.
 """
 
 from dataclasses import dataclass
