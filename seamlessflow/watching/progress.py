@@ -274,7 +274,8 @@ class RunProgress:
         if record.process == "rollout":
             self.useful[record.worker] = shares(record).get(DECODING, 0.0)
         self._tokens.append((record.at_ms, record.tokens))
-        while self._tokens[0][0] < self._speed_since_ms() - _SPEED_WINDOW_MS:
+        # A report that arrives late may itself be too old to count.
+        while self._tokens and self._tokens[0][0] < self._speed_since_ms() - _SPEED_WINDOW_MS:
             self._tokens.popleft()
 
     def _notice(self, record: Record) -> None:

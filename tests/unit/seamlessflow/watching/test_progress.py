@@ -144,6 +144,11 @@ def test_the_speed_is_that_of_the_last_ten_seconds() -> None:
     assert seen.tokens_per_s() == 100
 
 
+def test_a_report_that_arrives_after_the_ten_seconds_counts_nothing() -> None:
+    seen = progress(control.loaded(4, at_ms=SINCE + 60_000), usage(SINCE + 1_000))
+    assert seen.tokens_per_s() == 0
+
+
 def test_the_speed_of_longer_steps_is_that_of_the_last_two() -> None:
     began = SINCE + 60_000
     early = (usage(SINCE + 1_000 * number) for number in range(30))
