@@ -14,6 +14,7 @@ from seamlessflow.console.log.index import Cut, IndexRow, LogIndex, kind_of
 from seamlessflow.console.log.lookup import Ranges, RawDecoder
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.models.control import ControlFold
+from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.fleet import FleetFold
 from seamlessflow.console.models.sessions import SessionsFold
 from seamlessflow.infra.kafka.client import LogPartition, Received
@@ -21,6 +22,7 @@ from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS
 
 AnyFold = ControlFold | FleetFold | SessionsFold
+_CONTROL = (CONTROL.name, 0)
 _EVERY = {CONTROL.name: 256, FLEET.name: 512, SESSIONS.name: 32}
 """Records from one copy to the next at first, by topic. A moment needs half of it from each of the
 partitions, and there are many of `sessions`."""
@@ -59,6 +61,7 @@ class History:
 
     def __init__(self, lookup: Lookup, decoder: RawDecoder) -> None:
         self.index = LogIndex()
+        self.course = Course()
         self.decoder = decoder
         self._lookup = lookup
         self._folds: dict[LogPartition, Checkpoints[AnyFold]] = {}
@@ -115,6 +118,17 @@ class History:
         read = self._lookup.raw(offsets)
         return [read[place] for place in places if place in read]
 
+    def range(self, place: LogPartition, first: int, end: int) -> Sequence[Received]:
+        """Return the raw records of a range of offsets, as far as they are there.
+
+        Raises what the lookup raises.
+        """
+        return self._lookup.ranges({place: (first, end)}).get(place, ())
+
+    def control_end(self, cut: Cut) -> int:
+        """Return the offset behind the last record of `control` in a cut."""
+        return self._end(cut, _CONTROL)
+
     @property
     def copies(self) -> int:
         """Number of copies of all folds."""
@@ -131,7 +145,10 @@ class History:
             if first is None:
                 return
             fold = self._folds[place] = Checkpoints(first, _EVERY[place[0]])
-        fold.apply(self.decoder.decoded(item))
+        decoded = self.decoder.decoded(item)
+        fold.apply(decoded)
+        if place == _CONTROL:
+            self.course.note(decoded)
 
 
 def first_fold(place: LogPartition) -> AnyFold | None:

@@ -25,11 +25,13 @@ from starlette.types import ASGIApp
 from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog
 from seamlessflow.console.views.query import QueryRejected
 from seamlessflow.console.views.session.token_range import RangeRefused
-from seamlessflow.console.web.console import NAV, RECORD, SESSION, TOKENS, AskedPage, Console
+from seamlessflow.console.web.console import NAV, RECORD, SESSION, STEP, TOKENS, AskedPage, Console
 from seamlessflow.console.web.guard import Guard
 from seamlessflow.console.web.live import Broadcaster
 from seamlessflow.console.web.session_pages import SessionNotOnLog
+from seamlessflow.console.web.step_pages import StepNotOnLog
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
+from seamlessflow.lab.timeline.page import FILES as TIMELINE_FILES
 
 STATIC = Path(str(files(__package__) / "static"))
 _JSON = ".json"
@@ -54,9 +56,10 @@ def application(
         ),
         *(
             Route(f"/{name}/{{place:path}}", answer, methods=["GET"])
-            for name in (RECORD, SESSION, TOKENS)
+            for name in (RECORD, SESSION, STEP, TOKENS)
         ),
         *(Route(f"/live/{name}", live, methods=["GET"]) for name in pages),
+        Mount("/static/timeline", StaticFiles(directory=str(TIMELINE_FILES))),
         Mount("/static", StaticFiles(directory=STATIC)),
     ]
 
@@ -98,7 +101,7 @@ def status_of(error: SeamlessFlowError) -> int:
     match error:
         case BadMoment() | QueryRejected() | RangeRefused():
             return 400
-        case MomentNotOnLog() | SessionNotOnLog():
+        case MomentNotOnLog() | SessionNotOnLog() | StepNotOnLog():
             return 404
         case KafkaUnavailable():
             return 503

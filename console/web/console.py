@@ -14,34 +14,45 @@ from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
+from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
 from seamlessflow.console.views.now import now_page
 from seamlessflow.console.views.query import Query
-from seamlessflow.console.views.records import RecordLine, record_line, records_page
+from seamlessflow.console.views.records import RecordLine, RecordsPage, record_line, records_page
 from seamlessflow.console.views.search import found_records, record_query
 from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.session.token_range import TokenRange
 from seamlessflow.console.views.sessions import session_query, sessions_page
+from seamlessflow.console.views.step import StepPage, step_query
 from seamlessflow.console.web.session_pages import SessionPages
+from seamlessflow.console.web.step_pages import StepPages
 from seamlessflow.console.web.templates import environment, url
+from seamlessflow.console.web.timeline_pages import TimelinePage, TimelinePages
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
-NAV = (("now", "Now"), ("sessions", "Sessions"), ("records", "Records"))
+RECORD, SESSION, TOKENS, STEP, TIMELINE = "record", "session", "tokens", "step", "timeline"
+"""Pages of one record, session and step each, ranges of tokens, and the timeline."""
+NAV = (
+    *(("now", "Now"), ("curves", "Curves"), (TIMELINE, "Timeline"), ("sessions", "Sessions")),
+    ("records", "Records"),
+)
 """Pages of the menu: names and titles."""
-RECORD, SESSION, TOKENS = "record", "session", "tokens"
-"""Pages of a single record and of a single session, and ranges of a session's tokens."""
-_TITLES = {**dict(NAV), RECORD: "Record", SESSION: "Session"}
-_ALWAYS_LIVE = ("now", "sessions")
+_TITLES = {**dict(NAV), RECORD: "Record", SESSION: "Session", STEP: "Step"}
+_ALWAYS_LIVE = ("now", "curves", "sessions")
+_OF_FOLDS = ("now", "sessions")
 _FOLLOW = "follow"
 _PARTS = (
     *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
     *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
-    *("beside", "colour", "at", _FOLLOW),
+    *("beside", "colour", "at", _FOLLOW, "metrics", "smooth", "first", "last"),
 )
 """Parts of a query that pages know; others are left out of their links."""
+
+_View = Callable[[RunPicture, Query, str], Any]
+"""Returns a page: of a picture, a query, and the place that an address names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +89,28 @@ class Console:
         self._run = run
         self._option = option
         self._sessions = SessionPages(history, trained)
+        self._steps = StepPages(history, trained)
+        self._timelines = TimelinePages(history, run)
+        self._views: Mapping[str, _View] = {
+            "now": lambda picture, query, place: now_page(picture),
+            "curves": self._curves,
+            TIMELINE: self._timeline,
+            "sessions": lambda picture, query, place: sessions_page(picture, session_query(query)),
+            "records": self._records,
+            RECORD: self._record,
+            SESSION: self._session,
+            TOKENS: self._tokens,
+            STEP: self._step,
+        }
         self._templates = environment()
 
     def page(self, asked: AskedPage) -> tuple[Frame, Any]:
         """Return the frame and the page. Raises what its view and the history raise."""
         query = Query(asked.query)
         moment = self._moment(query)
-        if asked.name == RECORD:
-            picture = self._cut(moment)
-            page: Any = self._record(asked.place)
-        elif asked.name == "records":
-            picture = self._cut(moment)
-            page = self._records(picture, query)
-        elif asked.name in (SESSION, TOKENS):
-            picture = self._cut(moment)
-            page = self._session(asked, picture, query)
-        elif asked.name == "sessions":
-            picture = self._history.picture(moment)
-            page = sessions_page(picture, session_query(query))
-        else:
-            picture = self._history.picture(moment)
-            page = now_page(picture)
+        whole = asked.name in _OF_FOLDS
+        picture = self._history.picture(moment) if whole else self._history.outline(moment)
+        page = self._views[asked.name](picture, query, asked.place)
         return frame_of(self._run, self._history.index, picture, self._following()), page
 
     def html(self, asked: AskedPage) -> str:
@@ -112,6 +124,8 @@ class Console:
     def json(self, asked: AskedPage) -> bytes:
         """Return the page as JSON."""
         frame, page = self.page(asked)
+        if isinstance(page, TimelinePage):
+            return orjson.dumps({"frame": frame, "page": self._timelines.data(page)})
         if isinstance(page, SessionPage | TokenRange):
             value = {"frame": frame, "page": page}
             return orjson.dumps(value, option=orjson.OPT_SERIALIZE_NUMPY)
@@ -138,7 +152,13 @@ class Console:
             "twin": url(f"{asked.path}.json", **query),
             "here": lambda **changes: url(asked.path, **{**query, **changes}),
             "session_link": lambda row: session_link(frame.moment, row.session_id),
+            "step_link": lambda step, policy: url(
+                f"/{STEP}/{step}", policy=policy, at=frame.moment
+            ),
         }
+        if asked.name == TIMELINE:
+            at = frame.moment or str(self._history.index.newest() or "")
+            values["data_url"] = url(f"/{TIMELINE}.json", at=at)
         if asked.name == SESSION:
             values |= self._values_of_session(asked, frame)
         return self._templates.get_template(template).render(values)
@@ -154,25 +174,31 @@ class Console:
             return Moment(CONTROL.name, 0, offset)
         return parse_moment(query.text("at"))
 
-    def _cut(self, moment: Moment | None) -> RunPicture:
-        """Return a picture without states, for pages that need none."""
-        return self._history.outline(moment)
+    def _curves(self, picture: RunPicture, query: Query, place: str) -> CurvesPage:
+        end = self._history.control_end(picture.cut)
+        return curves_page(self._history.course, end, curves_query(query))
 
-    def _records(self, picture: RunPicture, query: Query) -> Any:
+    def _timeline(self, picture: RunPicture, query: Query, place: str) -> TimelinePage:
+        return TimelinePage(self._history.control_end(picture.cut))
+
+    def _step(self, picture: RunPicture, query: Query, place: str) -> StepPage:
+        policy = query.text("policy")
+        return self._steps.page(picture.cut, place, policy, step_query(query))
+
+    def _records(self, picture: RunPicture, query: Query, place: str) -> RecordsPage:
         asked = record_query(query)
         search = found_records(self._history.index, picture.cut, asked)
         raw = self._history.records(search.places)
         items = ((item, self._decoded(item)) for item in raw)
         return records_page(self._history.index, picture.cut, search, items, self._option)
 
-    def _session(
-        self, asked: AskedPage, picture: RunPicture, query: Query
-    ) -> SessionPage | TokenRange:
-        if asked.name == SESSION:
-            return self._sessions.page(picture.cut, asked.place)
+    def _session(self, picture: RunPicture, query: Query, place: str) -> SessionPage:
+        return self._sessions.page(picture.cut, place)
+
+    def _tokens(self, picture: RunPicture, query: Query, place: str) -> TokenRange:
         begin = query.number("from") or 0
         end = query.number("to") or 0
-        return self._sessions.tokens(picture.cut, asked.place, begin, end)
+        return self._sessions.tokens(picture.cut, place, begin, end)
 
     def _values_of_session(self, asked: AskedPage, frame: Frame) -> Mapping[str, Any]:
         """Return what the template of a session's page needs beside others.
@@ -181,7 +207,7 @@ class Console:
         """
         at = frame.moment or str(self._history.index.newest() or "")
         beside = asked.query.get("beside", "").strip()
-        cut = self._cut(parse_moment(at)).cut
+        cut = self._history.outline(parse_moment(at)).cut
         return {
             "beside": self._sessions.page(cut, beside) if beside else None,
             "twin_url": lambda session: url(f"/{SESSION}/{quote(session, '')}.json", at=at),
@@ -192,7 +218,7 @@ class Console:
             ),
         }
 
-    def _record(self, place: str) -> RecordLine:
+    def _record(self, picture: RunPicture, query: Query, place: str) -> RecordLine:
         moment = parse_moment(place)
         if moment is None:
             raise MomentNotOnLog(Moment("", 0, 0), "no place is named")

@@ -15,6 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from seamlessflow.infra.printable import printable
+from seamlessflow.lab.timeline.page import FILES as TIMELINE_FILES
 
 FOLDER = Path(str(files(__package__) / "pages"))
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
@@ -23,7 +24,7 @@ _UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
 def environment() -> Environment:
     """Return the environment in which all pages are rendered."""
     made = Environment(
-        loader=FileSystemLoader(FOLDER),
+        loader=FileSystemLoader([FOLDER, str(TIMELINE_FILES)]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=shown,

@@ -20,6 +20,7 @@ from seamlessflow.infra.kafka.client import (
     STRANDED,
     LogPartition,
     Received,
+    client,
     consumer_options,
     watched,
 )
@@ -34,7 +35,15 @@ from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import Record
 
 _log = log.logger(__name__)
+Places = list[TopicPartition]
 _BATCH = 500
+_WITHOUT_BROKERS = {
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._TIMED_OUT,
+    KafkaError._TRANSPORT,
+    KafkaError._WAIT_COORD,
+}
+"""Errors of a client that has lost all brokers; in an outage of Kafka they are the same."""
 _TOPIC_PATIENCE_S = 4.0
 """Time in which an unknown topic may be one that was created a moment ago."""
 
@@ -75,6 +84,7 @@ class Reader:
     ) -> None:
         self._prefix = settings.topic_prefix
         self._settings = settings
+        self._client_id = client_id
         self._group = settings.topic_prefix + (group or client_id)
         self._instance = str(options.get("group.instance.id", ""))
         self._rules = rules
@@ -190,7 +200,7 @@ class Reader:
         warn_s = WARN_EVERY_S
         while True:
             try:
-                answer = self._consumer.committed(asked, ASK_S)
+                answer = self._answer(lambda consumer: consumer.committed(asked, ASK_S))
                 break
             except KafkaException as error:
                 outage.endure(error.args[0])
@@ -287,10 +297,26 @@ class Reader:
         if not asked:
             return [], None
         try:
-            answer = self._consumer.offsets_for_times(asked, timeout_s)
+            answer = self._answer(lambda consumer: consumer.offsets_for_times(asked, timeout_s))
         except KafkaException as error:
             return [], error.args[0]
         return answer, next((place.error for place in answer if place.error is not None), None)
+
+    def _answer(self, ask: Callable[[Consumer], Places]) -> Places:
+        """Return the client's answer, or another client's if this one may have lost all brokers.
+
+        Only a poll notices that loss (`BrokerWatch`), and no poll comes before the answer.
+        """
+        try:
+            return ask(self._consumer)
+        except KafkaException as error:
+            if error.args[0].code() not in _WITHOUT_BROKERS:
+                raise
+        another = client(Consumer, consumer_options(self._settings, self._client_id, self._group))
+        try:
+            return ask(another)
+        finally:
+            another.close()
 
     def _check_there(self, asked: list[TopicPartition], timeout_s: float) -> None:
         """Raise `TopicMissing` if the cluster answers and a topic is not there.

@@ -1,13 +1,14 @@
 """A timeline's page: one HTML file with its data in it, which asks no other address.
 
-The data are the JSON of `page_data`, deflated, in base64: a long run is some megabytes. The
-template's script draws them on a canvas. A function of the records alone.
+The data are the JSON of `page_data`, deflated, in base64: a long run is some megabytes. The script
+in `web/` draws them on a canvas, here and in the console. A function of the records alone.
 """
 
 import json
 import zlib
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from html import escape
 from importlib.resources import files
 from typing import Any
 
@@ -33,7 +34,8 @@ MOST_POINTS = 20_000
 """Points on the curve that counts groups under way."""
 LEAST_PAUSE_MS = 1_000
 """Shortest pause of the run that is marked."""
-_PLACE = "@DATA@"
+FILES = files(__package__) / "web"
+"""Content, script and style of the timeline, for this page and the console's."""
 
 
 def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) -> str:
@@ -42,8 +44,17 @@ def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) 
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     shown = printable(text).encode(errors="replace")  # a path may have bytes that are no text
     packed = b64encode(zlib.compress(shown, 9)).decode()
-    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
-    return template.replace(_PLACE, packed)
+    parts = {"JS": "timeline.js", "CSS": "timeline.css", "CONTENT": "content.html"}
+    name = printable(title).encode(errors="replace").decode()
+    whole = file_text("page.html")
+    for place, name in parts.items():
+        whole = whole.replace(f"@{place}@", file_text(name))
+    return whole.replace("@TITLE@", escape(name)).replace("@DATA@", packed)
+
+
+def file_text(name: str) -> str:
+    """Return a file of `web/`."""
+    return FILES.joinpath(name).read_text(encoding="utf-8")
 
 
 def page_data(

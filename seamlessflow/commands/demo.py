@@ -1,9 +1,12 @@
 """The command `seamlessflow demo`, which trains a tiny model that it makes, or a real one."""
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+
+from seamlessflow.commands.options import WithConsole
 
 STEPS = 80
 SUMS_STEPS = 40
@@ -40,6 +43,7 @@ def demo(
             "a name at its hub. scripts/demo --real makes one.",
         ),
     ] = None,
+    console: WithConsole = True,
 ) -> None:
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
 
@@ -47,14 +51,19 @@ def demo(
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
 
+    Meanwhile a browser shows it, if the extra seamlessflow[console] is installed.
+
     With --real it trains a model of yours on sums and differences, with one worker that rolls out
     and trains in turns.
     """
+    with_console = console and find_spec("starlette") is not None
     if real is None:
         made = steps or STEPS
-        _train_tiny_model(out, made, seed, engine, backend, ranks, tensor_parallel, adapter)
+        _train_tiny_model(
+            out, made, seed, engine, backend, ranks, tensor_parallel, adapter, with_console
+        )
     elif (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0):
-        _train_on_sums(out, real, steps or SUMS_STEPS, seed)
+        _train_on_sums(out, real, steps or SUMS_STEPS, seed, with_console)
     else:
         text = "it trains a whole model with torch on one worker: other options need a run.yaml"
         raise typer.BadParameter(text, param_hint="--real")
@@ -69,6 +78,7 @@ def _train_tiny_model(
     ranks: int,
     tensor_parallel: int,
     adapter: int,
+    with_console: bool,
 ) -> None:
     """Run the demo with a model that it makes. Raise `typer.BadParameter` and `ConfigRejected`."""
     from seamlessflow.demo.configuration import (
@@ -91,10 +101,10 @@ def _train_tiny_model(
     _set_aside(out)
     held_back = HeldBackTasks(out / "tasks" / "eval.jsonl")
     prepare = prepare_process(out, seed, HEAD_DIMS[engine])
-    run_training(config, prepare, held_back, RENAMED)
+    run_training(config, prepare, held_back, RENAMED, with_console)
 
 
-def _train_on_sums(out: Path, model: str, steps: int, seed: int) -> None:
+def _train_on_sums(out: Path, model: str, steps: int, seed: int, with_console: bool) -> None:
     """Run the demo with a real model. Raise `typer.BadParameter` and `ConfigRejected`."""
     from seamlessflow.demo.configuration import sums_config
     from seamlessflow.demo.sums import write_sums
@@ -111,7 +121,7 @@ def _train_on_sums(out: Path, model: str, steps: int, seed: int) -> None:
     _set_aside(out)
     typer.echo(write_sums(out / "tasks", seed))
     held_back = HeldBackTasks(out / "tasks" / "eval.jsonl", sampling=Sampling(temperature=0))
-    run_training(config, held_back=held_back, later=RENAMED)
+    run_training(config, held_back=held_back, later=RENAMED, with_console=with_console)
 
 
 def _set_aside(out: Path) -> None:

@@ -27,4 +27,8 @@ Until = Annotated[
 Versions = Annotated[
     str | None, typer.Option(help="Sessions that these policy versions sampled: 7, 7-9 or 7-.")
 ]
+WithConsole = Annotated[
+    bool,
+    typer.Option("--console/--no-console", help="Serve pages of it while it goes on."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the outcome as JSON.")]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from seamlessflow.commands.options import WithConsole
 from seamlessflow.commands.settings import overview
 
 
@@ -39,6 +40,7 @@ def train(
     follow: Annotated[
         bool, typer.Option("--follow", help="--from: wait for further sessions, up to run.steps.")
     ] = False,
+    console: WithConsole = False,
 ) -> None:
     """Train a policy on your own tasks with your own agent; resumes the run in its directory.
 
@@ -49,17 +51,22 @@ def train(
     file.
     """
     from seamlessflow.checks.check import before_recorded_training, before_training
+    from seamlessflow.checks.packages import require
     from seamlessflow.config_file import every_task, load, no_task
 
     if from_ is None and (to is not None or follow):
         raise typer.BadParameter("--to and --follow need --from")
+    if console:
+        if from_ is not None:
+            raise typer.BadParameter("--console does not go with --from: start it by itself")
+        require("console", "starlette")
     check = before_training if from_ is None else before_recorded_training
     loaded = load(config, check, read_tasks=every_task if from_ is None else no_task)
     # Not earlier: a missing package is a fault that the check names.
     from seamlessflow.runs.training_run import run_recorded_training, run_training
 
     if from_ is None:
-        run_training(loaded)
+        run_training(loaded, with_console=console)
     else:
         run_recorded_training(loaded, from_, from_ if to is None else to, follow)
 

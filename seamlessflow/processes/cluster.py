@@ -126,6 +126,14 @@ def kafka_to_audit(out: Path | None) -> Iterator[KafkaSettings]:
         yield kafka.model_copy(update={"topic_prefix": prefixes[0]})
 
 
+def address_written(out: Path) -> int:
+    """Return when the address in `out` was written, in ns since 1970; 0 if there is none."""
+    try:
+        return (out / _ADDRESS).stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
+
+
 def remove_deleted(out: Path) -> None:
     """Remove what topics that were deleted have left on disk, unless a broker still runs there.
 

@@ -1,7 +1,9 @@
 """Training as a command: shows its progress, prints its outcome. Shared by `demo` and `train`."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TypeVar
 
 import typer
@@ -11,6 +13,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.device_defaults import in_words
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.machine import this_machine
+from seamlessflow.processes.console_beside import console_beside
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from seamlessflow.reports.outcome import RunOutcome
 from seamlessflow.reports.outcome_view import outcome_view
@@ -29,15 +32,21 @@ def run_training(
     prepare: Prepare | None = None,
     held_back: HeldBackTasks | None = None,
     later: str = RESUMED,
+    with_console: bool = False,
 ) -> None:
-    """Train to the end. `later` is as in `shown`.
+    """Train to the end. `later` and `with_console` are as in `shown`.
 
     Raises `typer.Exit` if a fault was found or nothing was trained: a finished run stays as it is.
     """
     long_job_console().print(
         in_words(config, this_machine().gpus or 0), markup=False, highlight=False
     )
-    _run(config, lambda progress, stop: train(config, progress, stop, prepare, held_back), later)
+    _run(
+        config,
+        lambda progress, stop: train(config, progress, stop, prepare, held_back),
+        later,
+        with_console,
+    )
 
 
 def run_recorded_training(config: RunConfig, source: str, to: str, follow: bool) -> None:
@@ -53,18 +62,23 @@ def shown(
     work: Callable[[Display, Stop], T],
     what: str = "run",
     later: str = RESUMED,
+    with_console: bool = False,
 ) -> T:
     """Return the result of `work` in `config.out`, which shows its progress.
 
     Exits with the status of an interruption if the user asked to stop. `later` says what becomes of
-    the directory if the user does not wait for the end.
+    the directory if the user does not wait for the end. `with_console`: serve pages meanwhile.
     """
     left = (
         f"processes of the {what} end by themselves within seconds, their logs are in "
         f"{config.logs_dir}; {later} {config.out}"
     )
     try:
-        with stoppable(left) as stop, display(console, config.run.policy) as progress:
+        with (
+            stoppable(left) as stop,
+            _console(config.out, console, with_console),
+            display(console, config.run.policy) as progress,
+        ):
             return work(progress, stop)
     except Interrupted:
         console.print(f"stopped as asked; the {what} so far is in {config.out}")
@@ -72,11 +86,24 @@ def shown(
         sys.exit(Interrupted.status)
 
 
+@contextmanager
+def _console(out: Path, console: Console, wanted: bool) -> Iterator[None]:
+    if not wanted:
+        yield
+        return
+    with console_beside(out) as address:
+        console.print(f"its pages, while it runs: {address}", highlight=False)
+        yield
+
+
 def _run(
-    config: RunConfig, work: Callable[[Display, Stop], RunOutcome], later: str = RESUMED
+    config: RunConfig,
+    work: Callable[[Display, Stop], RunOutcome],
+    later: str = RESUMED,
+    with_console: bool = False,
 ) -> None:
     console = long_job_console()
-    outcome = shown(config, console, work, later=later)
+    outcome = shown(config, console, work, later=later, with_console=with_console)
     console.print(outcome_view(outcome))
     if outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

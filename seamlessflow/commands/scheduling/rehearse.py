@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seamlessflow.commands.options import WithConsole
 from seamlessflow.commands.scheduling.options import (
     KeptMeasures,
     RecordedRunOption,
@@ -36,6 +37,7 @@ def rehearse(
     scale: Annotated[
         float | None, typer.Option(help="Factor of all times of devices.  [device_model.scale]")
     ] = None,
+    pages: WithConsole = False,
 ) -> None:
     """Rehearse a run: all its processes, Kafka and agents are real, only the devices are modelled.
 
@@ -61,7 +63,12 @@ def rehearse(
     rehearsal = rehearsal_of(loaded, out, steps, scale)
     console = long_job_console()
     result = shown(
-        rehearsal, console, lambda shows, stop: run(rehearsal, shows, stop), "rehearsal", _LATER
+        rehearsal,
+        console,
+        lambda shows, stop: run(rehearsal, shows, stop),
+        "rehearsal",
+        _LATER,
+        with_console=pages,
     )
     console.print(view(result))
     if result.distorted or result.outcome.failed:

@@ -9,11 +9,15 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.builders.console.content import late_worker
+from tests.builders.console.course import DIP, POLICY, STEPS, course_items
 from tests.builders.console.recorded import recorded_items
 from tests.builders.console.served import Served, served
 
 pytestmark = pytest.mark.browser
-PAGES = ("/now", "/now?at=control:60", "/sessions", "/records", "/record/tasks:3:41")
+PAGES = (
+    *("/now", "/now?at=control:60", "/curves?smooth=0.8", "/step/3", "/timeline"),
+    *("/sessions", "/records", "/record/tasks:3:41"),
+)
 SHORT_MS = 60_000
 ColorScheme = Literal["light", "dark"]
 
@@ -184,3 +188,35 @@ def test_an_error_is_a_page(browser: Browser, console: Served) -> None:
     page.goto("/now?at=yesterday")
     expect(page.get_by_role("alert")).to_contain_text("a moment is TOPIC:PARTITION:OFFSET")
     context.close()
+
+
+def test_a_click_on_a_dip_leads_to_its_step_and_to_a_session(browser: Browser) -> None:
+    with served(course_items()) as console, looking(browser, console) as page:
+        page.goto("/curves")
+        area = page.locator(f"a[href='/step/{DIP + 1}?policy={POLICY}'] rect").first
+        area.click()
+        expect(page.get_by_role("heading", name=f"Step {DIP + 1}")).to_be_visible()
+        page.get_by_label("histogram of returns").locator("rect").last.click()
+        expect(page.locator(".cell.marked")).to_have_count(2)
+        link = page.locator(".cell.marked").first.get_attribute("href")
+        assert link == f"/session/a-{DIP}-0.0.0"
+
+
+def test_curves_grow_without_a_reload(browser: Browser) -> None:
+    items = course_items()
+    with served(items[:200]) as console, looking(browser, console) as page:
+        page.goto("/curves")
+        page.evaluate("window.sameWindow = true")
+        before = page.get_by_text("steps done").inner_text()
+        console.append(items[200:])
+        expect(page.get_by_text("steps done")).not_to_have_text(before)
+        expect(page.get_by_text("steps done")).to_contain_text(f"{STEPS} steps done")
+        assert page.evaluate("window.sameWindow")
+
+
+def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/timeline")
+        expect(page.locator(".timeline tbody tr")).to_have_count(2)
+        expect(page.locator("#timeline-summary")).to_contain_text("12 optimizer steps")
+        page.get_by_role("button", name="whole run").click()

@@ -16,6 +16,7 @@ from seamlessflow.infra.kafka.client import BEGINNING, client_options
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import WorkerLost
 from seamlessflow.schemas.topics import Topic
@@ -24,6 +25,8 @@ from tests.waiting import until
 
 TOPIC = Topic("lost", 1, 60_000, (WorkerLost,))
 FLUSH_S = 30
+NOWHERE = f"{HOST}:9"
+"""A port that no program listens on."""
 NO_BROKER = json.dumps({"brokers": {"GroupCoordinator": {"source": "logical"}}})
 
 
@@ -56,6 +59,26 @@ def test_a_reader_goes_on_with_another_client_behind_what_it_delivered(
     finally:
         reader.close()
         producer.close()
+
+
+def test_ends_and_commits_are_asked_of_another_client_before_the_first_poll(
+    kafka: KafkaSettings,
+) -> None:
+    """Without a poll nothing says that a client has lost all brokers; this one never had any."""
+    create_topics(kafka, [TOPIC])
+    place = (TOPIC.name, 0)
+    producer = Producer(kafka, "writer")
+    producer.send(TOPIC.name, control.lost(reason="any"))
+    producer.close()
+    other, reader = Reader(kafka, "same"), Reader(kafka, "same", **{"bootstrap.servers": NOWHERE})
+    try:
+        other.assign({place: BEGINNING})
+        other.commit({place: (1, "mine")})
+        assert reader.ends([place], FLUSH_S) == {place: 1}
+        assert reader.committed([place], FLUSH_S) == {place: (1, "mine")}
+    finally:
+        other.close()
+        reader.close()
 
 
 def test_a_member_of_a_group_ends_its_process(kafka: KafkaSettings) -> None:

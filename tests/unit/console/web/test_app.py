@@ -10,8 +10,13 @@ from seamlessflow.console.web.app import application, prefers_json
 from seamlessflow.console.web.console import AskedPage
 from seamlessflow.console.web.live import Broadcaster
 from seamlessflow.infra.network.addresses import HOST
-from seamlessflow.schemas.codec import encode
+from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.lab.timeline.facts import facts
+from seamlessflow.lab.timeline.page import file_text, page_data
+from seamlessflow.scheduler.state.timeline import timeline
+from seamlessflow.schemas.codec import decode, encode
 from tests.builders.console import hostile
+from tests.builders.console.course import STEPS, course_items
 from tests.builders.console.memory_log import console_of, items_of, raw_item
 from tests.builders.records import control, sessions
 
@@ -19,7 +24,7 @@ ITEMS = [
     *items_of("control", [control.claimed(), control.joined("w"), control.admitted("g")]),
     *items_of("sessions", [sessions.claimed(), sessions.opened()]),
 ]
-PAGES = ("/now", "/sessions", "/records", "/record/control:1")
+PAGES = ("/now", "/curves", "/timeline", "/sessions", "/records", "/record/control:1")
 
 
 def client_of(items: object = ITEMS, host: str = HOST, token: str | None = None) -> TestClient:
@@ -149,3 +154,19 @@ def test_a_figure_that_is_no_number_is_null() -> None:
 )
 def test_html_is_the_form_unless_json_is_named_first(accept: str, json_first: bool) -> None:
     assert prefers_json(accept) is json_first
+
+
+def test_the_timeline_is_that_of_its_moment() -> None:
+    client = client_of(course_items())
+    early = client.get("/timeline.json?at=control:40").json()["page"]
+    whole = client.get("/timeline.json").json()["page"]
+    raws = [item.record for item in course_items()]
+    records = [decode(raw.value) for raw in raws if isinstance(raw, Raw)]
+    assert early["steps"] == page_data(timeline(records[:41]), facts(records[:41]), "")["steps"]
+    assert whole["steps"] == page_data(timeline(records), facts(records), "")["steps"]
+    assert len(early["steps"]) < len(whole["steps"]) == STEPS
+
+
+@pytest.mark.parametrize("name", ["timeline.js", "timeline.css"])
+def test_the_timelines_files_are_those_of_its_own_page(client: TestClient, name: str) -> None:
+    assert client.get(f"/static/timeline/{name}").text == file_text(name)

@@ -18,9 +18,8 @@ def test_each_file_has_the_hash_that_is_written_down() -> None:
 
 def test_each_package_has_its_licence_and_its_version() -> None:
     listed = (VENDOR / "README.md").read_text()
-    for licence, version in (("htmx.LICENSE", "htmx.org 4.0.1"), ("uPlot.LICENSE", "uplot 1.6.32")):
-        assert (VENDOR / licence).stat().st_size > 100
-        assert version in listed
+    assert (VENDOR / "htmx.LICENSE").stat().st_size > 100
+    assert "htmx.org 4.0.1" in listed
     for path in VENDOR.glob("*.min.*"):
         assert path.name in listed
 

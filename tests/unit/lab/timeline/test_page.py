@@ -103,7 +103,7 @@ def test_a_decision_of_a_deposed_scheduler_is_no_fact() -> None:
 def test_the_page_holds_its_data_and_names_no_address() -> None:
     text = page(timeline(RUN), facts(RUN), "</script> of a run")
 
-    (packed,) = re.findall(r'id="data">([^<]*)<', text)
+    (packed,) = re.findall(r'id="timeline-data">([^<]*)<', text)
     assert json.loads(zlib.decompress(b64decode(packed)))["title"] == "</script> of a run"
     assert not re.search(r"https?:|src=|@import|url\(", text)
     assert len(text) < 30_000
@@ -112,7 +112,7 @@ def test_the_page_holds_its_data_and_names_no_address() -> None:
 def test_a_page_may_be_of_a_directory_with_a_name_that_is_no_text() -> None:
     text = page(timeline(RUN), facts(RUN), "of \udce4 and \u202egnp")
 
-    (packed,) = re.findall(r'id="data">([^<]*)<', text)
+    (packed,) = re.findall(r'id="timeline-data">([^<]*)<', text)
     assert json.loads(zlib.decompress(b64decode(packed)))["title"] == "of ? and \ufffdgnp"
 
 

@@ -1,46 +1,13 @@
-<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">
-<link rel="icon" href="data:,">
-<title>Timeline</title>
-<style>
-  body { font: 13px/1.4 system-ui, "DejaVu Sans", sans-serif; color: #202124; margin: 14px 20px; }
-  h1 { font-size: 17px; margin: 0; }
-  p { margin: 2px 0 8px; color: #5f6368; }
-  button { font: inherit; border: 1px solid #dadce0; border-radius: 4px; background: #fff; padding: 1px 9px; cursor: pointer; }
-  #legend span { display: inline-block; margin: 6px 14px 4px 0; white-space: nowrap; }
-  #legend i { display: inline-block; width: 13px; height: 11px; margin-right: 5px; border: 1px solid #0002; }
-  #chart { display: block; width: 100%; cursor: crosshair; touch-action: none; }
-  #tip { position: fixed; display: none; pointer-events: none; max-width: 380px; background: #fffffff5; border: 1px solid #9aa0a6; border-radius: 4px; padding: 6px 9px; box-shadow: 0 2px 6px #0003; white-space: pre-line; z-index: 2; }
-  table { border-collapse: collapse; margin-top: 14px; }
-  th { cursor: pointer; font-weight: 600; vertical-align: bottom; max-width: 90px; }
-  td { white-space: nowrap; }
-  th, td { padding: 2px 9px; text-align: right; border-bottom: 1px solid #eceef1; }
-  th:first-child, td:first-child { text-align: left; }
-  tbody tr { cursor: pointer; } tbody tr:hover { background: #f1f3f4; }
-  tfoot td { font-weight: 600; }
-</style>
-</head>
-<body>
-<h1 id="title"></h1>
-<p id="summary"></p>
-<div><button id="whole">whole run</button> <button id="training">training</button>
-  <button id="taller">taller rows</button> <button id="lower">lower rows</button>
-  <small>wheel: zoom · drag: move · wheel over the names or with shift: scroll rows · a click on a step: zoom to it, on a column: sort, on a worker: scroll to it</small></div>
-<div id="legend"></div>
-<canvas id="chart"></canvas>
-<div id="tip"></div>
-<table><thead></thead><tbody></tbody><tfoot></tfoot></table>
-<script type="text/plain" id="data">@DATA@</script>
-<script>
+/* A run's timeline on a canvas. Its data are in the page, or at the address that the page names. */
 "use strict";
-const INK = "#202124", FAINT = "#5f6368", AXIS = 24, RIGHT = 62;
+(() => {
+const AXIS = 24, RIGHT = 62;
 const STEPS_Y = 20, LANE_H = 15, GROUPS_H = 36;
 let STEPS_H = LANE_H, GROUPS_Y = 42, MARKS_Y = 86, TOP = 106; /* lower by a lane for each further policy */
-const $ = id => document.getElementById(id);
-let data, rows, view, left = 60, hovered = -1;
+const $ = id => document.getElementById(`timeline-${id}`);
+const root = document.querySelector(".timeline"), within = part => root.querySelector(part);
+const ink = name => getComputedStyle(root).getPropertyValue(`--${name}`);
+let data, rows, view, colours, left = 60, hovered = -1;
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
@@ -88,7 +55,7 @@ function redraw() {
   clampView();
   if (!asked) { asked = true; requestAnimationFrame(() => { asked = false; draw(); }); }
 }
-function remember() { try { sessionStorage.setItem("view", JSON.stringify(view)); } catch { /* a page from a file may not */ } }
+function remember() { try { sessionStorage.setItem("timeline", JSON.stringify(view)); } catch { /* a page from a file may not */ } }
 
 /* Time of each part in each of n columns, from one row's bars. */
 function columns(row, from, to, n) {
@@ -142,13 +109,14 @@ function draw() {
   canvas.width = Math.round(w * scale); canvas.height = Math.round(h * scale);
   const context = canvas.getContext("2d");
   context.clearRect(0, 0, canvas.width, canvas.height);
+  colours = Object.fromEntries(["ink", "faint", "named", "dash", "waits", "paper", "under"].map(name => [name, ink(name)]));
   paintRows(context, scale);
   context.setTransform(scale, 0, 0, scale, 0, 0);
   context.font = "11px system-ui, 'DejaVu Sans', sans-serif"; context.textBaseline = "middle";
   drawNames(context, w); drawVersions(context, h); drawSteps(context); drawGroups(context); drawMarks(context); drawAxis(context, h);
   remember();
 }
-function text(context, words, x, y, align = "left", colour = FAINT) {
+function text(context, words, x, y, align = "left", colour = colours.faint) {
   context.textAlign = align; context.fillStyle = colour; context.fillText(words, x, y);
 }
 function drawNames(context, w) {
@@ -160,7 +128,7 @@ function drawNames(context, w) {
   for (let r = Math.ceil(view.top / view.row / every) * every - every; r < rows.length; r += every) {
     const y = TOP + (r + 0.4) * view.row - view.top;
     if (r < 0 || y > TOP + area() + view.row) continue;
-    text(context, rows[r].name, left - 8, y, "right", r === hovered ? "#1a56b0" : INK);
+    text(context, rows[r].name, left - 8, y, "right", r === hovered ? colours.named : colours.ink);
     if (rows[r].idle !== null) text(context, (100 * rows[r].idle).toFixed(0) + "% idle", w - RIGHT + 6, y);
   }
   context.restore();
@@ -172,7 +140,7 @@ function drawVersions(context, h) {
   for (const [at, version, policy] of data.versions) {
     const x = xOf(at);
     if (x < left - 1 || x > left + width() + 1 || x - before < nearest) continue;
-    before = x; context.strokeStyle = "#202124aa"; context.beginPath(); context.moveTo(x, 15); context.lineTo(x, h - AXIS); context.stroke();
+    before = x; context.strokeStyle = colours.dash; context.beginPath(); context.moveTo(x, 15); context.lineTo(x, h - AXIS); context.stroke();
     text(context, (several() ? policy + " " : "") + "v" + version, x, 8, "center");
   }
   context.restore();
@@ -183,16 +151,16 @@ function drawSteps(context) {
     const begin = ready ?? started ?? ended, end = ended ?? data.length_ms;
     if (begin > view.to || end < view.from) continue;
     const a = xOf(begin), b = xOf(started ?? end), c = xOf(end), y = STEPS_Y + data.lanes.indexOf(policy) * LANE_H;
-    context.fillStyle = "#cfe6cd"; context.fillRect(a, y, b - a, LANE_H);
+    context.fillStyle = colours.waits; context.fillRect(a, y, b - a, LANE_H);
     context.fillStyle = "#f28e2b"; context.fillRect(b, y, Math.max(0.5, c - b), LANE_H);
-    context.strokeStyle = "#fff"; context.strokeRect(a, y, c - a, LANE_H);
-    if (c - a > 22) text(context, (c - a > 60 ? "step " : "") + step, (Math.max(a, left) + Math.min(c, left + width())) / 2, y + LANE_H / 2, "center", INK);
+    context.strokeStyle = colours.paper; context.strokeRect(a, y, c - a, LANE_H);
+    if (c - a > 22) text(context, (c - a > 60 ? "step " : "") + step, (Math.max(a, left) + Math.min(c, left + width())) / 2, y + LANE_H / 2, "center", colours.ink);
   }
   context.restore();
 }
 function drawGroups(context) {
   const { times, values } = data.groups, most = Math.max(1, ...data.peaks), base = GROUPS_Y + GROUPS_H;
-  context.fillStyle = "#bcd5f3"; context.beginPath(); context.moveTo(left, base);
+  context.fillStyle = colours.under; context.beginPath(); context.moveTo(left, base);
   for (let x = 0; x <= width(); x++) {
     const i = lastBefore(times, msOf(left + x));
     context.lineTo(left + x, base - (i < 0 ? 0 : values[i]) / most * GROUPS_H);
@@ -302,11 +270,11 @@ function table() {
     return tr;
   };
   const fill = sorted => {
-    const body = document.querySelector("tbody"); body.replaceChildren();
+    const body = within("tbody"); body.replaceChildren();
     for (const { r, cells: values } of sorted) line("td", values, body).onclick = () => { hovered = r; view.top = r * view.row - area() / 2; redraw(); scrollTo(0, 0); };
   };
-  line("td", cells("all workers", data.idle, sums), document.querySelector("tfoot"));
-  [...line("th", head, document.querySelector("thead")).cells].forEach((cell, c) => { cell.onclick = () => fill([...lines].sort((a, b) => c ? b.cells[c] - a.cells[c] : a.r - b.r)); });
+  line("td", cells("all workers", data.idle, sums), within("tfoot"));
+  [...line("th", head, within("thead")).cells].forEach((cell, c) => { cell.onclick = () => fill([...lines].sort((a, b) => c ? b.cells[c] - a.cells[c] : a.r - b.r)); });
   fill(lines);
 }
 function size() {
@@ -326,13 +294,13 @@ function prepare(found) {
   view = { from: trained ? first : 0, to: trained ? last : data.length_ms, top: 0, row: Math.max(3, Math.min(34, (innerHeight - 290) / Math.max(1, rows.length))) };
   left = 16 + 6.6 * Math.max(7, ...rows.map(row => row.name.length).slice(0, 2000), ...data.lanes.map(policy => policy.length));
   if (data.refresh_s) {
-    try { Object.assign(view, JSON.parse(sessionStorage.getItem("view"))); } catch { /* the first time */ }
+    try { Object.assign(view, JSON.parse(sessionStorage.getItem("timeline"))); } catch { /* the first time */ }
     setTimeout(() => location.reload(), 1000 * data.refresh_s);
   }
 }
 function begin(found) {
   prepare(found);
-  document.title = data.title; $("title").textContent = data.title;
+  $("title").textContent = data.title;
   const ended = data.steps.filter(of => of[2] !== null), took = data.training_ms[1] - data.training_ms[0];
   const done = data.lanes.map(policy => `${ended.filter(of => of[8] === policy).length} of ${policy}`);
   $("summary").textContent = [`${ended.length} optimizer steps in ${lasting(took)}` + (several() ? ": " + done.join(", ") : ""), `${rows.length} workers`, `${data.switches} changes of role`,
@@ -345,7 +313,7 @@ function begin(found) {
   const words = document.createElement("small"); words.textContent = data.legend; $("legend").append(words);
   size(); listen(); table(); redraw();
 }
-unpack($("data").textContent).then(begin);
-</script>
-</body>
-</html>
+const source = $("data"), url = source.dataset.url;
+(url ? fetch(url, { headers: { accept: "application/json" } }).then(answer => answer.json()).then(twin => twin.page ?? Promise.reject(new Error(twin.error))) : unpack(source.textContent))
+  .then(begin).catch(error => { $("summary").textContent = String(error.message ?? error); });
+})();

@@ -1,0 +1,169 @@
+"""Course of a run: completed steps, evaluations, starts of trainers and lost workers on `control`.
+
+Rows are only added, each with its offset. So those of a moment are the ones before the moment's
+end, without a copy, and a reader needs no lock. Of groups and commits it has the offsets alone.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.worker.roles import ENDED
+from seamlessflow.recorded.trace.row import of_kind
+from seamlessflow.schemas import records as r
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompletedStep:
+    """An optimizer step that was executed to its end."""
+
+    offset: int
+    at_ms: int
+    policy: str
+    step: int
+    lineage: str
+    version: int
+    values: Sequence[float]
+    """Its metrics, in the order of the course's names; NaN for one that the step lacks."""
+
+
+@dataclass(slots=True)
+class GroupOffsets:
+    """Offsets of a group's records; -1 for one that is missing."""
+
+    admitted: int = -1
+    ended: int = -1
+    """That of its first `GroupReady` or `GroupDropped`."""
+
+
+Row = TypeVar("Row", CompletedStep, Received)
+
+
+class Course:
+    """Rows of one log, in its order. One thread adds, any thread reads."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        """All metrics so far, in the order in which they came."""
+        self._numbers: dict[str, int] = {}
+        self._steps: list[CompletedStep] = []
+        self._events: list[Received] = []
+        self._groups: dict[str, GroupOffsets] = {}
+        self._drops = array("q")
+        self._commits: dict[tuple[str, int], list[int]] = {}
+
+    def note(self, item: Received) -> None:
+        """Take the next record of `control`."""
+        match item.record:
+            case r.StepCompleted() as step:
+                self._steps.append(self._completed(item, step))
+            case r.EvaluationCompleted() | r.LineageStarted() | r.RunFinished():
+                self._events.append(item)
+            case r.WorkerLost(reason=reason) if reason != ENDED:
+                self._events.append(item)
+            case r.StepCommitted() as commit:
+                self._commits.setdefault((commit.policy, commit.step), []).append(item.offset)
+            case r.GroupAdmitted() as group:
+                self._groups.setdefault(group.group_id, GroupOffsets()).admitted = item.offset
+            case r.GroupReady() | r.GroupDropped() as group:
+                self._end(item.offset, group)
+
+    def steps(self, end: int) -> Sequence[CompletedStep]:
+        """Return the completed steps before an offset of `control`, in log order."""
+        return _before(self._steps, end)
+
+    def events(self, end: int) -> Sequence[Received]:
+        """Return the evaluations, starts, ends and losses before an offset, in log order."""
+        return _before(self._events, end)
+
+    def commits(self, policy: str, step: int, end: int) -> Sequence[int]:
+        """Return the offsets of a step's commits before an offset, in log order."""
+        return [offset for offset in self._commits.get((policy, step), ()) if offset < end]
+
+    def group(self, group_id: str, end: int) -> Sequence[int]:
+        """Return the offsets of a group's records before an offset."""
+        offsets = self._groups.get(group_id, GroupOffsets())
+        return [offset for offset in (offsets.admitted, offsets.ended) if 0 <= offset < end]
+
+    def drops(self, begin: int, end: int) -> Sequence[int]:
+        """Return the offsets of the `GroupDropped` in a range of offsets."""
+        return self._drops[bisect_left(self._drops, begin) : bisect_left(self._drops, end)]
+
+    def metrics(self, step: CompletedStep) -> Mapping[str, float]:
+        """Return a step's metrics by name."""
+        pairs = zip(self.names, step.values, strict=False)
+        return {name: value for name, value in pairs if value == value}
+
+    def value(self, step: CompletedStep, name: str) -> float | None:
+        """Return one metric of a step, or None for one that it lacks."""
+        number = self._numbers.get(name)
+        if number is None or number >= len(step.values):
+            return None
+        value = step.values[number]
+        return value if value == value else None
+
+    def _end(self, offset: int, group: r.GroupReady | r.GroupDropped) -> None:
+        offsets = self._groups.setdefault(group.group_id, GroupOffsets())
+        if offsets.ended < 0:
+            offsets.ended = offset
+        if isinstance(group, r.GroupDropped):
+            self._drops.append(offset)
+
+    def _completed(self, item: Received, step: r.StepCompleted) -> CompletedStep:
+        for name in step.metrics:
+            if name not in self._numbers:
+                self._numbers[name] = len(self.names)
+                self.names.append(name)
+        missing = float("nan")
+        return CompletedStep(
+            offset=item.offset,
+            at_ms=item.timestamp_ms,
+            policy=step.policy,
+            step=step.step,
+            lineage=step.lineage,
+            version=step.version,
+            values=array("d", (step.metrics.get(name, missing) for name in self.names)),
+        )
+
+
+def policies_of(steps: Sequence[CompletedStep], events: Sequence[Received]) -> list[str]:
+    """Return the policies that have a trainer or a step."""
+    started = {start.policy for start, _ in of_kind(events, r.LineageStarted)}
+    return sorted(started | {row.policy for row in steps})
+
+
+def starts_of(events: Sequence[Received], policy: str) -> list[tuple[r.LineageStarted, Received]]:
+    """Return the starts of a policy's trainers, each with its place."""
+    return [
+        (start, item) for start, item in of_kind(events, r.LineageStarted) if start.policy == policy
+    ]
+
+
+def surviving(
+    steps: Sequence[CompletedStep], events: Sequence[Received], policy: str
+) -> list[CompletedStep]:
+    """Return the steps of a policy that its newest weights are made of, in their order.
+
+    A trainer that begins again at a step undoes that step and the later ones.
+    """
+    kept: dict[int, CompletedStep] = {}
+    undone = [(item.offset, start.step) for start, item in starts_of(events, policy)]
+    for row in steps:
+        while undone and undone[0][0] < row.offset:
+            kept = _undone(kept, undone.pop(0)[1])
+        if row.policy == policy:
+            kept[row.step] = row
+    for _, first in undone:
+        kept = _undone(kept, first)
+    return [kept[number] for number in sorted(kept)]
+
+
+def _undone(kept: Mapping[int, CompletedStep], first: int) -> dict[int, CompletedStep]:
+    return {number: step for number, step in kept.items() if number < first}
+
+
+def _before(rows: list[Row], end: int) -> Sequence[Row]:
+    return rows[: bisect_left(rows, end, key=lambda row: row.offset)]

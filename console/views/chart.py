@@ -1,0 +1,122 @@
+"""Charts as coordinates, which a template writes as SVG. Pure.
+
+A chart of many points keeps the lowest and the highest of each part, so a dip of one step stays.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+WIDTH, HEIGHT = 360.0, 150.0
+_LEFT, _RIGHT, _TOP, _BOTTOM = 6.0, 6.0, 12.0, 16.0
+MOST_POINTS = 300
+_TICKS = 4
+
+Point = tuple[int, float]
+"""A step's number for people, and a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChartFrame:
+    """The ranges that a chart shows: of steps, and of values."""
+
+    first: int
+    last: int
+    low: float
+    high: float
+
+    def x(self, step: float) -> float:
+        """Return the place of a step."""
+        share = (step - self.first) / max(1, self.last - self.first)
+        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+
+    def y(self, value: float) -> float:
+        """Return the place of a value; one beyond the range stands at its edge."""
+        share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
+        return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
+
+    @property
+    def steps(self) -> Sequence[int]:
+        """Steps that are written below the chart."""
+        apart = int(nice((self.last - self.first) / _TICKS, whole=True))
+        return range(-(-self.first // apart) * apart, self.last + 1, apart)
+
+    @property
+    def values(self) -> Sequence[float]:
+        """Values that are written beside the chart."""
+        apart = nice((self.high - self.low) / _TICKS)
+        begin = math.ceil(self.low / apart)
+        values = (round((begin + number) * apart, 12) for number in range(_TICKS + 2))
+        return [value for value in values if self.y(value) > _TOP]
+
+
+@dataclass(frozen=True, slots=True)
+class ChartArea:
+    """The part of a chart that belongs to a point: from `x`, so wide; the point itself."""
+
+    x: float
+    width: float
+    dot_x: float
+    dot_y: float
+    step: int
+    value: float
+
+
+def frame_around(series: Sequence[Sequence[Point]], first: int, last: int) -> ChartFrame:
+    """Return a frame in which all points of all series are seen."""
+    values = [value for points in series for _, value in points if math.isfinite(value)]
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    room = (high - low) * 0.05 or max(abs(high) * 0.05, 0.01)
+    return ChartFrame(first, last, low - room, high + room)
+
+
+def nice(span: float, whole: bool = False) -> float:
+    """Return 1, 2 or 5 times a power of ten, at least a span; `whole`: at least 1."""
+    if span <= 0 or (whole and span < 1):
+        return 1.0
+    power = 10.0 ** math.floor(math.log10(span))
+    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= span * 0.9999)
+
+
+def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
+    """Return at most so many points: the first with the lowest and highest value of each part."""
+    if len(points) <= most:
+        return points
+    parts = most // 2
+    kept: set[int] = set()
+    for part in range(parts):
+        numbers = range(part * len(points) // parts, (part + 1) * len(points) // parts)
+        kept.add(min(numbers, key=lambda number: points[number][1]))
+        kept.add(max(numbers, key=lambda number: points[number][1]))
+    return [points[number] for number in sorted(kept)]
+
+
+def smoothed(points: Sequence[Point], weight: float) -> Sequence[Point]:
+    """Return the exponential moving average, in which the one before has this weight.
+
+    Its beginning at 0 is divided out, as Adam does it (arXiv 1412.6980, section 3).
+    """
+    average, rest = 0.0, 1.0
+    smooth: list[Point] = []
+    for step, value in points:
+        average = weight * average + (1 - weight) * value
+        rest *= weight
+        smooth.append((step, average / (1 - rest)))
+    return smooth
+
+
+def path_of(frame: ChartFrame, points: Sequence[Point]) -> str:
+    """Return the points of an SVG polyline."""
+    return " ".join(f"{frame.x(step):g},{frame.y(value):g}" for step, value in points)
+
+
+def areas_of(frame: ChartFrame, points: Sequence[Point]) -> Sequence[ChartArea]:
+    """Return the part of the chart that belongs to each point: half the way to its neighbours."""
+    places = [frame.x(step) for step, _ in points]
+    middles = [(before + after) / 2 for before, after in pairwise(places)]
+    edges = [0.0, *middles, WIDTH]
+    return [
+        ChartArea(round(left, 1), round(right - left, 1), place, frame.y(value), step, value)
+        for left, right, place, (step, value) in zip(edges, edges[1:], places, points, strict=False)
+    ]

@@ -1,0 +1,102 @@
+"""Pages of optimizer steps, from the log and the files of trained tokens. Any thread."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from seamlessflow.console.log.history import History
+from seamlessflow.console.log.index import Cut
+from seamlessflow.console.models.course import CompletedStep, policies_of, surviving
+from seamlessflow.console.views.step import StepPage, StepQuery, StepRecords, step_page
+from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.audit.trained_tokens import FileFault, step_files
+from seamlessflow.recorded.trace.row import of_kind
+from seamlessflow.schemas.records import StepCommitted
+from seamlessflow.schemas.tokens import step_name
+from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.trainer.steps.trained import TrainedRun
+
+_MOST_DROPS = 200
+_PLACE = (CONTROL.name, 0)
+
+
+class StepNotOnLog(SeamlessFlowError):
+    """An optimizer step of which nothing is on the log, up to the moment that is shown."""
+
+    lasting = True
+
+    def __init__(self, step: str, policy: str, policies: Sequence[str]) -> None:
+        of_policy = f" of policy {policy}" if policy else ""
+        others = f"; policies: {', '.join(policies)}" if len(policies) > 1 else ""
+        super().__init__(f"no {step}{of_policy} is committed at this moment{others}")
+
+
+class StepPages:
+    """Steps of a history; `trained`: directory of the run's trained tokens, if it is known."""
+
+    def __init__(self, history: History, trained: Path | None) -> None:
+        self._history = history
+        self._trained = trained
+
+    def page(self, cut: Cut, place: str, policy: str, query: StepQuery) -> StepPage:
+        """Return the page of a step, by its number from 1. Raises `StepNotOnLog`."""
+        course, end = self._history.course, self._history.control_end(cut)
+        rows, events = course.steps(end), course.events(end)
+        policies = policies_of(rows, events)
+        policy = policy or next(iter(policies), "")
+        steps = surviving(rows, events, policy)
+        step = int(place) - 1 if place.isascii() and place.isdigit() and len(place) < 12 else -1
+        commits = list(of_kind(self._read(course.commits(policy, step, end)), StepCommitted))
+        completed = next((row for row in steps if row.step == step), None)
+        if not commits and completed is None:
+            shown = step_name(step) if step >= 0 else f"step {place}"
+            raise StepNotOnLog(shown, policy, policies)
+        return step_page(
+            StepRecords(
+                policy=policy,
+                step=step,
+                completed=completed,
+                metrics=course.metrics(completed) if completed is not None else {},
+                commits=commits,
+                groups=self._groups([commit for commit, _ in commits[-1:]], end),
+                drops=self._drops(steps, step, commits, end),
+                runs=self._runs([commit for commit, _ in commits[-1:]]),
+                last=max((row.step for row in steps), default=step),
+            ),
+            query,
+        )
+
+    def _groups(self, commits: Sequence[StepCommitted], end: int) -> dict[str, list[Received]]:
+        names = [group.group_id for commit in commits for group in commit.groups]
+        offsets = {name: self._history.course.group(name, end) for name in names}
+        every = self._read([offset for numbers in offsets.values() for offset in numbers])
+        items = {item.offset: item for item in every}
+        return {
+            name: [items[offset] for offset in numbers if offset in items]
+            for name, numbers in offsets.items()
+        }
+
+    def _drops(
+        self,
+        steps: Sequence[CompletedStep],
+        step: int,
+        commits: Sequence[tuple[StepCommitted, Received]],
+        end: int,
+    ) -> list[Received]:
+        """Return the drops from the commit of the step before to the step's own."""
+        before = next((row for row in reversed(steps) if row.step < step), None)
+        earlier = self._history.course.commits(before.policy, before.step, end) if before else ()
+        begin = earlier[-1] if earlier else 0
+        last = commits[-1][1].offset if commits else end
+        return self._read(self._history.course.drops(begin, last)[:_MOST_DROPS])
+
+    def _runs(self, commits: Sequence[StepCommitted]) -> Sequence[TrainedRun] | None:
+        if self._trained is None:
+            return None
+        faults: list[FileFault] = []
+        files = step_files(self._trained, commits, faults)
+        return next((file.runs for _, file in files), None)
+
+    def _read(self, offsets: Sequence[int]) -> list[Received]:
+        items = self._history.records([(_PLACE, offset) for offset in offsets])
+        return [self._history.decoder.decoded(item) for item in items]

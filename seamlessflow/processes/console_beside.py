@@ -1,0 +1,54 @@
+"""A console beside a run: a process of its own, which changes nothing in the run by its end."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from seamlessflow.infra.network.addresses import HOST, free_port, is_open
+from seamlessflow.processes.cluster import address_written
+
+PORT = 8750
+_LOOK_S = 0.3
+_END_S = 5.0
+
+
+@contextmanager
+def console_beside(out: Path) -> Iterator[str]:
+    """Serve the console of the run that starts in `out`; yield the address that it will have."""
+    port = free_port() if is_open(PORT, HOST) else PORT
+    ended = threading.Event()
+    before = address_written(out)  # a run that was killed left one
+    args = (out, port, before, ended)
+    thread = threading.Thread(target=_serve, args=args, name="console", daemon=True)
+    thread.start()
+    try:
+        yield f"http://{HOST}:{port}/"
+    finally:
+        ended.set()
+        thread.join(2 * _END_S)
+
+
+def _serve(out: Path, port: int, before: int, ended: threading.Event) -> None:
+    """Start the console once the run has an address, and end it with the run."""
+    while address_written(out) in (0, before):
+        if ended.wait(_LOOK_S):
+            return
+    options = ("--out", str(out), "--port", str(port))
+    command = [sys.executable, "-P", "-m", "seamlessflow", "console", *options]
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    with (out / "logs" / "console.log").open("ab") as log:
+        # A session of its own: Ctrl-C is the run's, which then ends this one.
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+        while process.poll() is None and not ended.wait(_LOOK_S):
+            pass
+        process.terminate()
+        try:
+            process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
