@@ -23,6 +23,7 @@ from seamlessflow.commands.recorded.export import export
 from seamlessflow.commands.recorded.import_files import import_files
 from seamlessflow.commands.recorded.judge import judge
 from seamlessflow.commands.recorded.stops import stops
+from seamlessflow.commands.report import report
 from seamlessflow.commands.scheduling.plan import plan
 from seamlessflow.commands.scheduling.rehearse import rehearse
 from seamlessflow.commands.scheduling.simulate import simulate
@@ -65,6 +66,7 @@ app.command()(trace)
 app.command()(timeline)
 app.command()(boards)
 app.command()(console)
+app.command()(report)
 app.command()(audit)
 app.command()(erase)
 app.command()(doctor)

@@ -14,7 +14,12 @@ from seamlessflow.console.log.index import Cut
 from seamlessflow.console.views.session.page import SessionPage, session_page
 from seamlessflow.console.views.session.reasons import ExplainedTokens, explained
 from seamlessflow.console.views.session.sources import session_sources
-from seamlessflow.console.views.session.token_range import TokenRange, token_range
+from seamlessflow.console.views.session.token_range import (
+    TokenRange,
+    TurnMessages,
+    session_messages,
+    token_range,
+)
 from seamlessflow.console.views.session.trained_runs import TrainedRuns
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
@@ -55,6 +60,11 @@ class SessionPages:
         """Return a range of a session's tokens; raises as `page`, and `RangeRefused`."""
         tokens, _ = self._explained(cut, session_id)
         return token_range(tokens, begin, end, self._spell(tokens.columns.trajectory.policy))
+
+    def messages(self, cut: Cut, session_id: str) -> tuple[TurnMessages, ...]:
+        """Return the messages of a session's turns; raises as `page`."""
+        tokens, _ = self._explained(cut, session_id)
+        return session_messages(tokens)
 
     def _explained(self, cut: Cut, session_id: str) -> tuple[ExplainedTokens, TrainedRuns]:
         key = session_id, tuple(rows for (topic, _), rows in sorted(cut.items()) if topic in _READ)

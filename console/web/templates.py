@@ -32,7 +32,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"clock": clock, "day": day, "lasting": lasting, "number": number, "size": size}
-    made.filters |= {"share": share, "reward": reward, "url": url}
+    made.filters |= {"share": share, "reward": reward, "url": url, "verbatim": Markup}
     return made
 
 

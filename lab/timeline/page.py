@@ -41,15 +41,24 @@ FILES = files(__package__) / "web"
 def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) -> str:
     """Return the page; with `refresh_s` it loads itself again after so many seconds."""
     data = page_data(timeline, facts, title) | {"refresh_s": refresh_s}
+    parts = {
+        "JS": file_text("timeline.js"),
+        "CSS": file_text("timeline.css"),
+        "CONTENT": file_text("content.html"),
+        "TITLE": escape(printable(title).encode(errors="replace").decode()),
+        "DATA": packed(data),
+    }
+    whole = file_text("page.html")
+    for place, text in parts.items():
+        whole = whole.replace(f"@{place}@", text)
+    return whole
+
+
+def packed(data: Mapping[str, Any]) -> str:
+    """Return the page's data as its script unpacks them: deflated JSON in base64."""
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False)
     shown = printable(text).encode(errors="replace")  # a path may have bytes that are no text
-    packed = b64encode(zlib.compress(shown, 9)).decode()
-    parts = {"JS": "timeline.js", "CSS": "timeline.css", "CONTENT": "content.html"}
-    name = printable(title).encode(errors="replace").decode()
-    whole = file_text("page.html")
-    for place, name in parts.items():
-        whole = whole.replace(f"@{place}@", file_text(name))
-    return whole.replace("@TITLE@", escape(name)).replace("@DATA@", packed)
+    return b64encode(zlib.compress(shown, 9)).decode()
 
 
 def file_text(name: str) -> str:

@@ -172,9 +172,14 @@ def recorded_settings(
         raise SettingsRejected("--set", first.line(_dotted)) from error
 
 
+def settings_by_path(lineage: r.LineageStarted) -> Mapping[str, Any]:
+    """Return the recorded settings of a lineage, by their path."""
+    return dict(_flat("", orjson.loads(lineage.settings)))
+
+
 def changed_settings(before: r.LineageStarted, after: r.LineageStarted) -> Mapping[str, str]:
     """Return the settings in which two lineages differ, by path, as `old -> new`."""
-    old, new = (dict(_flat("", orjson.loads(lineage.settings))) for lineage in (before, after))
+    old, new = settings_by_path(before), settings_by_path(after)
     return {
         name: f"{old.get(name)} -> {new.get(name)}"
         for name in sorted(old.keys() | new.keys())

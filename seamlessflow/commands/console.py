@@ -29,11 +29,12 @@ def console(
     It only reads. Ctrl-C ends it; see docs/console.md.
     """
     from seamlessflow.checks.packages import require
+
+    require("console", "starlette", "jinja2")
     from seamlessflow.console.web.server import address, listener, serve, token_for
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
-    require("console", "starlette")
     token = token_for(host, token_file)
     try:
         with stoppable() as stop, kafka_to_inspect(out) as kafka, listener(host, port) as listening:

@@ -4,7 +4,7 @@ Each run of `table.py` is a training with `seamlessflow train` on the game Trail
 killed once with a step behind its checkpoint. It has to end by itself, with the tensors of the
 steps that were executed again as they were; `audit` has to find nothing, `replay train` equal
 tensors in every step, and metrics, symptoms and logs are held against what the settings promise.
-All runs share an embedded Kafka, each with topics of its own.
+Each run has an embedded Kafka of its own.
 
 With `--out`, runs that were ok there are not made again, so that a table that was cut off goes on.
 """
@@ -24,7 +24,6 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.learning.curves import prepared
 from seamlessflow.config_file import parse
 from seamlessflow.infra.broker.broker import Broker
-from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from tests.algorithms.checks import (
     audit_faults,
@@ -104,23 +103,24 @@ def _train(names: Sequence[str], out: Path, stop: Stop, verdicts: dict[str, Verd
     data, teacher = prepared(0, out), prepared(1, out) / "model"
     tasks = (data / "tasks" / "train.jsonl").read_text(encoding="utf-8").splitlines(keepends=True)
     (data / "tasks" / "few.jsonl").write_text("".join(tasks[:GROUPS]), encoding="utf-8")
-    # Anew each time: one that starts with the topics of many runs is slow to show further ones.
-    with Broker(out / f"kafka-{time.time_ns()}", heap_mb=512) as broker:
-        for place, name in enumerate(names, 1):
-            print(f"[{place}/{len(names)}] {name:22}", end="", flush=True)
-            shutil.rmtree(out / name, ignore_errors=True)  # of a run that was cut off or failed
-            prefix = f"{name}-{time.time_ns()}."
-            kafka = broker.settings.model_copy(update={"topic_prefix": prefix})
+    for place, name in enumerate(names, 1):
+        print(f"[{place}/{len(names)}] {name:22}", end="", flush=True)
+        shutil.rmtree(out / name, ignore_errors=True)  # of a run that was cut off or failed
+        directory = out / f"kafka-{name}"
+        shutil.rmtree(directory, ignore_errors=True)
+        # One for each run: with the topics of many it is slow, and fenced when it gets no CPU.
+        with Broker(directory, heap_mb=512) as broker:
+            kafka = broker.settings.model_copy(update={"topic_prefix": f"{name}."})
             commands = Commands(out / name, kafka, stop)
-            verdicts[name] = _verdict(name, RUNS[name], commands, kafka, data, teacher)
-            print(_line(verdicts[name]), flush=True)
-            _write(list(verdicts.values()), out)
+            verdicts[name] = _verdict(name, RUNS[name], commands, data, teacher)
+        shutil.rmtree(directory, ignore_errors=True)
+        print(_line(verdicts[name]), flush=True)
+        _write(list(verdicts.values()), out)
 
 
-def _verdict(
-    name: str, run: WholeRun, commands: Commands, kafka: KafkaSettings, data: Path, teacher: Path
-) -> Verdict:
+def _verdict(name: str, run: WholeRun, commands: Commands, data: Path, teacher: Path) -> Verdict:
     began_s, killed_at = time.monotonic(), 0
+    kafka = commands.kafka
     faults: list[str] = []
     values = run.values(commands.out, data, teacher)
     trainer = parse(values).trainer

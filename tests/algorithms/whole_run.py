@@ -46,7 +46,7 @@ class Commands:
         self.out = out
         self.user_modules = out.with_name(f"{out.name}-own")
         """Directory of modules of the user's own, which need not be there."""
-        self._kafka, self._stop = kafka, stop
+        self.kafka, self._stop = kafka, stop
 
     def train(self, config: Path, steps: int) -> Ended:
         """Train; kill trainer and reward workers once, a step behind the newest checkpoint.
@@ -82,9 +82,9 @@ class Commands:
 
     def _started(self, *arguments: str) -> subprocess.Popen[bytes]:
         variables: Mapping[str, str] = {
-            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
-            "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self._kafka.topic_prefix,
-            "SEAMLESSFLOW_KAFKA__BLOBS": self._kafka.blobs or "",
+            "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": self.kafka.bootstrap_servers,
+            "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": self.kafka.topic_prefix,
+            "SEAMLESSFLOW_KAFKA__BLOBS": self.kafka.blobs or "",
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(self.user_modules)]),
             "COLUMNS": "200",
         }

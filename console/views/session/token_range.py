@@ -128,6 +128,11 @@ def token_range(
     )
 
 
+def session_messages(tokens: ExplainedTokens) -> tuple[TurnMessages, ...]:
+    """Return the messages of all turns of a session, in the order of its tree."""
+    return _messages(tokens, 0, len(tokens.columns))
+
+
 def _sent(ids_N: Int32s) -> Int32s:
     """Return ids that orjson can read: a column of its own, not a view of a record's bytes."""
     return np.ascontiguousarray(ids_N, np.int32)

@@ -6,31 +6,48 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
 
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
+from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.topics import CONTROL
+from tests.builders.console.course import STEPS, course_items
 from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.waiting import until
 
 LIMIT_S = 60
+_COMMAND = (sys.executable, "-m", "seamlessflow")
 _SAYS = "the console is at "
+
+
+def variables(kafka: KafkaSettings) -> dict[str, str]:
+    """Return an environment that names a Kafka and its prefix."""
+    return os.environ | {
+        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
+        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
+    }
+
+
+def report(kafka: KafkaSettings, *options: str) -> subprocess.CompletedProcess[str]:
+    """Return the result of `seamlessflow report`."""
+    command = [*_COMMAND, "report", *options]
+    return subprocess.run(
+        command, capture_output=True, text=True, env=variables(kafka), timeout=LIMIT_S
+    )
 
 
 @contextmanager
 def running(kafka: KafkaSettings, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
     """Yield the address that the command prints, and its process."""
-    environment = os.environ | {
-        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
-    }
-    command = [sys.executable, "-m", "seamlessflow", "console", "--port", "0", *options]
+    command = [*_COMMAND, "console", "--port", "0", *options]
+    environment = variables(kafka)
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:
             assert process.stdout is not None
@@ -72,3 +89,24 @@ def test_another_address_needs_the_token_that_is_printed(
             assert client.get("/now").status_code == 200
         process.send_signal(signal.SIGTERM)
         assert process.wait(LIMIT_S) == 0
+
+
+def test_a_report_is_one_file_about_what_is_there(
+    kafka: KafkaSettings, producer: Producer, tmp_path: Path
+) -> None:
+    for item in course_items():
+        assert isinstance(item.record, Raw)
+        producer.send_bytes("control", item.record.value, None, 0, None)
+    producer.flush(LIMIT_S)
+    file = tmp_path / "mine.html"
+    done = report(kafka, "--no-audit", "--to", str(file))
+    assert done.returncode == 0, done.stderr
+    text = file.read_text()
+    assert f"{STEPS} steps" in text
+    assert "settings changed" in text
+
+
+def test_a_report_into_no_folder_is_refused_at_once(kafka: KafkaSettings, tmp_path: Path) -> None:
+    done = report(kafka, "--to", str(tmp_path / "none" / "mine.html"))
+    assert done.returncode == 2
+    assert "there is no folder" in done.stderr

@@ -9,8 +9,8 @@ from starlette.testclient import TestClient
 from seamlessflow.console.web.app import application, prefers_json
 from seamlessflow.console.web.console import AskedPage
 from seamlessflow.console.web.live import Broadcaster
-from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.lab.timeline.facts import facts
 from seamlessflow.lab.timeline.page import file_text, page_data
 from seamlessflow.scheduler.state.timeline import timeline
