@@ -15,6 +15,9 @@ from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.recorded.trace.row import of_kind
 from seamlessflow.schemas import records as r
 
+WHOLE = 2**62
+"""An offset behind all records."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompletedStep:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from seamlessflow.console.models.course import (
+    WHOLE,
     CompletedStep,
     Course,
     policies_of,
@@ -36,6 +37,7 @@ USUAL = (
     "update_s",
 )
 MOST_CURVES = 24
+NO_RUNS: Mapping[str, Course] = {}
 _NEWEST = 30
 _MOST_CHANGES = 3
 _WITHIN = 1.96
@@ -56,6 +58,18 @@ class CurvesQuery:
     last: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class CurveBeside:
+    """The same metric of another run."""
+
+    run: str
+    number: int
+    """From 1, for its colour."""
+    points: Sequence[Point]
+    """Smoothed as the curve beside it is."""
+    line: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """A metric over the steps."""
@@ -69,6 +83,7 @@ class Curve:
     line: str
     smooth_line: str
     areas: Sequence[ChartArea]
+    beside: Sequence[CurveBeside]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,6 +146,8 @@ class CurvesPage:
     """Names of the curves."""
     others: Mapping[str, Sequence[str]]
     """All further names that the run has, by their family."""
+    beside: Sequence[str]
+    """Names of the runs beside it."""
     curves: Sequence[Curve]
     evaluations: Sequence[EvaluationCurve]
     marks: Sequence[CourseMark]
@@ -154,14 +171,20 @@ def curves_query(query: Query) -> CurvesQuery:
     )
 
 
-def curves_page(course: Course, end: int, query: CurvesQuery) -> CurvesPage:
-    """Return the page of a moment, up to an offset of `control`."""
+def curves_page(
+    course: Course, end: int, query: CurvesQuery, beside: Mapping[str, Course] = NO_RUNS
+) -> CurvesPage:
+    """Return the page of a moment, up to an offset of `control`.
+
+    `beside`: other runs by name, which are shown whole.
+    """
     all_steps, events = course.steps(end), course.events(end)
     policies = policies_of(all_steps, events)
     policy = query.policy or next(iter(policies), "")
     steps = surviving(all_steps, events, policy)
     shown = [row for row in steps if _within(shown_step(row.step), query)]
     names = _names(course, shown, query)
+    others = {run: (other, _steps_beside(other, policy, query)) for run, other in beside.items()}
     return CurvesPage(
         policy=policy,
         policies=policies,
@@ -169,7 +192,8 @@ def curves_page(course: Course, end: int, query: CurvesQuery) -> CurvesPage:
         smooth=query.smooth,
         metrics=names,
         others=_others(course, names),
-        curves=[curve for name in names if (curve := _curve(course, shown, name, query))],
+        beside=list(beside),
+        curves=[curve for name in names if (curve := _curve(course, shown, name, query, others))],
         evaluations=list(_evaluations(events, shown, policy, query)),
         marks=[mark for mark in _marks(events, all_steps, policy) if _within(mark.step, query)],
         newest=[_newest(course, row, names) for row in reversed(shown[-_NEWEST:])],
@@ -204,15 +228,37 @@ def _others(course: Course, names: Sequence[str]) -> Mapping[str, Sequence[str]]
     return families
 
 
-def _curve(
-    course: Course, steps: Sequence[CompletedStep], name: str, query: CurvesQuery
-) -> Curve | None:
+def _steps_beside(course: Course, policy: str, query: CurvesQuery) -> list[CompletedStep]:
+    """Return the steps of another run: of the same policy, or of its first one."""
+    steps, events = course.steps(WHOLE), course.events(WHOLE)
+    policies = policies_of(steps, events)
+    same = policy if policy in policies else next(iter(policies), "")
+    kept = surviving(steps, events, same)
+    return [row for row in kept if _within(shown_step(row.step), query)]
+
+
+def _points(course: Course, steps: Sequence[CompletedStep], name: str) -> list[Point]:
     values = ((shown_step(row.step), course.value(row, name)) for row in steps)
-    points = [(step, value) for step, value in values if value is not None]
+    return [(step, value) for step, value in values if value is not None]
+
+
+def _curve(
+    course: Course,
+    steps: Sequence[CompletedStep],
+    name: str,
+    query: CurvesQuery,
+    others: Mapping[str, tuple[Course, Sequence[CompletedStep]]],
+) -> Curve | None:
+    points = _points(course, steps, name)
     if not points:
         return None
+    beside = {run: _points(other, rows, name) for run, (other, rows) in others.items()}
+    if query.smooth:
+        beside = {run: list(smoothed(line, query.smooth)) for run, line in beside.items()}
     smooth = smoothed(points, query.smooth) if query.smooth else []
-    frame = frame_around([points], shown_step(steps[0].step), shown_step(steps[-1].step))
+    ends = [step for line in (points, *beside.values()) for step, _ in (*line[:1], *line[-1:])]
+    ends += [shown_step(steps[0].step), shown_step(steps[-1].step)]
+    frame = frame_around([points, *beside.values()], min(ends), max(ends))
     few = thinned(points)
     return Curve(
         name=name,
@@ -223,6 +269,10 @@ def _curve(
         line=path_of(frame, few),
         smooth_line=path_of(frame, thinned(smooth)),
         areas=areas_of(frame, few),
+        beside=[
+            CurveBeside(run, number, line, path_of(frame, thinned(line)))
+            for number, (run, line) in enumerate(beside.items(), 1)
+        ],
     )
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
+from seamlessflow.console.models.course import Course
 from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
@@ -69,28 +70,31 @@ class AskedPage:
         return f"/{self.name}/{quote(self.place, '')}" if self.place else f"/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class ShownRun:
+    """The run that a console shows."""
+
+    name: str
+    option: str = ""
+    """What a command needs to find it, such as ` --out runs/mine`."""
+    trained: Path | None = None
+    """Directory of its trained tokens, if it is known."""
+    beside: Mapping[str, Course] = field(default_factory=dict)
+    """Other runs by name, whose curves stand beside its own."""
+
+
 class Console:
     """The pages of one log. Any thread."""
 
     def __init__(
-        self,
-        history: History,
-        following: Callable[[], ReadingProgress],
-        run: str,
-        option: str,
-        trained: Path | None = None,
+        self, history: History, following: Callable[[], ReadingProgress], run: ShownRun
     ) -> None:
-        """Show a run by its name; `option` is what a command needs to find it, such as --out.
-
-        `trained`: directory of its trained tokens, if it is known.
-        """
         self._history = history
         self._following = following
         self._run = run
-        self._option = option
-        self._sessions = SessionPages(history, trained)
-        self._steps = StepPages(history, trained)
-        self._timelines = TimelinePages(history, run)
+        self._sessions = SessionPages(history, run.trained)
+        self._steps = StepPages(history, run.trained)
+        self._timelines = TimelinePages(history, run.name)
         self._views: Mapping[str, _View] = {
             "now": lambda picture, query, place: now_page(picture),
             "curves": self._curves,
@@ -111,7 +115,7 @@ class Console:
         whole = asked.name in _OF_FOLDS
         picture = self._history.picture(moment) if whole else self._history.outline(moment)
         page = self._views[asked.name](picture, query, asked.place)
-        return frame_of(self._run, self._history.index, picture, self._following()), page
+        return frame_of(self._run.name, self._history.index, picture, self._following()), page
 
     def html(self, asked: AskedPage) -> str:
         """Return the page as HTML."""
@@ -176,7 +180,8 @@ class Console:
 
     def _curves(self, picture: RunPicture, query: Query, place: str) -> CurvesPage:
         end = self._history.control_end(picture.cut)
-        return curves_page(self._history.course, end, curves_query(query))
+        asked = curves_query(query)
+        return curves_page(self._history.course, end, asked, self._run.beside)
 
     def _timeline(self, picture: RunPicture, query: Query, place: str) -> TimelinePage:
         return TimelinePage(self._history.control_end(picture.cut))
@@ -190,7 +195,7 @@ class Console:
         search = found_records(self._history.index, picture.cut, asked)
         raw = self._history.records(search.places)
         items = ((item, self._decoded(item)) for item in raw)
-        return records_page(self._history.index, picture.cut, search, items, self._option)
+        return records_page(self._history.index, picture.cut, search, items, self._run.option)
 
     def _session(self, picture: RunPicture, query: Query, place: str) -> SessionPage:
         return self._sessions.page(picture.cut, place)
@@ -226,7 +231,7 @@ class Console:
         items = self._history.records([(moment.place, moment.offset)])
         if not items:
             raise MomentNotOnLog(moment, "Kafka has no record there, or not any more")
-        return record_line(items[0], self._decoded(items[0]), self._option, WHOLE)
+        return record_line(items[0], self._decoded(items[0]), self._run.option, WHOLE)
 
     def _decoded(self, item: Received) -> Received:
         return self._history.decoder.decoded(item)

@@ -13,13 +13,17 @@ from starlette.types import ASGIApp
 from seamlessflow.console.log.follower import Follower
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
+from seamlessflow.console.models.course import Course
 from seamlessflow.console.web.app import application
-from seamlessflow.console.web.console import Console
+from seamlessflow.console.web.console import Console, ShownRun
 from seamlessflow.console.web.guard import TOKEN, is_loopback
 from seamlessflow.console.web.live import Broadcaster
 from seamlessflow.infra.errors import SeamlessFlowError
+from seamlessflow.infra.kafka.unreadable import Skipped
+from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.network.addresses import address_of
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.topics import CONTROL
 
 LEAST_TOKEN = 16
 _LOOK_S = 0.2
@@ -69,6 +73,14 @@ def token_for(host: str, path: Path | None) -> str | None:
     return token
 
 
+def course_of(kafka: KafkaSettings, skipped: Skipped, stopping: Callable[[], bool]) -> Course:
+    """Return the course of another run, from its `control`. Raises what `read_topic` raises."""
+    course = Course()
+    for item in read_topic(kafka, CONTROL, skipped, stopping=stopping):
+        course.note(item)
+    return course
+
+
 def listener(host: str, port: int) -> socket.socket:
     """Return a socket that listens there. Raises `ConsoleAddressTaken`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -94,20 +106,15 @@ def serve(
     listening: socket.socket,
     host: str,
     token: str | None,
-    run: str,
-    option: str,
-    trained: Path | None,
+    run: ShownRun,
     stopping: Callable[[], bool],
 ) -> None:
-    """Read the log and serve its pages until `stopping`.
-
-    `trained`: directory of the run's trained tokens.
-    """
+    """Read the log and serve its pages until `stopping`."""
     lookup = RecordLookup(kafka)
     history = History(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
     follower = Follower(kafka, history, broadcaster.changed)
-    console = Console(history, lambda: follower.following, run, option, trained)
+    console = Console(history, lambda: follower.following, run)
     app = application(console, broadcaster, host, token)
     follower.start()
     try:

@@ -2,11 +2,17 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seamlessflow.commands.options import Out
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from seamlessflow.console.models.course import Course
+    from seamlessflow.processes.stopping import Stop
 
 _PORT = 8750
 
@@ -23,6 +29,10 @@ def console(
         Path | None,
         typer.Option(help="File with the token; by default a new one for each start."),
     ] = None,
+    beside: Annotated[
+        list[Path] | None,
+        typer.Option(help="Directory of another run, whose curves stand beside; repeat."),
+    ] = None,
 ) -> None:
     """Show a run in a browser: what it does now, its sessions, all records; at any moment.
 
@@ -31,17 +41,37 @@ def console(
     from seamlessflow.checks.packages import require
 
     require("console", "starlette", "jinja2")
+    from seamlessflow.console.web.console import ShownRun
     from seamlessflow.console.web.server import address, listener, serve, token_for
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
     token = token_for(host, token_file)
     try:
+        with stoppable() as stop:
+            others = dict(_courses(beside or (), stop))
         with stoppable() as stop, kafka_to_inspect(out) as kafka, listener(host, port) as listening:
             typer.echo(f"the console is at {address(listening, token)}")
-            run = str(out or kafka.topic_prefix.strip(".") or "the run")
-            option = f" --out {shlex.quote(str(out))}" if out is not None else ""
-            trained = None if out is None else out / "trained"
-            serve(kafka, listening, host, token, run, option, trained, lambda: stop.asked)
+            run = ShownRun(
+                name=str(out or kafka.topic_prefix.strip(".") or "the run"),
+                option=f" --out {shlex.quote(str(out))}" if out is not None else "",
+                trained=None if out is None else out / "trained",
+                beside=others,
+            )
+            serve(kafka, listening, host, token, run, lambda: stop.asked)
     except Interrupted:
         pass  # asked to end while the broker started
+
+
+def _courses(directories: "Iterable[Path]", stop: "Stop") -> "Iterator[tuple[str, Course]]":
+    """Yield the runs of directories, each read once, as it is now."""
+    from seamlessflow.console.web.server import course_of
+    from seamlessflow.infra.kafka.unreadable import Skipped
+    from seamlessflow.processes.cluster import kafka_to_inspect
+
+    skipped = Skipped()
+    for directory in directories:
+        with kafka_to_inspect(directory) as kafka:
+            yield str(directory), course_of(kafka, skipped, lambda: stop.asked)
+    for notice in skipped.notices:
+        typer.echo(f"! {notice}", err=True)

@@ -7,7 +7,7 @@ from typing import Any
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import Ranges, RawDecoder
-from seamlessflow.console.web.console import Console
+from seamlessflow.console.web.console import Console, ShownRun
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.settings import KafkaSettings
@@ -86,4 +86,4 @@ def history_of(items: Sequence[Received]) -> tuple[History, MemoryLog]:
 def console_of(items: Sequence[Received], **progress: Any) -> Console:
     """Return the pages of these records."""
     history, _ = history_of(items)
-    return Console(history, lambda: ReadingProgress(**progress), RUN, f" --out {RUN}")
+    return Console(history, lambda: ReadingProgress(**progress), ShownRun(RUN, f" --out {RUN}"))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History
 from seamlessflow.console.web.app import application
-from seamlessflow.console.web.console import Console
+from seamlessflow.console.web.console import Console, ShownRun
 from seamlessflow.console.web.live import Broadcaster
 from seamlessflow.console.web.server import address, listener, run_server
 from seamlessflow.infra.kafka.client import Received
@@ -40,7 +40,7 @@ def served(
     """Serve the pages of these records."""
     history, log = history_of(items)
     broadcaster = Broadcaster()
-    console = Console(history, ReadingProgress, RUN, f" --out {RUN}")
+    console = Console(history, ReadingProgress, ShownRun(RUN, f" --out {RUN}"))
     app = application(console, broadcaster, host, token)
     stop = threading.Event()
     with listener(host, 0) as listening:

@@ -112,3 +112,15 @@ def test_each_metric_has_its_meaning_and_a_family_that_of_all() -> None:
     assert meaning_of("entropy").startswith("Mean entropy")
     assert meaning_of("masked/stale").startswith("Masked tokens")
     assert meaning_of("mine/score") == ""
+
+
+def test_another_run_stands_beside_with_its_own_steps() -> None:
+    history, _ = history_of(course_items())
+    early, _ = history_of(course_items()[:100])
+    query = curves_query(Query({}))
+    shown = curves_page(early.course, END, query, {"runs/other": history.course})
+    curve = shown.curves[0]
+    (other,) = curve.beside
+    assert (other.run, shown.beside) == ("runs/other", ["runs/other"])
+    assert other.points == curves_page(history.course, END, query).curves[0].points
+    assert curve.frame.last == STEPS > curve.points[-1][0]
