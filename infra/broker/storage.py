@@ -137,8 +137,8 @@ _DEADLINES: dict[str, str | int] = {
     # in them could never be read again.
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": 10_000,
     "transaction.max.timeout.ms": 60_000,
-    # A killed broker can be started again after this time (9 s by default). One that gets no CPU for
-    # so long is fenced, and its clients lose it for half a minute.
+    # A killed broker can be started again after this time (9 s by default). One that gets no CPU
+    # for so long is fenced, and its clients lose it for half a minute.
     "broker.session.timeout.ms": 6_000,
     "broker.heartbeat.interval.ms": 500,
 }

@@ -41,7 +41,7 @@ def _serve(out: Path, port: int, before: int, ended: threading.Event) -> None:
     (out / "logs").mkdir(parents=True, exist_ok=True)
     with (out / "logs" / "console.log").open("ab") as log:
         # A session of its own: Ctrl-C is the run's, which then ends this one.
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # nosec B603 # our own command, no shell
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
         while process.poll() is None and not ended.wait(_LOOK_S):

@@ -13,7 +13,7 @@ from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.views.now import now_page
-from seamlessflow.console.web.console import AskedPage, Console, plain
+from seamlessflow.console.web.console import AskedPage, Console, ShownRun, plain
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.producer import Producer
@@ -39,7 +39,7 @@ class Open:
         self.history = History(self.lookup, RawDecoder(kafka))
         self.changes = 0
         self.follower = Follower(kafka, self.history, self._changed)
-        self.pages = Console(self.history, lambda: self.follower.following, "the run", "")
+        self.pages = Console(self.history, lambda: self.follower.following, ShownRun("the run"))
 
     def has(self, records: int) -> None:
         """Wait until so many records are read."""

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -70,7 +71,8 @@ def test_ends_and_commits_are_asked_of_another_client_before_the_first_poll(
     producer = Producer(kafka, "writer")
     producer.send(TOPIC.name, control.lost(reason="any"))
     producer.close()
-    other, reader = Reader(kafka, "same"), Reader(kafka, "same", **{"bootstrap.servers": NOWHERE})
+    options: dict[str, Any] = {"bootstrap.servers": NOWHERE}
+    other, reader = Reader(kafka, "same"), Reader(kafka, "same", **options)
     try:
         other.assign({place: BEGINNING})
         other.commit({place: (1, "mine")})
