@@ -8,8 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-WIDTH, HEIGHT = 360.0, 150.0
-_LEFT, _RIGHT, _TOP, _BOTTOM = 6.0, 6.0, 12.0, 16.0
+WIDTH = 360.0
+HEIGHT = 150.0
+_SIDE = 6.0
+_TOP = 12.0
+_BOTTOM = 16.0
 MOST_POINTS = 300
 _TICKS = 4
 
@@ -29,7 +32,7 @@ class ChartFrame:
     def x(self, step: float) -> float:
         """Return the place of a step."""
         share = (step - self.first) / max(1, self.last - self.first)
-        return round(_LEFT + share * (WIDTH - _LEFT - _RIGHT), 1)
+        return round(_SIDE + share * (WIDTH - 2 * _SIDE), 1)
 
     def y(self, value: float) -> float:
         """Return the place of a value; one beyond the range stands at its edge."""
@@ -66,7 +69,8 @@ class ChartArea:
 def frame_around(series: Sequence[Sequence[Point]], first: int, last: int) -> ChartFrame:
     """Return a frame in which all points of all series are seen."""
     values = [value for points in series for _, value in points if math.isfinite(value)]
-    low, high = min(values, default=0.0), max(values, default=1.0)
+    low = min(values, default=0.0)
+    high = max(values, default=1.0)
     room = (high - low) * 0.05 or max(abs(high) * 0.05, 0.01)
     return ChartFrame(first, last, low - room, high + room)
 
@@ -97,7 +101,8 @@ def smoothed(points: Sequence[Point], weight: float) -> Sequence[Point]:
 
     Its beginning at 0 is divided out, as Adam does it (arXiv 1412.6980, section 3).
     """
-    average, rest = 0.0, 1.0
+    average = 0.0
+    rest = 1.0
     smooth: list[Point] = []
     for step, value in points:
         average = weight * average + (1 - weight) * value

@@ -71,7 +71,7 @@ class CurveBeside:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Curve:
+class MetricCurve:
     """A metric over the steps."""
 
     name: str
@@ -148,7 +148,7 @@ class CurvesPage:
     """All further names that the run has, by their family."""
     beside: Sequence[str]
     """Names of the runs beside it."""
-    curves: Sequence[Curve]
+    curves: Sequence[MetricCurve]
     evaluations: Sequence[EvaluationCurve]
     marks: Sequence[CourseMark]
     newest: Sequence[NewestStep]
@@ -178,7 +178,8 @@ def curves_page(
 
     `beside`: other runs by name, which are shown whole.
     """
-    all_steps, events = course.steps(end), course.events(end)
+    all_steps = course.steps(end)
+    events = course.events(end)
     policies = policies_of(all_steps, events)
     policy = query.policy or next(iter(policies), "")
     steps = surviving(all_steps, events, policy)
@@ -230,7 +231,8 @@ def _others(course: Course, names: Sequence[str]) -> Mapping[str, Sequence[str]]
 
 def _steps_beside(course: Course, policy: str, query: CurvesQuery) -> list[CompletedStep]:
     """Return the steps of another run: of the same policy, or of its first one."""
-    steps, events = course.steps(WHOLE), course.events(WHOLE)
+    steps = course.steps(WHOLE)
+    events = course.events(WHOLE)
     policies = policies_of(steps, events)
     same = policy if policy in policies else next(iter(policies), "")
     kept = surviving(steps, events, same)
@@ -248,7 +250,7 @@ def _curve(
     name: str,
     query: CurvesQuery,
     others: Mapping[str, tuple[Course, Sequence[CompletedStep]]],
-) -> Curve | None:
+) -> MetricCurve | None:
     points = _points(course, steps, name)
     if not points:
         return None
@@ -260,7 +262,7 @@ def _curve(
     ends += [shown_step(steps[0].step), shown_step(steps[-1].step)]
     frame = frame_around([points, *beside.values()], min(ends), max(ends))
     few = thinned(points)
-    return Curve(
+    return MetricCurve(
         name=name,
         meaning=meaning_of(name),
         points=points,

@@ -42,7 +42,7 @@ class ExampleSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReport:
-    """What one policy learned."""
+    """Report of what one policy learned."""
 
     policy: str
     curves: CurvesPage
@@ -73,7 +73,8 @@ class RunReport:
 
 def policy_reports(course: Course, end: int, finished: Iterable[str]) -> list[PolicyReport]:
     """Return a report for each policy that was trained, up to an offset of `control`."""
-    steps, events = course.steps(end), course.events(end)
+    steps = course.steps(end)
+    events = course.events(end)
     over = set(finished)
     reports = []
     for policy in policies_of(steps, events):

@@ -31,7 +31,7 @@ _FIGURES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecords:
-    """What the log and the run's files have about a step."""
+    """Records of a step, from the log and the run's files."""
 
     policy: str
     step: int
@@ -75,7 +75,7 @@ class SessionCell:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GroupLine:
+class BatchGroup:
     """A group of the step's batch."""
 
     group_id: str
@@ -147,7 +147,7 @@ class StepPage:
     version: int | None
     lineage: str
     executions: int
-    """How often it was executed; later ones replace earlier ones."""
+    """Number of its executions; later ones replace earlier ones."""
     at_ms: int | None
     commit_offset: int | None
     completed_offset: int | None
@@ -156,7 +156,7 @@ class StepPage:
     figures: Mapping[str, Sequence[Figure]]
     others: Sequence[Figure]
     bins: Sequence[ReturnBin]
-    groups: Sequence[GroupLine]
+    groups: Sequence[BatchGroup]
     sessions: int
     marked: int
     masked: Sequence[MaskedTokens]
@@ -216,7 +216,9 @@ def mean_advantages(runs: Iterable[TrainedRun]) -> Mapping[str, float]:
     return {session: fmean(values) for session, values in sums.items() if values}
 
 
-def _groups(commit: r.StepCommitted, records: StepRecords, query: StepQuery) -> Iterator[GroupLine]:
+def _groups(
+    commit: r.StepCommitted, records: StepRecords, query: StepQuery
+) -> Iterator[BatchGroup]:
     advantages = mean_advantages(records.runs or ())
     for group in commit.groups:
         items = records.groups.get(group.group_id, ())
@@ -253,9 +255,10 @@ def _line(
     admission: tuple[r.GroupAdmitted, Received] | tuple[None, None],
     end: tuple[r.GroupReady, Received] | tuple[None, None],
     sessions: Sequence[SessionCell],
-) -> GroupLine:
-    (admitted, admitted_item), (ready, ready_item) = admission, end
-    return GroupLine(
+) -> BatchGroup:
+    admitted, admitted_item = admission
+    ready, ready_item = end
+    return BatchGroup(
         group_id=group.group_id,
         task_id=admitted.task_id if admitted is not None else "",
         admitted_ms=admitted_item.timestamp_ms if admitted_item is not None else None,

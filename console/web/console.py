@@ -76,7 +76,7 @@ class ShownRun:
 
     name: str
     option: str = ""
-    """What a command needs to find it, such as ` --out runs/mine`."""
+    """Option with which a command finds it, such as ` --out runs/mine`."""
     trained: Path | None = None
     """Directory of its trained tokens, if it is known."""
     beside: Mapping[str, Course] = field(default_factory=dict)

@@ -40,8 +40,10 @@ class StepPages:
 
     def page(self, cut: Cut, place: str, policy: str, query: StepQuery) -> StepPage:
         """Return the page of a step, by its number from 1. Raises `StepNotOnLog`."""
-        course, end = self._history.course, self._history.control_end(cut)
-        rows, events = course.steps(end), course.events(end)
+        course = self._history.course
+        end = self._history.control_end(cut)
+        rows = course.steps(end)
+        events = course.events(end)
         policies = policies_of(rows, events)
         policy = policy or next(iter(policies), "")
         steps = surviving(rows, events, policy)

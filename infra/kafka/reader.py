@@ -35,7 +35,7 @@ from seamlessflow.schemas.codec import decode
 from seamlessflow.schemas.records import Record
 
 _log = log.logger(__name__)
-Places = list[TopicPartition]
+TopicPlaces = list[TopicPartition]
 _BATCH = 500
 _WITHOUT_BROKERS = {
     KafkaError._ALL_BROKERS_DOWN,
@@ -302,7 +302,7 @@ class Reader:
             return [], error.args[0]
         return answer, next((place.error for place in answer if place.error is not None), None)
 
-    def _answer(self, ask: Callable[[Consumer], Places]) -> Places:
+    def _answer(self, ask: Callable[[Consumer], TopicPlaces]) -> TopicPlaces:
         """Return the client's answer, or another client's if this one may have lost all brokers.
 
         Only a poll notices that loss (`BrokerWatch`), and no poll comes before the answer.

@@ -179,7 +179,8 @@ def settings_by_path(lineage: r.LineageStarted) -> Mapping[str, Any]:
 
 def changed_settings(before: r.LineageStarted, after: r.LineageStarted) -> Mapping[str, str]:
     """Return the settings in which two lineages differ, by path, as `old -> new`."""
-    old, new = settings_by_path(before), settings_by_path(after)
+    old = settings_by_path(before)
+    new = settings_by_path(after)
     return {
         name: f"{old.get(name)} -> {new.get(name)}"
         for name in sorted(old.keys() | new.keys())

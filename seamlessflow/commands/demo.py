@@ -51,19 +51,16 @@ def demo(
     summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
     Ctrl-C stops all of them in order at any time.
 
-    Meanwhile a browser shows it, if the extra seamlessflow[console] is installed.
-
     With --real it trains a model of yours on sums and differences, with one worker that rolls out
     and trains in turns.
     """
-    with_console = console and find_spec("starlette") is not None
+    pages = console and find_spec("starlette") is not None
     if real is None:
-        made = steps or STEPS
         _train_tiny_model(
-            out, made, seed, engine, backend, ranks, tensor_parallel, adapter, with_console
+            out, steps or STEPS, seed, engine, backend, ranks, tensor_parallel, adapter, pages
         )
     elif (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0):
-        _train_on_sums(out, real, steps or SUMS_STEPS, seed, with_console)
+        _train_on_sums(out, real, steps or SUMS_STEPS, seed, pages)
     else:
         text = "it trains a whole model with torch on one worker: other options need a run.yaml"
         raise typer.BadParameter(text, param_hint="--real")

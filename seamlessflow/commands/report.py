@@ -1,11 +1,16 @@
 """The command `seamlessflow report`: one HTML file about a run, to mail and to keep."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seamlessflow.commands.options import Out
+
+if TYPE_CHECKING:
+    from seamlessflow.infra.settings import KafkaSettings
+    from seamlessflow.processes.stopping import Stop
+    from seamlessflow.recorded.audit.auditor import AuditReport
 
 
 def report(
@@ -26,10 +31,8 @@ def report(
     require("console", "starlette", "jinja2")
     from seamlessflow.console.web.report import report_of
     from seamlessflow.infra.disk import whole_file
-    from seamlessflow.infra.settings import load
-    from seamlessflow.processes.cluster import has_address, kafka_to_inspect
+    from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import Interrupted, stoppable
-    from seamlessflow.recorded.audit.audit import AuditSettings, audit
     from seamlessflow.terminal import long_job_console
 
     if not to.absolute().parent.is_dir():
@@ -38,14 +41,8 @@ def report(
     trained = None if out is None else out / "trained"
     try:
         with stoppable() as stop, kafka_to_inspect(out) as kafka, console.status("reading") as line:
-            result = None
-            if audited:
-                line.update("auditing the log")
-                ended = out is not None and not has_address(out)
-                group = load(AuditSettings).manager.group
-                result = audit(
-                    kafka, trained, group=group, ended=ended, stopping=lambda: stop.asked
-                )
+            line.update("auditing the log")
+            result = _audited(kafka, out, trained, stop) if audited else None
             html = report_of(
                 kafka,
                 str(out or kafka.topic_prefix.strip(".") or "the run"),
@@ -59,3 +56,15 @@ def report(
     with whole_file(to) as draft:
         draft.write(html.encode(errors="replace"))
     typer.echo(to)
+
+
+def _audited(
+    kafka: "KafkaSettings", out: Path | None, trained: Path | None, stop: "Stop"
+) -> "AuditReport":
+    from seamlessflow.infra.settings import load
+    from seamlessflow.processes.cluster import has_address
+    from seamlessflow.recorded.audit.audit import AuditSettings, audit
+
+    ended = out is not None and not has_address(out)
+    group = load(AuditSettings).manager.group
+    return audit(kafka, trained, group=group, ended=ended, stopping=lambda: stop.asked)

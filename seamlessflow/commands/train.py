@@ -51,15 +51,9 @@ def train(
     file.
     """
     from seamlessflow.checks.check import before_recorded_training, before_training
-    from seamlessflow.checks.packages import require
     from seamlessflow.config_file import every_task, load, no_task
 
-    if from_ is None and (to is not None or follow):
-        raise typer.BadParameter("--to and --follow need --from")
-    if console:
-        if from_ is not None:
-            raise typer.BadParameter("--console does not go with --from: start it by itself")
-        require("console", "starlette")
+    _check(from_, to, follow, console)
     check = before_training if from_ is None else before_recorded_training
     loaded = load(config, check, read_tasks=every_task if from_ is None else no_task)
     # Not earlier: a missing package is a fault that the check names.
@@ -69,6 +63,18 @@ def train(
         run_training(loaded, with_console=console)
     else:
         run_recorded_training(loaded, from_, from_ if to is None else to, follow)
+
+
+def _check(source: str | None, to: str | None, follow: bool, console: bool) -> None:
+    """Raise `typer.BadParameter` for options that do not go together, and `ExtraMissing`."""
+    from seamlessflow.checks.packages import require
+
+    if source is None and (to is not None or follow):
+        raise typer.BadParameter("--to and --follow need --from")
+    if source is not None and console:
+        raise typer.BadParameter("--console does not go with --from: start it by itself")
+    if console:
+        require("console", "starlette", "jinja2")
 
 
 def sft(

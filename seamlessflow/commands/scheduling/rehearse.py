@@ -17,6 +17,9 @@ from seamlessflow.commands.scheduling.options import (
 if TYPE_CHECKING:
     from seamlessflow.config import RunConfig
     from seamlessflow.config_file import Check
+    from seamlessflow.processes.stopping import Stop
+    from seamlessflow.rehearsal.rehearsal import Rehearsed
+    from seamlessflow.watching.display import Display
 
 _LATER = "the next rehearsal begins anew and replaces"
 _MEASURED = ("device_model", "rollout")
@@ -62,14 +65,11 @@ def rehearse(
 
     rehearsal = rehearsal_of(loaded, out, steps, scale)
     console = long_job_console()
-    result = shown(
-        rehearsal,
-        console,
-        lambda shows, stop: run(rehearsal, shows, stop),
-        "rehearsal",
-        _LATER,
-        with_console=pages,
-    )
+
+    def work(shows: "Display", stop: "Stop") -> "Rehearsed":
+        return run(rehearsal, shows, stop)
+
+    result = shown(rehearsal, console, work, "rehearsal", _LATER, pages)
     console.print(view(result))
     if result.distorted or result.outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

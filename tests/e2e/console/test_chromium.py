@@ -9,6 +9,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
+from seamlessflow.console.web.console import NAV
 from tests.builders.console.content import late_worker
 from tests.builders.console.course import DIP, POLICY, STEPS, course_items
 from tests.builders.console.recorded import recorded_items
@@ -127,7 +128,7 @@ def test_every_page_is_reached_by_keys_alone(browser: Browser, console: Served) 
         page.goto("/now")
         page.keyboard.press("Tab")
         expect(page.locator(".skip")).to_be_focused()
-        for _ in range(3):
+        for _ in NAV:
             page.keyboard.press("Tab")
         expect(page.get_by_role("link", name="Records", exact=True)).to_be_focused()
         page.keyboard.press("Enter")
