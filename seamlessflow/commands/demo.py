@@ -48,8 +48,7 @@ def demo(
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
 
     Starts broker, gateway, trajectory manager, scheduler, two workers, trainer and agents. Writes
-    summary.json, reward.png, timeline.png, trained/, the weights and the Kafka data to --out.
-    Ctrl-C stops all of them in order at any time.
+    summary.json, pictures, trained/, the weights and the log to --out. Ctrl-C stops all in order.
 
     With --real it trains a model of yours on sums and differences, with one worker that rolls out
     and trains in turns.
