@@ -20,8 +20,9 @@ from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import ProgressStalled
-from seamlessflow.schemas.topics import CONTROL, TASKS
+from seamlessflow.schemas.topics import CONTROL, FLEET, TASKS
 from tests.builders.garbage import append_newer, buried, litter
+from tests.builders.own_topics import small
 from tests.integration.agents import agents_process
 from tests.integration.agents.agents_process import (
     LIMIT_S,
@@ -67,6 +68,7 @@ def test_each_task_becomes_a_session(kafka: KafkaSettings, tasks: Callable[[int]
 def test_a_task_of_5_mb_with_an_odd_id_is_played(kafka: KafkaSettings) -> None:
     odd = "new\nline 🙂" + "x" * 1_000
     payload = orjson.dumps({"id": odd, "text": "é" * 2_500_000})
+    create_topics(kafka, small(TASKS, FLEET))
     producer = Producer(kafka, "issuer")
     producer.send(TASKS.name, replace(a_task(0), task_id=odd, payload=payload), key="run-1")
     producer.close()
