@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from seamlessflow.console.web.console import NAV
@@ -222,16 +221,3 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
         expect(page.locator(".timeline tbody tr")).to_have_count(2)
         expect(page.locator("#timeline-summary")).to_contain_text("12 optimizer steps")
         page.get_by_role("button", name="whole run").click()
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("path", [*PAGES, "/session/g-0.0.0"])
-def test_axe_finds_no_serious_fault(
-    browser: Browser, console: Served, path: str, scheme: ColorScheme
-) -> None:
-    with looking(browser, console, scheme) as page:
-        page.goto(path)
-        expect(page.locator("main")).to_be_visible()
-        violations = Axe().run(page).response["violations"]
-        serious = [fault for fault in violations if fault["impact"] in ("serious", "critical")]
-        assert [(fault["id"], fault["nodes"][0]["html"]) for fault in serious] == []
