@@ -42,6 +42,20 @@ class GroupOffsets:
     """That of its first `GroupReady` or `GroupDropped`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyCourse:
+    """Course of one policy up to an offset."""
+
+    policy: str
+    policies: Sequence[str]
+    """All policies that have a trainer or a step."""
+    every: Sequence[CompletedStep]
+    """Steps of all policies, in log order, with those that a restart undid."""
+    steps: Sequence[CompletedStep]
+    """Steps of the policy that its newest weights are made of."""
+    events: Sequence[Received]
+
+
 Row = TypeVar("Row", CompletedStep, Received)
 
 
@@ -81,6 +95,20 @@ class Course:
     def events(self, end: int) -> Sequence[Received]:
         """Return the evaluations, starts, ends and losses before an offset, in log order."""
         return _before(self._events, end)
+
+    def of_policy(self, policy: str, end: int) -> PolicyCourse:
+        """Return a policy's course before an offset of `control`; empty is the first policy."""
+        every = self.steps(end)
+        events = self.events(end)
+        policies = policies_of(every, events)
+        chosen = policy or next(iter(policies), "")
+        return PolicyCourse(
+            policy=chosen,
+            policies=policies,
+            every=every,
+            steps=surviving(every, events, chosen),
+            events=events,
+        )
 
     def commits(self, policy: str, step: int, end: int) -> Sequence[int]:
         """Return the offsets of a step's commits before an offset, in log order."""

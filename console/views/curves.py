@@ -9,9 +9,7 @@ from seamlessflow.console.models.course import (
     WHOLE,
     CompletedStep,
     Course,
-    policies_of,
     starts_of,
-    surviving,
 )
 from seamlessflow.console.views.chart import (
     ChartArea,
@@ -178,25 +176,24 @@ def curves_page(
 
     `beside`: other runs by name, which are shown whole.
     """
-    all_steps = course.steps(end)
-    events = course.events(end)
-    policies = policies_of(all_steps, events)
-    policy = query.policy or next(iter(policies), "")
-    steps = surviving(all_steps, events, policy)
-    shown = [row for row in steps if _within(shown_step(row.step), query)]
+    mine = course.of_policy(query.policy, end)
+    policy = mine.policy
+    shown = [row for row in mine.steps if _within(shown_step(row.step), query)]
     names = _names(course, shown, query)
     others = {run: (other, _steps_beside(other, policy, query)) for run, other in beside.items()}
     return CurvesPage(
         policy=policy,
-        policies=policies,
-        done=len(steps),
+        policies=mine.policies,
+        done=len(mine.steps),
         smooth=query.smooth,
         metrics=names,
         others=_others(course, names),
         beside=list(beside),
         curves=[curve for name in names if (curve := _curve(course, shown, name, query, others))],
-        evaluations=list(_evaluations(events, shown, policy, query)),
-        marks=[mark for mark in _marks(events, all_steps, policy) if _within(mark.step, query)],
+        evaluations=list(_evaluations(mine.events, shown, policy, query)),
+        marks=[
+            mark for mark in _marks(mine.events, mine.every, policy) if _within(mark.step, query)
+        ],
         newest=[_newest(course, row, names) for row in reversed(shown[-_NEWEST:])],
     )
 
@@ -231,12 +228,10 @@ def _others(course: Course, names: Sequence[str]) -> Mapping[str, Sequence[str]]
 
 def _steps_beside(course: Course, policy: str, query: CurvesQuery) -> list[CompletedStep]:
     """Return the steps of another run: of the same policy, or of its first one."""
-    steps = course.steps(WHOLE)
-    events = course.events(WHOLE)
-    policies = policies_of(steps, events)
-    same = policy if policy in policies else next(iter(policies), "")
-    kept = surviving(steps, events, same)
-    return [row for row in kept if _within(shown_step(row.step), query)]
+    same = course.of_policy(policy, WHOLE)
+    if policy not in same.policies:
+        same = course.of_policy("", WHOLE)
+    return [row for row in same.steps if _within(shown_step(row.step), query)]
 
 
 def _points(course: Course, steps: Sequence[CompletedStep], name: str) -> list[Point]:

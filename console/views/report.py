@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamlessflow.console.log.history import RunPicture
-from seamlessflow.console.models.course import Course, policies_of, starts_of, surviving
+from seamlessflow.console.models.course import Course, policies_of, starts_of
 from seamlessflow.console.models.sessions import SessionRow
 from seamlessflow.console.models.warnings import RunWarning
 from seamlessflow.console.views.curves import CurvesPage, CurvesQuery, curves_page
@@ -78,7 +78,7 @@ def policy_reports(course: Course, end: int, finished: Iterable[str]) -> list[Po
     over = set(finished)
     reports = []
     for policy in policies_of(steps, events):
-        kept = surviving(steps, events, policy)
+        kept = course.of_policy(policy, end).steps
         metrics = [course.metrics(row) for row in kept]
         smooth = _WEIGHT if len(kept) >= _SMOOTH_FROM else 0.0
         starts = starts_of(events, policy)

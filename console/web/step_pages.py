@@ -5,7 +5,7 @@ from pathlib import Path
 
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.index import Cut
-from seamlessflow.console.models.course import CompletedStep, policies_of, surviving
+from seamlessflow.console.models.course import CompletedStep
 from seamlessflow.console.views.step import StepPage, StepQuery, StepRecords, step_page
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
@@ -42,17 +42,15 @@ class StepPages:
         """Return the page of a step, by its number from 1. Raises `StepNotOnLog`."""
         course = self._history.course
         end = self._history.control_end(cut)
-        rows = course.steps(end)
-        events = course.events(end)
-        policies = policies_of(rows, events)
-        policy = policy or next(iter(policies), "")
-        steps = surviving(rows, events, policy)
+        mine = course.of_policy(policy, end)
+        policy = mine.policy
+        steps = mine.steps
         step = int(place) - 1 if place.isascii() and place.isdigit() and len(place) < 12 else -1
         commits = list(of_kind(self._read(course.commits(policy, step, end)), StepCommitted))
         completed = next((row for row in steps if row.step == step), None)
         if not commits and completed is None:
             shown = step_name(step) if step >= 0 else f"step {place}"
-            raise StepNotOnLog(shown, policy, policies)
+            raise StepNotOnLog(shown, policy, mine.policies)
         return step_page(
             StepRecords(
                 policy=policy,
