@@ -1,7 +1,9 @@
 """A small run with everything that pages show, and with content that means harm."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import count
+from typing import Any
 
 from seamlessflow.infra.kafka.client import Received, dead_letter_headers
 from seamlessflow.schemas.codec import encode
@@ -17,7 +19,8 @@ STEPS = 12
 
 def run_items() -> list[Received]:
     """Return the records of a run of two workers that is at its thirteenth step."""
-    return [*_at_start(items_of("control", _control())), *_sessions(), *_fleet(), *_letters()]
+    control_items = _at_start(items_of("control", _timed(_control())))
+    return [*control_items, *_sessions(), *_fleet(), *_letters()]
 
 
 def late_worker(name: str) -> list[Received]:
@@ -27,6 +30,14 @@ def late_worker(name: str) -> list[Received]:
 
 def _at_start(items: Sequence[Received]) -> list[Received]:
     return [item._replace(timestamp_ms=START_MS + item.timestamp_ms) for item in items]
+
+
+def _timed(records: Iterable[Any]) -> list[Record]:
+    """Return records whose writers' clocks agree with the log's times."""
+    return [
+        replace(record, at_ms=START_MS + 1_000 * number) if hasattr(record, "at_ms") else record
+        for number, record in enumerate(records)
+    ]
 
 
 def _control() -> list[Record]:
