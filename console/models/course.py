@@ -4,6 +4,7 @@ Rows are only added, each with its offset. So those of a moment are the ones bef
 end, without a copy, and a reader needs no lock. Of groups and commits it has the offsets alone.
 """
 
+import sys
 from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,10 @@ class GroupOffsets:
     admitted: int = -1
     ended: int = -1
     """That of its first `GroupReady` or `GroupDropped`."""
+    dropped: int = -1
+    """That of its first `GroupDropped`."""
+    reason: str = ""
+    """Reason for which it was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +128,11 @@ class Course:
         """Return the offsets of the `GroupDropped` in a range of offsets."""
         return self._drops[bisect_left(self._drops, begin) : bisect_left(self._drops, end)]
 
+    def drop_reason(self, group_id: str, end: int) -> str:
+        """Return why a group was dropped before an offset; empty if it was not."""
+        offsets = self._groups.get(group_id)
+        return offsets.reason if offsets is not None and 0 <= offsets.dropped < end else ""
+
     def metrics(self, step: CompletedStep) -> Mapping[str, float]:
         """Return a step's metrics by name."""
         pairs = zip(self.names, step.values, strict=False)
@@ -142,6 +152,9 @@ class Course:
             offsets.ended = offset
         if isinstance(group, r.GroupDropped):
             self._drops.append(offset)
+            if offsets.dropped < 0:
+                offsets.dropped = offset
+                offsets.reason = sys.intern(group.reason)
 
     def _completed(self, item: Received, step: r.StepCompleted) -> CompletedStep:
         for name in step.metrics:

@@ -51,6 +51,8 @@ class SessionRow:
     failed_turns: int = 0
     hand_overs: int = 0
     """Dispatches of its turns after the first of each."""
+    versions: tuple[int, ...] = ()
+    """Versions of the policy that sampled its tokens, in ascending order."""
     rewards: tuple[tuple[str, float], ...] = ()
     closed_ms: int | None = None
     finalized_ms: int | None = None
@@ -220,6 +222,7 @@ class SessionsFold:
         if turn is None or (turn.worker, turn.dispatch) != (record.worker, record.dispatch):
             return
         sampled = record.token_offset + len(record.token_ids) // TOKEN_BYTES
+        self._versions(record, at_ms)
         if isinstance(record, r.TurnCompleted):
             del self.turns[record.turn_id]
             row = self.row(self.open[record.session_id])
@@ -231,6 +234,19 @@ class SessionsFold:
             )
         else:
             self.turns[record.turn_id] = replace(turn, sampled=sampled)
+
+    def _versions(
+        self, record: r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted, at_ms: int
+    ) -> None:
+        before = self.row(self.open[record.session_id]).versions
+        seen = {
+            version
+            for span in record.spans
+            for version in range(span.version_min, span.version_max + 1)
+        }
+        if not seen <= set(before):
+            versions = tuple(sorted(seen.union(before)))
+            self._change(record.session_id, at_ms, versions=versions)
 
     def _drop_turns(self, session_id: str) -> None:
         for name in [t.turn_id for t in self.turns.values() if t.session_id == session_id]:

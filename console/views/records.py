@@ -38,6 +38,8 @@ class RecordLine:
     fields: tuple[FieldText, ...]
     retry: str = ""
     """Command that sends a dead letter again; empty for other records."""
+    session_id: str = ""
+    """Session that the record is about."""
     source: str = ""
     """Moment of the record that a dead letter was."""
 
@@ -52,10 +54,23 @@ class TopicCount:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TextReading:
+    """Progress of a search for a text."""
+
+    looked: int
+    """Records that fit otherwise and were read."""
+    gone: int
+    last: Moment | None
+    """Place of the last of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsPage:
     """Records that fit a query, the newest first."""
 
     matching: int
+    looked: int
+    """Records that were read for the text that is searched; 0 without one."""
     shown: int
     older: str
     """Moment behind which older ones follow; empty if none do."""
@@ -71,15 +86,20 @@ def records_page(
     search: FoundRecords,
     items: Iterable[tuple[Received, Received]],
     run: str,
+    reading: TextReading | None = None,
 ) -> RecordsPage:
-    """Return the page of records of a search; `items` are each raw and decoded."""
+    """Return the page of records of a search; `items` are each raw and decoded.
+
+    `reading`: how far they were read for a text.
+    """
     lines = tuple(record_line(raw, decoded, run) for raw, decoded in items)
-    last = search.places[-1] if search.places and search.more else None
+    last = search.last if reading is None else reading.last
     return RecordsPage(
         matching=search.matching,
+        looked=0 if reading is None else reading.looked,
         shown=len(lines),
-        older="" if last is None else str(Moment(*last[0], last[1])),
-        gone=len(search.places) - len(lines),
+        older=str(last) if search.more and last is not None else "",
+        gone=len(search.places) - len(lines) if reading is None else reading.gone,
         lines=lines,
         topics=topic_counts(index, cut),
     )
@@ -115,6 +135,7 @@ def record_line(
         readable=not isinstance(decoded.record, Unreadable | Raw),
         headers=tuple((name, readable_bytes(value or b"")) for name, value in raw.headers),
         fields=_fields(raw, decoded, most),
+        session_id=getattr(decoded.record, "session_id", ""),
     )
     return line if not raw.topic.endswith(".dlq") else _letter(line, raw, run)
 

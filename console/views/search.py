@@ -37,6 +37,8 @@ class RecordQuery:
     """Only records before this one, in the order of the list."""
     letters: bool = False
     """Only dead letters."""
+    text: str = ""
+    """Text in the record's bytes; letters of ASCII count as equal in both cases."""
     count: int = SHOWN
 
 
@@ -50,6 +52,11 @@ class FoundRecords:
     more: bool
     """True if older ones fit also."""
 
+    @property
+    def last(self) -> Moment | None:
+        """Place of the oldest of them."""
+        return Moment(*self.places[-1][0], self.places[-1][1]) if self.places else None
+
 
 def record_query(query: Query) -> RecordQuery:
     """Return the question that a query asks. Raises `QueryRejected` and `BadMoment`."""
@@ -62,6 +69,7 @@ def record_query(query: Query) -> RecordQuery:
         until_ms=query.time("until"),
         before=parse_moment(query.text("before")),
         letters=bool(query.choice("letters", ("1",))),
+        text=query.text("text"),
         count=query.number("count", 1, MOST_SHOWN) or SHOWN,
     )
 

@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from seamlessflow.console.log.history import RunPicture
@@ -11,6 +11,8 @@ from seamlessflow.console.views.query import Query
 
 SHOWN = 100
 MOST_SHOWN = 1_000
+DropReason = Callable[[str], str]
+"""Returns why the group of an id was dropped; empty if it was not."""
 FINALIZED = "finalized"
 """Search for sessions that are finalized, whatever their status."""
 
@@ -25,6 +27,11 @@ class SessionQuery:
     policy: str = ""
     purpose: str = ""
     status: str = ""
+    agent: str = ""
+    version: int | None = None
+    """Version of the policy that sampled one of its tokens."""
+    reason: str = ""
+    """Part of why it ended, of the limit it met, or of why its group was dropped."""
     least: float | None = None
     """Least reward."""
     most: float | None = None
@@ -38,6 +45,8 @@ class SessionLine:
 
     row: SessionRow
     reward: float | None
+    dropped: str
+    """Reason for which its group was dropped; empty if it was not."""
     waits_for: str
     """`agent`, the worker that samples, `worker` while none does, `rewards`; empty at its end."""
 
@@ -65,6 +74,9 @@ def session_query(query: Query) -> SessionQuery:
         policy=query.text("policy"),
         purpose=query.text("purpose"),
         status=query.text("status"),
+        agent=query.text("agent"),
+        version=query.number("version"),
+        reason=query.text("reason"),
         least=query.real("least"),
         most=query.real("most"),
         skip=query.number("skip") or 0,
@@ -72,7 +84,13 @@ def session_query(query: Query) -> SessionQuery:
     )
 
 
-def sessions_page(picture: RunPicture, query: SessionQuery) -> SessionsPage:
+def _no_reason(group_id: str) -> str:
+    return ""
+
+
+def sessions_page(
+    picture: RunPicture, query: SessionQuery, drop_reason: DropReason = _no_reason
+) -> SessionsPage:
     """Return the page."""
     statuses: Counter[str] = Counter()
     shown: list[SessionRow] = []
@@ -80,7 +98,7 @@ def sessions_page(picture: RunPicture, query: SessionQuery) -> SessionsPage:
     rewarded = 0
     place = 0
     for row in _newest_first(picture):
-        if not fits(row, query):
+        if not fits(row, query, drop_reason):
             continue
         statuses[row.status] += 1
         if (reward := row.reward) is not None:
@@ -97,17 +115,28 @@ def sessions_page(picture: RunPicture, query: SessionQuery) -> SessionsPage:
         statuses=dict(sorted(statuses.items())),
         reward_mean=rewards / rewarded if rewarded else None,
         lines=tuple(
-            SessionLine(row=row, reward=row.reward, waits_for=_waits_for(row, turns))
+            SessionLine(
+                row=row,
+                reward=row.reward,
+                dropped=drop_reason(row.group_id),
+                waits_for=_waits_for(row, turns),
+            )
             for row in shown
         ),
     )
 
 
-def fits(row: SessionRow, query: SessionQuery) -> bool:
+def fits(row: SessionRow, query: SessionQuery, drop_reason: DropReason = _no_reason) -> bool:
     """Return whether a session fits a search."""
-    if query.session not in row.session_id or query.task not in row.task_id:
+    parts = (
+        *((query.session, row.session_id), (query.task, row.task_id)),
+        *((query.group, row.group_id), (query.agent, row.agent)),
+    )
+    if any(part not in text for part, text in parts):
         return False
-    if query.group not in row.group_id:
+    if query.version is not None and query.version not in row.versions:
+        return False
+    if query.reason and not _has_reason(row, query.reason, drop_reason):
         return False
     if query.policy and query.policy != row.policy:
         return False
@@ -122,6 +151,10 @@ def fits(row: SessionRow, query: SessionQuery) -> bool:
         return False
     least = query.least is None or reward >= query.least
     return least and (query.most is None or reward <= query.most)
+
+
+def _has_reason(row: SessionRow, reason: str, drop_reason: DropReason) -> bool:
+    return any(reason in text for text in (row.reason, row.limit, drop_reason(row.group_id)))
 
 
 def _has_status(row: SessionRow, status: str) -> bool:

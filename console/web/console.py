@@ -24,11 +24,12 @@ from seamlessflow.console.views.records import RecordLine, RecordsPage, record_l
 from seamlessflow.console.views.search import found_records, record_query
 from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.session.token_range import TokenRange
-from seamlessflow.console.views.sessions import session_query, sessions_page
+from seamlessflow.console.views.sessions import SessionsPage, session_query, sessions_page
 from seamlessflow.console.views.step import StepPage, step_query
 from seamlessflow.console.web.session_pages import SessionPages
 from seamlessflow.console.web.step_pages import StepPages
 from seamlessflow.console.web.templates import environment, url
+from seamlessflow.console.web.text_search import records_with_text
 from seamlessflow.console.web.timeline_pages import TimelinePage, TimelinePages
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.identity import session_name
@@ -48,6 +49,7 @@ _FOLLOW = "follow"
 _PARTS = (
     *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
     *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
+    *("agent", "version", "reason", "text"),
     *("beside", "colour", "at", _FOLLOW, "metrics", "smooth", "first", "last"),
 )
 """Parts of a query that pages know; others are left out of their links."""
@@ -99,7 +101,7 @@ class Console:
             "now": lambda picture, query, place: now_page(picture),
             "curves": self._curves,
             TIMELINE: self._timeline,
-            "sessions": lambda picture, query, place: sessions_page(picture, session_query(query)),
+            "sessions": self._sessions_page,
             "records": self._records,
             RECORD: self._record,
             SESSION: self._session,
@@ -190,12 +192,24 @@ class Console:
         policy = query.text("policy")
         return self._steps.page(picture.cut, place, policy, step_query(query))
 
+    def _sessions_page(self, picture: RunPicture, query: Query, place: str) -> SessionsPage:
+        end = self._history.control_end(picture.cut)
+        course = self._history.course
+        return sessions_page(
+            picture, session_query(query), lambda group: course.drop_reason(group, end)
+        )
+
     def _records(self, picture: RunPicture, query: Query, place: str) -> RecordsPage:
         asked = record_query(query)
-        search = found_records(self._history.index, picture.cut, asked)
-        raw = self._history.records(search.places)
+        reading = None
+        if asked.text:
+            search, raw, reading = records_with_text(self._history, picture.cut, asked)
+        else:
+            search = found_records(self._history.index, picture.cut, asked)
+            raw = self._history.records(search.places)
         items = ((item, self._decoded(item)) for item in raw)
-        return records_page(self._history.index, picture.cut, search, items, self._run.option)
+        index = self._history.index
+        return records_page(index, picture.cut, search, items, self._run.option, reading)
 
     def _session(self, picture: RunPicture, query: Query, place: str) -> SessionPage:
         return self._sessions.page(picture.cut, place)

@@ -91,3 +91,11 @@ def test_a_groups_records_and_drops_are_found_by_their_offsets() -> None:
     assert list(course.group("unknown", 9)) == []
     assert list(course.drops(0, 9)) == [2, 3]
     assert list(course.drops(3, 9)) == [3]
+
+
+def test_a_group_has_the_reason_of_its_first_drop_from_its_offset_on() -> None:
+    drops = [control.dropped("g", reason="stale"), control.dropped("g", reason="expired")]
+    history, _ = history_of(items_of("control", [control.admitted("g"), *drops]))
+    course = history.course
+    assert [course.drop_reason("g", end) for end in range(4)] == ["", "", "stale", "stale"]
+    assert course.drop_reason("another", 4) == ""

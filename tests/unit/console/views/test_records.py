@@ -7,13 +7,15 @@ import pytest
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog
 from seamlessflow.console.views.query import QueryRejected
 from seamlessflow.console.views.records import RecordLine, RecordsPage
+from seamlessflow.console.views.search import RecordQuery
 from seamlessflow.console.web.console import AskedPage
+from seamlessflow.console.web.text_search import records_with_text
 from seamlessflow.infra.kafka.client import Received, dead_letter_headers
 from seamlessflow.schemas.codec import encode
 from tests.builders import garbage
 from tests.builders.console import hostile
-from tests.builders.console.memory_log import RUN, console_of, items_of, raw_item
-from tests.builders.records import control, sessions
+from tests.builders.console.memory_log import RUN, console_of, history_of, items_of, raw_item
+from tests.builders.records import content, control, sessions
 
 CONTROL = items_of("control", [control.claimed(), control.joined("w"), control.joined("v")])
 EVENTS = [
@@ -64,6 +66,45 @@ def test_records_of_all_topics_stand_in_the_order_of_time_the_newest_first() -> 
 )
 def test_a_query_finds_what_fits(query: dict[str, str], expected: list[str]) -> None:
     assert places(page([*CONTROL, *EVENTS], **query)) == expected
+
+
+def saying(*texts: str) -> list[Received]:
+    messages = [content.message("user", text) for text in texts]
+    events = [
+        sessions.started(f"t{number}", new_messages=(message,))
+        for number, message in enumerate(messages)
+    ]
+    return items_of("sessions", events)
+
+
+@pytest.mark.parametrize("text", ["second", "SECOND", 'the "second" one', "zweite Größe"])
+def test_a_text_is_looked_for_in_the_bytes_of_records(text: str) -> None:
+    items = saying("the first one", 'the "second" one', "third, die zweite Größe")
+    shown = page([*items, *CONTROL], text=text)
+    assert places(shown)[-1:] == ["sessions:0:2" if "zweite" in text else "sessions:0:1"]
+    assert (shown.looked, shown.older) == (6, "")
+    assert shown.lines[0].session_id == sessions.SESSION
+
+
+def test_a_search_for_a_text_goes_on_behind_what_it_read() -> None:
+    items = saying(*("yes" if number % 3 else "no" for number in range(1_700)))
+    seen: list[str] = []
+    before = ""
+    while True:
+        shown = page(items, text="yes", count="200", before=before)
+        seen += places(shown)
+        before = shown.older
+        if not before:
+            break
+    assert seen == [f"sessions:0:{n}" for n in reversed(range(1_700)) if n % 3]
+
+
+def test_a_search_for_a_text_ends_when_its_time_is_over() -> None:
+    history, _ = history_of(saying(*["no"] * 1_200))
+    query = RecordQuery(text="yes")
+    search, items, reading = records_with_text(history, history.index.whole(), query, most_s=0)
+    assert (items, search.more, reading.looked) == ([], True, 500)
+    assert reading.last == Moment("sessions", 0, 700)
 
 
 def test_older_records_follow_without_a_gap_or_a_double() -> None:

@@ -7,6 +7,7 @@ import pytest
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.views.query import Query, QueryRejected
 from seamlessflow.console.views.sessions import SessionsPage, session_query, sessions_page
+from seamlessflow.schemas import records as r
 from tests.builders.console.memory_log import history_of, items_of
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
@@ -21,19 +22,29 @@ def life(session: str, value: float, **changes: Any) -> list[Any]:
     ]
 
 
+def span(first: int, last: int) -> r.VersionSpan:
+    return r.VersionSpan(start=0, version_min=first, version_max=last)
+
+
 EVENTS = [
     sessions.claimed(),
     *life("g-1.0.0", 0.0, group_id="g-1", task_id="add"),
     *life("g-1.1.0", 1.0, group_id="g-1", task_id="add"),
     *life("g-2.0.0", 0.5, group_id="g-2", task_id="multiply"),
-    sessions.opened(session_id="g-2.1.0", group_id="g-2", task_id="multiply"),
+    sessions.opened(session_id="g-2.1.0", group_id="g-2", task_id="multiply", agent="harness"),
+    sessions.started(session_id="g-2.1.0"),
+    sessions.dispatched(session_id="g-2.1.0"),
+    sessions.progressed(ids(1), session_id="g-2.1.0", spans=(span(3, 4),)),
+    sessions.interrupted(ids(2), session_id="g-2.1.0", token_offset=1, spans=(span(6, 6),)),
 ]
+DROPPED = {"g-1": "stale"}
 
 
 def shown(query: str = "", moment: Moment | None = None, events: Any = EVENTS) -> SessionsPage:
     history, _ = history_of(items_of("sessions", events))
     parts = dict(part.split("=") for part in query.split("&") if part)
-    return sessions_page(history.picture(moment), session_query(Query(parts)))
+    picture = history.picture(moment)
+    return sessions_page(picture, session_query(Query(parts)), lambda name: DROPPED.get(name, ""))
 
 
 def names(page: SessionsPage) -> list[str]:
@@ -55,6 +66,11 @@ def test_the_newest_session_comes_first() -> None:
         ("least=0.5", ["g-2.0.0", "g-1.1.0"]),
         ("least=0&most=0.4", ["g-1.0.0"]),
         ("purpose=evaluate", []),
+        ("agent=harness", ["g-2.1.0"]),
+        ("version=4", ["g-2.1.0"]),
+        ("version=6", ["g-2.1.0"]),
+        ("version=5", []),
+        ("reason=stale", ["g-1.1.0", "g-1.0.0"]),
         ("skip=1&count=2", ["g-2.0.0", "g-1.1.0"]),
     ],
 )
@@ -88,6 +104,13 @@ def test_turns_tokens_and_hand_overs_are_counted() -> None:
     (line,) = shown(events=events).lines
     assert (line.row.turns, line.row.tokens, line.row.hand_overs) == (1, 3, 1)
     assert line.waits_for == "agent"
+
+
+def test_a_search_finds_why_a_session_ended() -> None:
+    ended = {"status": "truncated", "reason": "the context is full", "limit": "context"}
+    events = [sessions.claimed(), sessions.opened(), sessions.closed(**ended)]
+    for reason in ("is full", "context"):
+        assert len(shown(f"reason={reason}", events=events).lines) == 1
 
 
 def test_an_event_of_an_older_epoch_does_not_count() -> None:

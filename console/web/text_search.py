@@ -1,0 +1,78 @@
+"""Search for a text in the bytes of records, the newest first, for a bounded time.
+
+The index has no text, so records are read again from Kafka. What the time left out is looked at by
+the next search, which goes on behind the last record of this one.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+import orjson
+
+from seamlessflow.console.log.history import History
+from seamlessflow.console.log.index import Cut
+from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.views.records import TextReading
+from seamlessflow.console.views.search import FoundRecords, RecordQuery, found_records
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.infra.kafka.unreadable import Raw
+
+MOST_S = 2.0
+_AT_ONCE = 500
+
+
+def text_forms(text: str) -> Sequence[bytes]:
+    """Return the bytes that a text may have on the log: as it is, and as JSON."""
+    plain = text.encode(errors="surrogateescape")
+    written = orjson.dumps(plain.decode(errors="replace"))[1:-1]
+    return list(dict.fromkeys((plain.lower(), written.lower())))
+
+
+def has_text(item: Received, forms: Sequence[bytes]) -> bool:
+    """Return whether a raw record has one of these forms of a text."""
+    if not isinstance(item.record, Raw):
+        return False
+    value = item.record.value.lower()
+    return any(form in value for form in forms)
+
+
+def records_with_text(
+    history: History, cut: Cut, query: RecordQuery, most_s: float = MOST_S
+) -> tuple[FoundRecords, list[Received], TextReading]:
+    """Return the newest records of a cut that fit a query and have its text, and how far it got.
+
+    Raises `MomentNotOnLog` and what the history's lookup raises.
+    """
+    forms = text_forms(query.text)
+    until_s = time.monotonic() + most_s
+    fitting: list[Received] = []
+    reading = TextReading(looked=0, gone=0, last=query.before)
+    more = True
+    while more and len(fitting) < query.count:
+        asked = replace(query, before=reading.last, count=_AT_ONCE)
+        search = found_records(history.index, cut, asked)
+        items = history.records(search.places)
+        read = _up_to(items, forms, query.count - len(fitting))
+        fitting += [item for item in read if has_text(item, forms)]
+        cut_short = len(read) < len(items)
+        more = search.more or cut_short
+        reading = TextReading(
+            looked=reading.looked + len(read),
+            gone=reading.gone + len(search.places) - len(items),
+            last=_place(read[-1]) if cut_short else search.last or reading.last,
+        )
+        if time.monotonic() > until_s:
+            break
+    places = tuple(((item.topic, item.partition), item.offset) for item in fitting)
+    return FoundRecords(places=places, matching=len(fitting), more=more), fitting, reading
+
+
+def _up_to(items: Sequence[Received], forms: Sequence[bytes], count: int) -> Sequence[Received]:
+    """Return the first of these records, up to the last of `count` that have the text."""
+    fitting = [number for number, item in enumerate(items, 1) if has_text(item, forms)]
+    return items if len(fitting) < count else items[: fitting[count - 1]]
+
+
+def _place(item: Received) -> Moment:
+    return Moment(item.topic, item.partition, item.offset)
