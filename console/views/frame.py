@@ -8,6 +8,7 @@ from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import RunPicture
 from seamlessflow.console.log.index import KIND_NUMBERS, LogIndex
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.models.surroundings import AuditState
 from seamlessflow.schemas.topics import CONTROL
 
 MOST_MARKS = 100
@@ -44,9 +45,17 @@ class Frame:
     left: int
     away: str
     away_since_ms: int
+    audit: AuditState | None
+    """None for an earlier moment, and without an audit."""
 
 
-def frame_of(run: str, index: LogIndex, picture: RunPicture, following: ReadingProgress) -> Frame:
+def frame_of(
+    run: str,
+    index: LogIndex,
+    picture: RunPicture,
+    following: ReadingProgress,
+    audit: AuditState | None,
+) -> Frame:
     """Return the frame of a page about a moment."""
     slider = slider_of(index, picture)
     permanent = "" if slider is None else str(Moment(*_CONTROL, slider.value))
@@ -61,6 +70,7 @@ def frame_of(run: str, index: LogIndex, picture: RunPicture, following: ReadingP
         left=following.left,
         away=following.away,
         away_since_ms=following.away_since_ms,
+        audit=audit,
     )
 
 

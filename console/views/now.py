@@ -1,13 +1,19 @@
 """The page Now: what each part of a run does at a moment, and what stands in its way. Pure."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.console.log.history import RunPicture
 from seamlessflow.console.models.control import GroupUnderWay, StepState, WorkerState
 from seamlessflow.console.models.fleet import LivingProcess
 from seamlessflow.console.models.sessions import TurnUnderWay
+from seamlessflow.console.models.surroundings import (
+    NOTHING_KNOWN,
+    AuditState,
+    GroupReading,
+    Surroundings,
+)
 from seamlessflow.console.models.warnings import RunWarning
 from seamlessflow.console.views.waits import Wait, flow_of, step_phase, waits_of
 from seamlessflow.schemas import records as r
@@ -133,10 +139,13 @@ class NowPage:
     warnings: tuple[RunWarning, ...]
     warning_count: int
     symptoms: tuple[str, ...]
+    readings: Sequence[GroupReading]
+    """Kafka's consumer groups with their lag; empty for an earlier moment."""
+    audit: AuditState | None
 
 
-def now_page(picture: RunPicture) -> NowPage:
-    """Return the page."""
+def now_page(picture: RunPicture, around: Surroundings = NOTHING_KNOWN) -> NowPage:
+    """Return the page; `around`: what stands on no log."""
     control = picture.control
     flow = flow_of(picture)
     groups = sorted(control.groups.values(), key=lambda group: group.admitted_ms)
@@ -160,6 +169,8 @@ def now_page(picture: RunPicture) -> NowPage:
         warnings=control.warnings[-_SHOWN_WARNINGS:][::-1],
         warning_count=len(control.warnings),
         symptoms=tuple(_symptoms(picture)),
+        readings=around.groups,
+        audit=around.audit,
     )
 
 

@@ -15,6 +15,7 @@ from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
 from seamlessflow.console.models.course import Course
+from seamlessflow.console.models.surroundings import NOTHING_KNOWN, Surroundings
 from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
@@ -83,14 +84,21 @@ class ShownRun:
     """Directory of its trained tokens, if it is known."""
     beside: Mapping[str, Course] = field(default_factory=dict)
     """Other runs by name, whose curves stand beside its own."""
+    groups: Mapping[str, str] = field(default_factory=dict)
+    """Kafka consumer groups by the topics of which they commit offsets."""
 
 
 class Console:
     """The pages of one log. Any thread."""
 
     def __init__(
-        self, history: History, following: Callable[[], ReadingProgress], run: ShownRun
+        self,
+        history: History,
+        following: Callable[[], ReadingProgress],
+        run: ShownRun,
+        around: Callable[[], Surroundings] = Surroundings,
     ) -> None:
+        self._around = around
         self._history = history
         self._following = following
         self._run = run
@@ -98,7 +106,7 @@ class Console:
         self._steps = StepPages(history, run.trained)
         self._timelines = TimelinePages(history, run.name)
         self._views: Mapping[str, _View] = {
-            "now": lambda picture, query, place: now_page(picture),
+            "now": lambda picture, query, place: now_page(picture, self._beside(picture)),
             "curves": self._curves,
             TIMELINE: self._timeline,
             "sessions": self._sessions_page,
@@ -117,7 +125,9 @@ class Console:
         whole = asked.name in _OF_FOLDS
         picture = self._history.picture(moment) if whole else self._history.outline(moment)
         page = self._views[asked.name](picture, query, asked.place)
-        return frame_of(self._run.name, self._history.index, picture, self._following()), page
+        audit = self._beside(picture).audit
+        index = self._history.index
+        return frame_of(self._run.name, index, picture, self._following(), audit), page
 
     def html(self, asked: AskedPage) -> str:
         """Return the page as HTML."""
@@ -179,6 +189,10 @@ class Console:
         if offset is not None:  # the slider of a browser without scripts
             return Moment(CONTROL.name, 0, offset)
         return parse_moment(query.text("at"))
+
+    def _beside(self, picture: RunPicture) -> Surroundings:
+        """Return what stands on no log, and so belongs to no earlier moment."""
+        return self._around() if picture.moment is None else NOTHING_KNOWN
 
     def _curves(self, picture: RunPicture, query: Query, place: str) -> CurvesPage:
         end = self._history.control_end(picture.cut)

@@ -6,14 +6,18 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from seamlessflow.console.log.audit_child import AuditChild, AuditCommand
 from seamlessflow.console.log.follower import Follower
+from seamlessflow.console.log.group_watch import GroupWatch
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.models.course import Course
+from seamlessflow.console.models.surroundings import Surroundings
 from seamlessflow.console.web.app import application
 from seamlessflow.console.web.console import Console, ShownRun
 from seamlessflow.console.web.guard import TOKEN, is_loopback
@@ -55,6 +59,11 @@ class _QuietServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+
+class _Thread(Protocol):
+    def start(self) -> None: ...
+    def close(self) -> None: ...
 
 
 def token_for(host: str, path: Path | None) -> str | None:
@@ -108,19 +117,29 @@ def serve(
     token: str | None,
     run: ShownRun,
     stopping: Callable[[], bool],
+    audited: AuditCommand | None = None,
 ) -> None:
-    """Read the log and serve its pages until `stopping`."""
+    """Read the log and serve its pages until `stopping`, with the state of an audit beside it."""
     lookup = RecordLookup(kafka)
     history = History(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
     follower = Follower(kafka, history, broadcaster.changed)
-    console = Console(history, lambda: follower.following, run)
+    watch = GroupWatch(kafka, run.groups, history.index)
+    audit = AuditChild(audited, broadcaster.changed) if audited else None
+
+    def around() -> Surroundings:
+        return Surroundings(groups=watch.state(), audit=audit.state() if audit else None)
+
+    console = Console(history, lambda: follower.following, run, around)
     app = application(console, broadcaster, host, token)
-    follower.start()
+    threads: list[_Thread] = [follower, watch, *([audit] if audit else [])]
+    for thread in threads:
+        thread.start()
     try:
         asyncio.run(run_server(app, listening, stopping, broadcaster.close))
     finally:
-        follower.close()
+        for thread in reversed(threads):
+            thread.close()
         lookup.close()
 
 

@@ -43,9 +43,12 @@ class _AuditMetrics:
 class Printing:
     """Printer for one audit's reports. A context manager."""
 
-    def __init__(self, console: Console, as_json: bool) -> None:
+    def __init__(self, console: Console, as_json: bool, each: bool = False) -> None:
+        """Print for a terminal or as JSON; `each`: the JSON of each report, not of the last."""
         self._console = console
         self._as_json = as_json
+        self._each = each
+        self._line = ""
         self._metrics = Metrics()
         self._shown = _AuditMetrics(self._metrics)
         self._printed: dict[str, int] = {}
@@ -76,6 +79,8 @@ class Printing:
         """Print the violations that are new in a report."""
         self._last = report
         self._shown.show(report)
+        if self._as_json and self._each:
+            self._print_json(report)
         for result in report.results:
             violations = [
                 violation for violation in report.violations if violation.check == result.check
@@ -89,12 +94,18 @@ class Printing:
         """Print the last report; return True if it is clean, False also if it does not exist."""
         report = self._last
         if self._as_json and report is not None:
-            print(json.dumps(report.to_json(), ensure_ascii=False))
+            self._print_json(report)
         elif report is not None:
             self._console.print(_audit_table(report))
             for notice in report.notices:
                 self._print(f"! {notice}", "yellow")
         return report is not None and report.clean
+
+    def _print_json(self, report: AuditReport) -> None:
+        line = json.dumps(report.to_json(), ensure_ascii=False)
+        if line != self._line:
+            print(line, flush=True)
+        self._line = line
 
     def _print(self, line: str, style: str = "") -> None:
         if not self._as_json:

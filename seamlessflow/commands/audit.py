@@ -36,7 +36,12 @@ def audit(
             "--ended", help="No process of the run lives any more; with --out that is seen."
         ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The report as JSON.")] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="The report as JSON; with --follow a line for each that differs."
+        ),
+    ] = False,
 ) -> None:
     """Check that no command, turn, session, group or token was lost, doubled or changed.
 
@@ -53,7 +58,7 @@ def audit(
     if out is not None:
         trained = trained or out / "trained"
         ended = ended or not has_address(out)
-    printing = Printing(wide_console(), as_json)
+    printing = Printing(wide_console(), as_json, follow)
     with kafka_to_audit(out) as kafka, stoppable() as stop, printing:
         if metrics_port is not None:
             printing.serve(metrics_port)

@@ -1,6 +1,8 @@
 """The command `seamlessflow console`: pages of a run, live or at any moment of its log."""
 
+import os
 import shlex
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +13,9 @@ from seamlessflow.commands.options import Out
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from seamlessflow.console.log.audit_child import AuditCommand
     from seamlessflow.console.models.course import Course
+    from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
 
 _PORT = 8750
@@ -33,6 +37,9 @@ def console(
         list[Path] | None,
         typer.Option(help="Directory of another run, whose curves stand beside; repeat."),
     ] = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Audit the log beside it; each page has the result.")
+    ] = False,
 ) -> None:
     """Show a run in a browser: what it does now, its sessions, all records; at any moment.
 
@@ -43,6 +50,8 @@ def console(
     require("console", "starlette", "jinja2")
     from seamlessflow.console.web.console import ShownRun
     from seamlessflow.console.web.server import address, listener, serve, token_for
+    from seamlessflow.infra.settings import load
+    from seamlessflow.inspection.topics.inspector import TopicStateSettings
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
@@ -57,10 +66,28 @@ def console(
                 option=f" --out {shlex.quote(str(out))}" if out is not None else "",
                 trained=None if out is None else out / "trained",
                 beside=others,
+                groups=load(TopicStateSettings).groups,
             )
-            serve(kafka, listening, host, token, run, lambda: stop.asked)
+            audited = _audited(out, kafka) if audit else None
+            serve(kafka, listening, host, token, run, lambda: stop.asked, audited)
     except Interrupted:
         pass  # asked to end while the broker started
+
+
+def _audited(out: Path | None, kafka: "KafkaSettings") -> "AuditCommand":
+    """Return the command that audits the same log, once if its run has ended."""
+    from seamlessflow.console.log.audit_child import AuditCommand
+    from seamlessflow.processes.cluster import has_address
+    from seamlessflow.processes.specs import as_json
+
+    command = [sys.executable, "-P", "-m", "seamlessflow", "audit", "--json"]
+    if out is None:
+        return AuditCommand([*command, "--follow"], os.environ)
+    # Not --out: of an ended run the console has started the broker, and only one may.
+    environment = {**os.environ, "SEAMLESSFLOW_KAFKA": as_json(kafka)}
+    lives = has_address(out)
+    trained = ("--trained", str(out / "trained"))
+    return AuditCommand([*command, *trained, "--follow" if lives else "--ended"], environment)
 
 
 def _courses(directories: "Iterable[Path]", stop: "Stop") -> "Iterator[tuple[str, Course]]":

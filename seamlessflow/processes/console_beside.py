@@ -36,7 +36,7 @@ def _serve(out: Path, port: int, before: int, ended: threading.Event) -> None:
     while address_written(out) in (0, before):
         if ended.wait(_LOOK_S):
             return
-    options = ("--out", str(out), "--port", str(port))
+    options = ("--out", str(out), "--port", str(port), "--audit")
     command = [sys.executable, "-P", "-m", "seamlessflow", "console", *options]
     (out / "logs").mkdir(parents=True, exist_ok=True)
     with (out / "logs" / "console.log").open("ab") as log:

@@ -1,11 +1,8 @@
 """The command `seamlessflow console`, from its first line to Ctrl-C."""
 
-import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -17,43 +14,21 @@ from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.topics import CONTROL
+from tests.builders.console.commands import COMMAND, running, variables
 from tests.builders.console.course import STEPS, course_items
 from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.waiting import until
 
 LIMIT_S = 60
-_COMMAND = (sys.executable, "-m", "seamlessflow")
-_SAYS = "the console is at "
-
-
-def variables(kafka: KafkaSettings) -> dict[str, str]:
-    """Return an environment that names a Kafka and its prefix."""
-    return os.environ | {
-        "SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS": kafka.bootstrap_servers,
-        "SEAMLESSFLOW_KAFKA__TOPIC_PREFIX": kafka.topic_prefix,
-    }
 
 
 def report(kafka: KafkaSettings, *options: str) -> subprocess.CompletedProcess[str]:
     """Return the result of `seamlessflow report`."""
-    command = [*_COMMAND, "report", *options]
+    command = [*COMMAND, "report", *options]
     return subprocess.run(
         command, capture_output=True, text=True, env=variables(kafka), timeout=LIMIT_S
     )
-
-
-@contextmanager
-def running(kafka: KafkaSettings, *options: str) -> Iterator[tuple[str, subprocess.Popen[str]]]:
-    """Yield the address that the command prints, and its process."""
-    command = [*_COMMAND, "console", "--port", "0", *options]
-    environment = variables(kafka)
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline().removeprefix(_SAYS).strip(), process
-        finally:
-            process.kill()
 
 
 @pytest.fixture

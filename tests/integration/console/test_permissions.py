@@ -6,17 +6,20 @@ from confluent_kafka import Producer
 
 from seamlessflow.access import OBSERVER, needs, permissions
 from seamlessflow.console.log.follower import Follower
+from seamlessflow.console.log.group_watch import GroupWatch
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.infra.kafka.client import client_options
+from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.permissions import grant
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import encode
-from seamlessflow.schemas.topics import CONTROL, SESSIONS
+from seamlessflow.schemas.topics import CONTROL, REQUESTS, SESSIONS
 from tests.builders.brokers.secured import USERS, as_user, secured_broker
 from tests.builders.own_topics import small
+from tests.builders.records import commands as asked
 from tests.builders.records import control
 from tests.waiting import until
 
@@ -27,23 +30,42 @@ def test_an_observer_reads_all_and_writes_nothing(tmp_path: Path) -> None:
     with secured_broker(tmp_path, watches=False) as kafka:
         owner = as_user(kafka, "owner", USERS["owner"])
         visitor = as_user(kafka, "visitor", USERS["visitor"])
-        create_topics(owner, small(CONTROL, SESSIONS))
+        create_topics(owner, small(CONTROL, REQUESTS, SESSIONS))
         grant(owner, "visitor", permissions(needs("managers", "agents", "rewards")[OBSERVER], ""))
         producer = Producer(client_options(owner))
         for number in range(3):
             producer.produce(CONTROL.name, encode(control.joined(f"w{number}")), partition=0)
         producer.flush(WAIT_S)
+        commands = Producer(client_options(owner))
+        for _ in range(3):
+            commands.produce(REQUESTS.name, encode(asked.assign_reward()), partition=0)
+        commands.flush(WAIT_S)
+        managers = Reader(owner, "test", group="managers")
+        managers.commit({(REQUESTS.name, 0): (1, "")})
+        managers.close()
         lookup = RecordLookup(visitor)
         history = History(lookup, RawDecoder(visitor))
         follower = Follower(visitor, history)
         follower.start()
         try:
-            until(lambda: history.index.records == 3, f"the records: {follower.following}")
+            until(lambda: history.index.records == 6, f"the records: {follower.following}")
             assert history.picture(Moment("control", 0, 1)).control.records == 2
+            assert lags(visitor, history) == [("requests", 2)]
         finally:
             follower.close()
             lookup.close()
         assert "authorization" in refusal(visitor).lower()
+
+
+def lags(kafka: KafkaSettings, history: History) -> list[tuple[str, int]]:
+    """Return the lag of the managers' group by topic; a group that is refused has none."""
+    watch = GroupWatch(kafka, {REQUESTS.name: "managers"}, history.index)
+    watch.start()
+    try:
+        until(lambda: bool(watch.state()), "the group")
+        return [(group.topic, group.lag) for group in watch.state() if not group.refused]
+    finally:
+        watch.close()
 
 
 def refusal(kafka: KafkaSettings) -> str:

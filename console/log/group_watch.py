@@ -1,0 +1,75 @@
+"""The thread that asks Kafka for its consumer groups, as long as somebody looks at their lag.
+
+It joins no group. The ends of partitions are those that the console has read.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+
+from seamlessflow.console.log.index import LogIndex
+from seamlessflow.console.models.surroundings import GroupReading, group_reading
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
+from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupLookup
+from seamlessflow.infra.settings import KafkaSettings
+
+EVERY_S = 5.0
+_ANSWER_S = 3.0
+_CLOSE_S = 10.0
+_ABSENT = ("unknown", "dead")
+"""States of a group that never was."""
+_log = logging.getLogger(__name__)
+
+
+class GroupWatch:
+    """Groups by their topics, as they were when Kafka was asked last."""
+
+    def __init__(self, settings: KafkaSettings, groups: Mapping[str, str], index: LogIndex) -> None:
+        """Prepare; `groups`: names of groups by the topics of which they commit offsets."""
+        self._lookup = GroupLookup(settings)
+        self._groups = groups
+        self._index = index
+        self._state: Sequence[GroupReading] = ()
+        self._wanted = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="groups", daemon=True)
+
+    def start(self) -> None:
+        """Begin to ask."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stop asking."""
+        self._closing.set()
+        self._wanted.set()
+        self._thread.join(_CLOSE_S)
+
+    def state(self) -> Sequence[GroupReading]:
+        """Return the groups that exist, and have them asked for again."""
+        self._wanted.set()
+        return self._state
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            self._wanted.wait()
+            self._wanted.clear()
+            try:
+                readings = [self._reading(topic, group) for topic, group in self._groups.items()]
+                self._state = [reading for reading in readings if reading.state not in _ABSENT]
+            except KafkaUnavailable as error:
+                _log.warning("%s", error)
+            self._closing.wait(EVERY_S)
+
+    def _reading(self, topic: str, group: str) -> GroupReading:
+        try:
+            members: FoundGroup = self._lookup.find(group, _ANSWER_S)
+            committed = self._lookup.committed(group, _ANSWER_S)
+        except KafkaRefused as error:
+            return GroupReading(group=group, topic=topic, refused=error.reason)
+        partitions = self._index.partitions.copy()
+        bounds = {
+            place[1]: (int(partition.column("offset")[0]), partition.end(partition.rows))
+            for place, partition in partitions.items()
+            if place[0] == topic and partition.rows
+        }
+        return group_reading(group, topic, members, committed, bounds)

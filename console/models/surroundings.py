@@ -1,0 +1,141 @@
+"""What stands on no log: Kafka's consumer groups with their lag, and an audit beside the console.
+
+Only pages of the present moment show it. Pure.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+from seamlessflow.infra.kafka.client import LogPartition
+from seamlessflow.infra.kafka.topics.groups import FoundGroup
+
+MOST_VIOLATIONS = 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionReading:
+    """A partition as a group reads it."""
+
+    partition: int
+    lag: int
+    """Offsets between those that the group has committed and the end."""
+    owner: str = ""
+    """Member that reads it; empty if none does."""
+    host: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupReading:
+    """A Kafka consumer group and the topic that it reads."""
+
+    group: str
+    topic: str
+    state: str = ""
+    members: int = 0
+    partitions: Sequence[PartitionReading] = ()
+    refused: str = ""
+    """Reason if the console's user may not see the group."""
+
+    @property
+    def lag(self) -> int:
+        """Sum over its partitions."""
+        return sum(reading.lag for reading in self.partitions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViolationLine:
+    """A promise of the log that is broken."""
+
+    check: str
+    moment: str
+    """Place of the record that shows it."""
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditState:
+    """Result of the last round of an audit."""
+
+    clean: bool
+    complete: bool
+    violations: int
+    checked: int
+    open: int
+    not_checkable: int
+    records: int
+    lines: Sequence[ViolationLine] = ()
+    """The first violations."""
+    at_ms: int = 0
+    """Time of the round."""
+    over: bool = False
+    """True if no further round comes."""
+
+    @classmethod
+    def of_report(cls, report: Mapping[str, Any], at_ms: int) -> Self:
+        """Return the state that a report as JSON describes. Raises `KeyError`."""
+        checks: Sequence[Mapping[str, int]] = list(report["checks"].values())
+
+        def total(name: str) -> int:
+            return sum(check[name] for check in checks)
+
+        return cls(
+            clean=report["clean"],
+            complete=report["complete"],
+            records=report["records"],
+            lines=[
+                ViolationLine(
+                    check=line["check"],
+                    moment=f"{line['topic']}:{line['partition']}:{line['offset']}",
+                    detail=line["detail"],
+                )
+                for line in report["violations"][:MOST_VIOLATIONS]
+            ],
+            at_ms=at_ms,
+            violations=total("violations"),
+            checked=total("checked"),
+            open=total("open"),
+            not_checkable=total("not_checkable"),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """All that a console knows beside the log."""
+
+    groups: Sequence[GroupReading] = ()
+    audit: AuditState | None = None
+    """None without an audit, or before its first round."""
+
+
+NOTHING_KNOWN = Surroundings()
+
+
+def group_reading(
+    group: str,
+    topic: str,
+    members: FoundGroup,
+    committed: Mapping[LogPartition, int],
+    bounds: Mapping[int, tuple[int, int]],
+) -> GroupReading:
+    """Return a group's reading of a topic.
+
+    `bounds`: the first offset of each partition, and that behind its last record. Marks of
+    transactions have offsets too, so a group may have committed more than that.
+    """
+    owners = {place: member for member in members.members for place in member.partitions}
+    readings = []
+    for number, (first, end) in sorted(bounds.items()):
+        owner = owners.get((topic, number))
+        readings.append(
+            PartitionReading(
+                partition=number,
+                lag=max(0, end - max(first, committed.get((topic, number), first))),
+                owner="" if owner is None else owner.name,
+                host="" if owner is None else owner.host,
+            )
+        )
+    count = len(members.members)
+    return GroupReading(
+        group=group, topic=topic, state=members.state, members=count, partitions=readings
+    )
