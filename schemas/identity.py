@@ -31,7 +31,7 @@ def named_session_id(name: str, command_id: str) -> str:
 
 
 def session_name(session_id: str) -> str:
-    """Return the key of a session's commands and events: its name, or its id if it has none."""
+    """Return the key of a session's commands, which chooses its partition: its name, or its id."""
     return session_id.partition("~")[0]
 
 

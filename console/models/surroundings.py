@@ -1,4 +1,4 @@
-"""What stands on no log: Kafka's consumer groups with their lag, and an audit beside the console.
+"""Surroundings of a log: Kafka's consumer groups with their lag, and an audit beside the console.
 
 Only pages of the present moment show it. Pure.
 """

@@ -33,7 +33,6 @@ from seamlessflow.console.web.templates import environment, url
 from seamlessflow.console.web.text_search import records_with_text
 from seamlessflow.console.web.timeline_pages import TimelinePage, TimelinePages
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 RECORD, SESSION, TOKENS, STEP, TIMELINE = "record", "session", "tokens", "step", "timeline"
@@ -247,7 +246,7 @@ class Console:
             "range_url": lambda session: url(f"/{TOKENS}/{quote(session, '')}.json", at=at),
             "record_url": lambda place: f"/{RECORD}/{quote(place)}",
             "records_url": lambda session: url(
-                "/records", topic=SESSIONS.name, key=session_name(session), at=at
+                "/records", topic=SESSIONS.name, key=session, at=at
             ),
         }
 

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 from seamlessflow.console.log.audit_child import AuditChild, AuditCommand
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.group_watch import GroupWatch
+from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.models.course import Course
@@ -124,7 +124,7 @@ def serve(
     history = History(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
     follower = Follower(kafka, history, broadcaster.changed)
-    watch = GroupWatch(kafka, run.groups, history.index)
+    watch = LagWatch(kafka, run.groups, history.index)
     audit = AuditChild(audited, broadcaster.changed) if audited else None
 
     def around() -> Surroundings:

@@ -13,7 +13,7 @@ from seamlessflow.console.log.history import History
 from seamlessflow.console.log.index import Cut
 from seamlessflow.console.views.session.page import SessionPage, session_page
 from seamlessflow.console.views.session.reasons import ExplainedTokens, explained
-from seamlessflow.console.views.session.sources import session_sources
+from seamlessflow.console.views.session.sources import session_asked_for, session_sources
 from seamlessflow.console.views.session.token_range import (
     TokenRange,
     TurnMessages,
@@ -72,7 +72,8 @@ class SessionPages:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        sources = session_sources(self._history, cut, session_id, self._trained)
+        name = session_asked_for(self._history, cut, session_id)
+        sources = session_sources(self._history, cut, name, self._trained)
         tokens = explained(sources)
         if tokens is None:
             raise SessionNotOnLog(session_id, sum(cut.values()))

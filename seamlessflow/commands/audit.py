@@ -36,12 +36,7 @@ def audit(
             "--ended", help="No process of the run lives any more; with --out that is seen."
         ),
     ] = False,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json", help="The report as JSON; with --follow a line for each that differs."
-        ),
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Reports as lines of JSON.")] = False,
 ) -> None:
     """Check that no command, turn, session, group or token was lost, doubled or changed.
 

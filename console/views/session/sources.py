@@ -16,7 +16,6 @@ from seamlessflow.console.views.session.trained_runs import NO_RUNS, trained_run
 from seamlessflow.console.views.session.training import READ
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.schemas.arrays import Int64s
-from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.records import PartitionClaimed, SessionOpened, Trajectory
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 
@@ -45,9 +44,26 @@ def session_sources(
     )
 
 
+def session_asked_for(history: History, cut: Cut, asked: str) -> str:
+    """Return the id of a session by its id, or, by its name, of the one that was opened last."""
+    if history.index.keys_like(asked):
+        return asked
+    keys = history.index.keys_like(f"{asked}~*")
+    opened = KIND_NUMBERS[SessionOpened.__name__]
+    last: tuple[int, int] = (-1, 0)
+    for _, partition, rows in _partitions(history, cut, SESSIONS.name):
+        mine = np.isin(partition.column("key", rows), keys)
+        numbers = np.flatnonzero(mine & (partition.column("kind", rows) == opened))
+        if len(numbers):
+            number = int(numbers[-1])
+            reached_ms = int(partition.column("reached_ms")[number])
+            last = max(last, (reached_ms, int(partition.column("key")[number])))
+    return history.index.keys[last[1]].decode(errors="surrogateescape") or asked
+
+
 def _events(history: History, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
     """Yield the places of a session's events and of their partition's claims, in log order."""
-    keys = history.index.keys_like(session_name(session_id))
+    keys = history.index.keys_like(session_id)
     claimed = KIND_NUMBERS[PartitionClaimed.__name__]
     for place, partition, rows in _partitions(history, cut, SESSIONS.name):
         mine = np.isin(partition.column("key", rows), keys)

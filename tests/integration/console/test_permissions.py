@@ -6,8 +6,8 @@ from confluent_kafka import Producer
 
 from seamlessflow.access import OBSERVER, needs, permissions
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.group_watch import GroupWatch
 from seamlessflow.console.log.history import History
+from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.infra.kafka.client import client_options
@@ -59,7 +59,7 @@ def test_an_observer_reads_all_and_writes_nothing(tmp_path: Path) -> None:
 
 def lags(kafka: KafkaSettings, history: History) -> list[tuple[str, int]]:
     """Return the lag of the managers' group by topic; a group that is refused has none."""
-    watch = GroupWatch(kafka, {REQUESTS.name: "managers"}, history.index)
+    watch = LagWatch(kafka, {REQUESTS.name: "managers"}, history.index)
     watch.start()
     try:
         until(lambda: bool(watch.state()), "the group")

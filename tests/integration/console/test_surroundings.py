@@ -5,8 +5,8 @@ import signal
 import httpx
 import pytest
 
-from seamlessflow.console.log.group_watch import GroupWatch
 from seamlessflow.console.log.index import KIND_NUMBERS, IndexRow, LogIndex
+from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -39,7 +39,7 @@ def test_the_lag_of_a_group_is_what_it_has_not_committed(cluster: KafkaSettings)
     reader = Reader(cluster, "test", group=GROUP)
     reader.commit({(REQUESTS.name, 0): (3, "")})
     index = index_of(REQUESTS.name, 10)
-    watch = GroupWatch(cluster, {REQUESTS.name: GROUP, SESSIONS.name: "nobody"}, index)
+    watch = LagWatch(cluster, {REQUESTS.name: GROUP, SESSIONS.name: "nobody"}, index)
     watch.start()
     try:
         until(lambda: len(watch.state()) == 1, "the group that exists", LIMIT_S)

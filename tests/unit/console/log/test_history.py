@@ -1,19 +1,27 @@
 """A picture of a moment is the plain fold of the records that belong to it, and stays so."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from seamlessflow.console.log.history import AnyFold, RunPicture, first_fold, picture_of
 from seamlessflow.console.log.lookup import RawDecoder
 from seamlessflow.console.log.moment import READ_TOPICS, Moment
 from seamlessflow.console.views.now import now_page
+from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.sessions import SessionQuery, sessions_page
 from seamlessflow.console.web.console import AskedPage, plain
+from seamlessflow.console.web.session_pages import SessionPages
+from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.recorded.show.observed import ObservedSession, observed_at
+from seamlessflow.schemas.tokens import POLICY
+from seamlessflow.schemas.topics import SESSIONS
 from tests.builders.console.memory_log import KAFKA, console_of, history_of, items_of
 from tests.builders.console.recorded import delivered, recorded_items
 from tests.builders.records import control
 
+Facts = tuple[dict[str, str], list[tuple[str, float]], int, int | None]
+"""States of turns by their ids, rewards, sampled tokens, and the time of the end."""
 DECODED: dict[tuple[str, int, int], Received] = {}
 
 
@@ -69,6 +77,45 @@ def test_at_200_random_moments_now_is_the_plain_fold(rng: random.Random) -> None
     for moment in random_moments(rng, 200):
         expected = plain_picture(recorded_items(), moment)
         assert plain(now_page(history.picture(moment))) == plain(now_page(expected)), moment
+
+
+def test_at_200_random_moments_a_session_is_what_show_shows_at_that_offset(
+    rng: random.Random,
+) -> None:
+    history, _ = history_of(delivered(recorded_items(), rng))
+    pages = SessionPages(history, None)
+    events = [decoded_at(item) for item in recorded_items() if item.topic == SESSIONS.name]
+    named = ((item, getattr(item.record, "session_id", "")) for item in events)
+    asked = [(item, session_id) for item, session_id in named if session_id]
+    for item, session_id in (rng.choice(asked) for _ in range(200)):
+        mine = [event for event in events if event.partition == item.partition]
+        session = shown_at(mine, session_id, item.offset)
+        moment = Moment(item.topic, item.partition, item.offset)
+        page = pages.page(history.outline(moment).cut, session_id)
+        assert facts_of(page) == facts_shown(session), moment
+
+
+def shown_at(events: Sequence[Received], session_id: str, offset: int) -> Session:
+    """Return the session that `seamlessflow show SESSION --at OFFSET` prints."""
+    whole = ObservedSession(session_id, lambda policy: "arguments")
+    for event in events:
+        whole.apply(event)
+    session = observed_at(events, whole, offset).session
+    assert session is not None
+    return session
+
+
+def facts_of(page: SessionPage) -> Facts:
+    turns = {turn.turn: turn.state for turn in page.turns}
+    rewards = sorted((reward.name, reward.value) for reward in page.rewards)
+    return turns, rewards, page.sampled, page.finalized_at_ms
+
+
+def facts_shown(session: Session) -> Facts:
+    turns = {name: turn.state.value for name, turn in session.turns.items()}
+    rewards = sorted((reward.name, reward.value) for reward in session.rewards.values())
+    sampled = sum(node.length for node in session.tree.nodes if node.origin == POLICY)
+    return turns, rewards, sampled, session.finalized_at_ms
 
 
 def test_at_random_moments_the_list_of_sessions_is_the_plain_fold(rng: random.Random) -> None:

@@ -1,4 +1,4 @@
-"""What stands on no log: lags of consumer groups, and the result of an audit."""
+"""Surroundings of a log: lags of consumer groups, and the result of an audit."""
 
 import json
 

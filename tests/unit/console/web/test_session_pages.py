@@ -65,6 +65,20 @@ def test_the_page_asks_for_its_tokens_at_one_moment(client: TestClient, finalize
     assert len(moments) == 2
 
 
+def test_a_session_that_a_call_named_is_found_by_its_id_and_by_its_name(
+    client: TestClient,
+) -> None:
+    lines = client.get("/sessions.json", params={"session": "~"}).json()["page"]["lines"]
+    newest, *_, oldest = (line["row"]["session_id"] for line in lines)
+    name = newest.partition("~")[0]
+    assert oldest.startswith(f"{name}~")
+    assert page(client, oldest)["session"] == oldest
+    assert page(client, name)["session"] == newest
+    html = client.get(f"/session/{quote(newest, '')}").text
+    assert f"/records?topic=sessions&amp;key={quote(newest, '')}" in html
+    assert client.get("/records.json", params={"key": newest}).json()["page"]["matching"] > 5
+
+
 def test_an_earlier_moment_has_an_earlier_session(client: TestClient, finalized: str) -> None:
     opened = page(client, finalized)["places"]["SessionOpened"]
     earlier = page(client, finalized, at=opened)

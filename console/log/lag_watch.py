@@ -21,7 +21,7 @@ _ABSENT = ("unknown", "dead")
 _log = logging.getLogger(__name__)
 
 
-class GroupWatch:
+class LagWatch:
     """Groups by their topics, as they were when Kafka was asked last."""
 
     def __init__(self, settings: KafkaSettings, groups: Mapping[str, str], index: LogIndex) -> None:
