@@ -245,9 +245,7 @@ class Console:
             "twin_url": lambda session: url(f"/{SESSION}/{quote(session, '')}.json", at=at),
             "range_url": lambda session: url(f"/{TOKENS}/{quote(session, '')}.json", at=at),
             "record_url": lambda place: f"/{RECORD}/{quote(place)}",
-            "records_url": lambda session: url(
-                "/records", topic=SESSIONS.name, key=session, at=at
-            ),
+            "records_url": lambda session: url("/records", topic=SESSIONS.name, key=session, at=at),
         }
 
     def _record(self, picture: RunPicture, query: Query, place: str) -> RecordLine:

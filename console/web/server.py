@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 
 from seamlessflow.console.log.audit_child import AuditChild, AuditCommand
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.console.log.history import History
+from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.surroundings import Surroundings

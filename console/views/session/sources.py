@@ -46,19 +46,25 @@ def session_sources(
 
 def session_asked_for(history: History, cut: Cut, asked: str) -> str:
     """Return the id of a session by its id, or, by its name, of the one that was opened last."""
-    if history.index.keys_like(asked):
+    index = history.index
+    if _opened_last(history, cut, index.keys_like(asked)) is not None:
         return asked
-    keys = history.index.keys_like(f"{asked}~*")
+    key = _opened_last(history, cut, index.keys_like(f"{asked}~*"))
+    return asked if key is None else index.keys[key].decode(errors="surrogateescape")
+
+
+def _opened_last(history: History, cut: Cut, keys: list[int]) -> int | None:
+    """Return the key of the session that was opened last among these, or None."""
     opened = KIND_NUMBERS[SessionOpened.__name__]
-    last: tuple[int, int] = (-1, 0)
+    last: tuple[int, int] | None = None
     for _, partition, rows in _partitions(history, cut, SESSIONS.name):
         mine = np.isin(partition.column("key", rows), keys)
         numbers = np.flatnonzero(mine & (partition.column("kind", rows) == opened))
         if len(numbers):
-            number = int(numbers[-1])
-            reached_ms = int(partition.column("reached_ms")[number])
-            last = max(last, (reached_ms, int(partition.column("key")[number])))
-    return history.index.keys[last[1]].decode(errors="surrogateescape") or asked
+            reached_ms = int(partition.column("reached_ms")[numbers[-1]])
+            session = reached_ms, int(partition.column("key")[numbers[-1]])
+            last = session if last is None else max(last, session)
+    return None if last is None else last[1]
 
 
 def _events(history: History, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
