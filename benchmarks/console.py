@@ -9,6 +9,9 @@ records are events of sessions, each with seven; a quarter are heartbeats, an ei
 - `open_s`, `open_records_per_s`: from the command to the last record read
 - `moment_ms_*`: answers of the page Now at random moments, as JSON; `_page_` as HTML
 - `sessions_ms`, `records_ms`: first pages of the lists, the search for a type in all records
+- `curves_ms`, `timeline_ms`: the page of all steps, and the data of all workers' bars, which fold
+  the whole of `control`: `--records 810000 --workers 1000` has 100 steps of 1,000 workers
+- `text_ms`: two seconds of the search for a text, which reads records again, and how many it read
 - `memory_mb`: the process after that; `following_cpu`: its share of a core while `--rate` records
   a second come and `--pages` live pages are open
 """
@@ -208,6 +211,12 @@ def _moments(client: httpx.Client, moments: int) -> dict[str, float]:
         "moment_page_ms_median": round(median(as_page), 1),
         "sessions_ms": round(median(listed), 1),
         "records_ms": round(median(searched), 1),
+        "curves_ms": round(_ms(client, "/curves"), 1),
+        "timeline_ms": round(_ms(client, "/timeline.json"), 1),
+        "text_ms": round(_ms(client, "/records?topic=sessions&text=nowhere"), 1),
+        "text_records": client.get("/records.json?topic=sessions&text=nowhere").json()["page"][
+            "looked"
+        ],
     }
 
 
