@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
 from seamlessflow.console.web.console import NAV
@@ -19,6 +20,9 @@ PAGES = (
     *("/now", "/now?at=control:60", "/curves?smooth=0.8", "/step/3", "/timeline"),
     *("/sessions", "/records", "/record/tasks:3:41"),
 )
+SESSION = "/session/g-0.0.0"
+DRAWN = {"/timeline": ".timeline tbody tr", SESSION: "html[data-tokens-ready]"}
+"""Parts that a script draws, by page."""
 SHORT_MS = 60_000
 ColorScheme = Literal["light", "dark"]
 
@@ -70,6 +74,21 @@ def test_a_page_is_whole(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("path", [*PAGES, SESSION])
+def test_axe_finds_no_serious_fault(
+    browser: Browser, console: Served, path: str, width: int, scheme: ColorScheme
+) -> None:
+    with looking(browser, console, scheme, width) as page:
+        page.goto(path)
+        expect(page.locator(DRAWN.get(path, "main")).first).to_be_visible()
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        violations = Axe().run(page).response["violations"]
+        serious = [fault for fault in violations if fault["impact"] in ("serious", "critical")]
+        assert [(fault["id"], node["html"]) for fault in serious for node in fault["nodes"]] == []
 
 
 def test_now_grows_without_a_reload(browser: Browser, console: Served) -> None:
