@@ -9,11 +9,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from seamlessflow.console.web.console import NAV
-from tests.builders.console.content import late_worker
+from seamlessflow.console.models.course import Course
+from seamlessflow.console.web.console import NAV, RunBeside
+from seamlessflow.console.web.timeline_pages import timeline_data
+from tests.builders.console.content import late_worker, run_items
 from tests.builders.console.course import DIP, POLICY, STEPS, course_items
 from tests.builders.console.recorded import recorded_items
 from tests.builders.console.served import Served, served
+from tests.builders.records.short_run import RUN as SHORT_RUN
 
 pytestmark = pytest.mark.browser
 PAGES = (
@@ -238,5 +241,20 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
     with looking(browser, console) as page:
         page.goto("/timeline")
         expect(page.locator(".timeline tbody tr")).to_have_count(2)
-        expect(page.locator("#timeline-summary")).to_contain_text("12 optimizer steps")
+        expect(page.locator(".timeline-summary")).to_contain_text("12 optimizer steps")
         page.get_by_role("button", name="whole run").click()
+
+
+def test_the_timeline_grows_above_that_of_another_run(browser: Browser) -> None:
+    beside = {"runs/other": RunBeside(Course(), timeline_data(SHORT_RUN, "runs/other"))}
+    with served(run_items(), beside=beside) as console, looking(browser, console) as page:
+        page.goto("/timeline")
+        (growing, other) = page.locator(".timeline").all()
+        expect(growing.locator("tbody tr")).to_have_count(2)
+        expect(other.locator(".timeline-title")).to_have_text("Timeline of runs/other")
+        expect(other.locator("tbody tr")).to_have_count(1)
+        page.evaluate("window.sameWindow = true")
+        console.append(late_worker("came-later"))
+        expect(growing.locator("tbody tr")).to_have_count(3)
+        expect(other.locator("tbody tr")).to_have_count(1)
+        assert page.evaluate("window.sameWindow")
