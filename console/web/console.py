@@ -73,6 +73,15 @@ class AskedPage:
 
 
 @dataclass(frozen=True, slots=True)
+class RunBeside:
+    """Another run, as its log was when the console started."""
+
+    course: Course
+    timeline: Mapping[str, Any]
+    """Data of its timeline, as `seamlessflow.lab.timeline.page` has them."""
+
+
+@dataclass(frozen=True, slots=True)
 class ShownRun:
     """The run that a console shows."""
 
@@ -81,8 +90,8 @@ class ShownRun:
     """Option with which a command finds it, such as ` --out runs/mine`."""
     trained: Path | None = None
     """Directory of its trained tokens, if it is known."""
-    beside: Mapping[str, Course] = field(default_factory=dict)
-    """Other runs by name, whose curves stand beside its own."""
+    beside: Mapping[str, RunBeside] = field(default_factory=dict)
+    """Other runs by name, whose curves and timelines stand beside its own."""
     groups: Mapping[str, str] = field(default_factory=dict)
     """Kafka consumer groups by the topics of which they commit offsets."""
 
@@ -103,7 +112,9 @@ class Console:
         self._run = run
         self._sessions = SessionPages(history, run.trained)
         self._steps = StepPages(history, run.trained)
-        self._timelines = TimelinePages(history, run.name)
+        self._courses = {name: other.course for name, other in run.beside.items()}
+        timelines = {name: other.timeline for name, other in run.beside.items()}
+        self._timelines = TimelinePages(history, run.name, timelines)
         self._views: Mapping[str, _View] = {
             "now": lambda picture, query, place: now_page(picture, self._beside(picture)),
             "curves": self._curves,
@@ -172,8 +183,10 @@ class Console:
             ),
         }
         if asked.name == TIMELINE:
-            at = frame.moment or str(self._history.index.newest() or "")
-            values["data_url"] = url(f"/{TIMELINE}.json", at=at)
+            values["timelines"] = [
+                url(f"/{TIMELINE}.json", at=frame.moment),
+                *(url(f"/{TIMELINE}.json", beside=name) for name in self._timelines.beside),
+            ]
         if asked.name == SESSION:
             values |= self._values_of_session(asked, frame)
         return self._templates.get_template(template).render(values)
@@ -196,10 +209,11 @@ class Console:
     def _curves(self, picture: RunPicture, query: Query, place: str) -> CurvesPage:
         end = self._history.control_end(picture.cut)
         asked = curves_query(query)
-        return curves_page(self._history.course, end, asked, self._run.beside)
+        return curves_page(self._history.course, end, asked, self._courses)
 
     def _timeline(self, picture: RunPicture, query: Query, place: str) -> TimelinePage:
-        return TimelinePage(self._history.control_end(picture.cut))
+        end = self._history.control_end(picture.cut)
+        return TimelinePage(end, query.text("beside"), live=not query.text("at"))
 
     def _step(self, picture: RunPicture, query: Query, place: str) -> StepPage:
         policy = query.text("policy")

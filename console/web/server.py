@@ -19,14 +19,16 @@ from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.surroundings import Surroundings
 from seamlessflow.console.web.app import application
-from seamlessflow.console.web.console import Console, ShownRun
+from seamlessflow.console.web.console import Console, RunBeside, ShownRun
 from seamlessflow.console.web.guard import TOKEN, is_loopback
 from seamlessflow.console.web.live import Broadcaster
+from seamlessflow.console.web.timeline_pages import timeline_data
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.network.addresses import address_of
 from seamlessflow.infra.settings import KafkaSettings
+from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL
 
 LEAST_TOKEN = 16
@@ -82,12 +84,16 @@ def token_for(host: str, path: Path | None) -> str | None:
     return token
 
 
-def course_of(kafka: KafkaSettings, skipped: Skipped, stopping: Callable[[], bool]) -> Course:
-    """Return the course of another run, from its `control`. Raises what `read_topic` raises."""
+def run_beside(
+    kafka: KafkaSettings, name: str, skipped: Skipped, stopping: Callable[[], bool]
+) -> RunBeside:
+    """Return another run by its name, from its `control`. Raises what `read_topic` raises."""
     course = Course()
+    records: list[Record] = []
     for item in read_topic(kafka, CONTROL, skipped, stopping=stopping):
         course.note(item)
-    return course
+        records.append(item.record)
+    return RunBeside(course, timeline_data(records, name))
 
 
 def listener(host: str, port: int) -> socket.socket:

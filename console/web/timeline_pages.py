@@ -1,14 +1,17 @@
 """The timeline of a run at a moment, as the data of its script. Any thread.
 
 It folds all of `control` up to the moment, so it is made when the script asks, not with the page.
+Timelines of other runs beside it are made once, from all that their logs have then.
 """
 
 import threading
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from seamlessflow.console.log.history import History
+from seamlessflow.console.views.query import QueryRejected
 from seamlessflow.lab.timeline.facts import facts
 from seamlessflow.lab.timeline.page import page_data
 from seamlessflow.scheduler.state.timeline import timeline
@@ -18,6 +21,10 @@ from seamlessflow.schemas.topics import CONTROL
 _CHUNK = 20_000
 """Records that are read at once."""
 _PLACE = (CONTROL.name, 0)
+_REFRESH_S = 3.0
+"""Least seconds between two foldings of a run that goes on."""
+_SHARE = 30
+"""Time between two foldings, in times of a folding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,31 +32,69 @@ class TimelinePage:
     """The timeline up to an offset of `control`; its data are made by `TimelinePages.data`."""
 
     end: int
+    beside: str = ""
+    """Name of another run, whose timeline it is in place of the run's own."""
+    live: bool = False
+    """True if the script asks again while the run goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class MadeTimeline:
+    """Data of a timeline up to an offset of `control`."""
+
+    end: int = -1
+    data: Mapping[str, Any] = field(default_factory=dict)
+    refresh_s: float = 0
+    """Seconds until it is worth to ask again; 0 for a run that has ended."""
 
 
 class TimelinePages:
     """Timelines of a history; the data of the last moment are kept."""
 
-    def __init__(self, history: History, run: str) -> None:
-        """Show a run by its name."""
+    def __init__(
+        self, history: History, run: str, beside: Mapping[str, Mapping[str, Any]] | None = None
+    ) -> None:
+        """Show a run by its name; `beside`: data of other runs' timelines by their names."""
         self._history = history
-        self._title = f"Timeline of {run}"
-        self._kept: tuple[int, Any] = (-1, None)
+        self._run = run
+        self._beside = beside or {}
+        self._kept = MadeTimeline()
         self._making = threading.Lock()
 
-    def data(self, page: TimelinePage) -> Any:
+    @property
+    def beside(self) -> Sequence[str]:
+        """Names of the other runs."""
+        return list(self._beside)
+
+    def data(self, page: TimelinePage) -> Mapping[str, Any]:
         """Return the data, as `seamlessflow.lab.timeline.page` has them.
 
-        Raises what the history's lookup raises.
+        Raises `QueryRejected` for a run that is not beside, and what the history's lookup raises.
         """
+        if page.beside:
+            if page.beside not in self._beside:
+                raise QueryRejected("beside", page.beside, "no run of this name stands beside")
+            return self._beside[page.beside]
         with self._making:  # two browsers that ask for the same wait for one fold
-            if self._kept[0] != page.end:
-                records = list(self._records(page.end))
-                made = page_data(timeline(records), facts(records), self._title)
-                self._kept = page.end, made | {"refresh_s": 0}
-            return self._kept[1]
+            if self._kept.end != page.end:
+                self._kept = self._made(page.end)
+            return {**self._kept.data, "refresh_s": self._kept.refresh_s if page.live else 0}
+
+    def _made(self, end: int) -> MadeTimeline:
+        began_s = time.monotonic()
+        records = list(self._records(end))
+        data = timeline_data(records, self._run)
+        took_s = time.monotonic() - began_s
+        refresh_s = 0 if data["finished"] else max(_REFRESH_S, _SHARE * took_s)
+        return MadeTimeline(end, data, refresh_s)
 
     def _records(self, end: int) -> Iterator[Record]:
         for first in range(0, end, _CHUNK):
             for item in self._history.range(_PLACE, first, min(end, first + _CHUNK)):
                 yield self._history.decoder.decoded(item).record
+
+
+def timeline_data(records: Sequence[Record], run: str) -> dict[str, Any]:
+    """Return the data of a run's timeline, from its `control`, for a page that does not change."""
+    data = page_data(timeline(records), facts(records), f"Timeline of {run}")
+    return {**data, "refresh_s": 0}

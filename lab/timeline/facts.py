@@ -64,8 +64,14 @@ class RunFacts:
     )
     """Versions that each worker loaded, with their times."""
     marks: list[Mark] = field(default_factory=list)
-    finished: bool = False
+    _finished: set[str] = field(default_factory=set)
     _open: set[str] = field(default_factory=set)
+
+    @property
+    def finished(self) -> bool:
+        """True once the run has ended for each policy that made a step."""
+        policies = {times.policy for times in self.steps.values()}
+        return bool(self._finished) and ("" in self._finished or policies <= self._finished)
 
     def apply(self, record: Record) -> None:
         """Fold a record in."""
@@ -80,7 +86,7 @@ class RunFacts:
                 self._open.discard(record.group_id)
                 self._count(record.at_ms)
             case r.RunFinished():
-                self.finished = True
+                self._finished.add(record.policy)
 
     def _apply_step(self, record: Record) -> None:
         match record:

@@ -94,6 +94,7 @@ def page_data(
         "length_ms": end_ms - start_ms,
         "training_ms": [at_ms - start_ms for at_ms in timeline.training_ms],
         "legend": f"idle: {IDLE} · {SHARES}",
+        "finished": facts.finished,
         "idle": round(together(spent.values()).idle_share, 4),
         "switches": timeline.switches,
         "handed_back": timeline.handed_back,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from seamlessflow.console.log.audit_child import AuditCommand
-    from seamlessflow.console.models.course import Course
+    from seamlessflow.console.web.console import RunBeside
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
 
@@ -35,7 +35,9 @@ def console(
     ] = None,
     beside: Annotated[
         list[Path] | None,
-        typer.Option(help="Directory of another run, whose curves stand beside; repeat."),
+        typer.Option(
+            help="Directory of another run, whose curves and timeline stand beside; repeat."
+        ),
     ] = None,
     audit: Annotated[
         bool, typer.Option("--audit", help="Audit the log beside it; each page has the result.")
@@ -58,7 +60,7 @@ def console(
     token = token_for(host, token_file)
     try:
         with stoppable() as stop:
-            others = dict(_courses(beside or (), stop))
+            others = dict(_read(beside or (), stop))
         with stoppable() as stop, kafka_to_inspect(out) as kafka, listener(host, port) as listening:
             typer.echo(f"the console is at {address(listening, token)}")
             run = ShownRun(
@@ -90,15 +92,16 @@ def _audited(out: Path | None, kafka: "KafkaSettings") -> "AuditCommand":
     return AuditCommand([*command, *trained, "--follow" if lives else "--ended"], environment)
 
 
-def _courses(directories: "Iterable[Path]", stop: "Stop") -> "Iterator[tuple[str, Course]]":
+def _read(directories: "Iterable[Path]", stop: "Stop") -> "Iterator[tuple[str, RunBeside]]":
     """Yield the runs of directories, each read once, as it is now."""
-    from seamlessflow.console.web.server import course_of
+    from seamlessflow.console.web.server import run_beside
     from seamlessflow.infra.kafka.unreadable import Skipped
     from seamlessflow.processes.cluster import kafka_to_inspect
 
     skipped = Skipped()
     for directory in directories:
         with kafka_to_inspect(directory) as kafka:
-            yield str(directory), course_of(kafka, skipped, lambda: stop.asked)
+            name = str(directory)
+            yield name, run_beside(kafka, name, skipped, lambda: stop.asked)
     for notice in skipped.notices:
         typer.echo(f"! {notice}", err=True)

@@ -1,4 +1,4 @@
-"""The command `seamlessflow demo`, which trains a tiny model that it makes, or a real one."""
+"""The command `seamlessflow demo`: it trains a tiny model, or a real one, or rehearses a run."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,42 +7,67 @@ from typing import Annotated, Literal
 import typer
 
 from seamlessflow.commands.options import WithConsole
+from seamlessflow.commands.scheduling.rehearsed_pair import rehearse_pair
 
 STEPS = 80
 SUMS_STEPS = 40
+OUT = Path(".seamlessflow/demo")
+REHEARSED_OUT = Path(".seamlessflow/demo-rehearsed")
+
+DemoOut = Annotated[
+    Path | None,
+    typer.Option(
+        help=f"Directory of the run; an earlier run in it is renamed.  [{OUT}; {REHEARSED_OUT} "
+        "with --rehearse, which replaces an earlier one]"
+    ),
+]
+DemoSteps = Annotated[
+    int | None,
+    typer.Option(min=1, help="Optimizer steps.  [80; 40 with --real; 8 with --rehearse]"),
+]
+DemoEngine = Annotated[
+    Literal["torch", "vllm"],
+    typer.Option(help="Engine that samples; torch runs anywhere, vllm needs scripts/vllm-cpu."),
+]
+DemoBackend = Annotated[
+    Literal["torch", "fsdp2", "megatron"],
+    typer.Option(help="What trains: on one device, or divided over --ranks processes."),
+]
+DemoSharing = Annotated[
+    int, typer.Option(min=1, help="Ranks that share each layer, with megatron.")
+]
+DemoAdapter = Annotated[
+    int, typer.Option(min=0, help="Train an adapter (LoRA) of this rank, not the whole model.")
+]
+DemoModel = Annotated[
+    str | None,
+    typer.Option(
+        metavar="MODEL",
+        help="Train this model on sums, in place of the tiny one: a Hugging Face directory, or "
+        "a name at its hub. scripts/demo --real makes one.",
+    ),
+]
+DemoRehearsed = Annotated[
+    bool,
+    typer.Option(
+        "--rehearse",
+        help="Train nothing: rehearse a run on eight modelled devices, disaggregated and then "
+        "multiplexed, about a minute each.",
+    ),
+]
 
 
 def demo(
-    out: Annotated[
-        Path, typer.Option(help="Directory of the run; an earlier run in it is renamed.")
-    ] = Path(".seamlessflow/demo"),
-    steps: Annotated[
-        int | None, typer.Option(min=1, help="Optimizer steps.  [80, or 40 with --real]")
-    ] = None,
+    out: DemoOut = None,
+    steps: DemoSteps = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of tasks, model and warm-up.")] = 0,
-    engine: Annotated[
-        Literal["torch", "vllm"],
-        typer.Option(help="Engine that samples; torch runs anywhere, vllm needs scripts/vllm-cpu."),
-    ] = "torch",
-    backend: Annotated[
-        Literal["torch", "fsdp2", "megatron"],
-        typer.Option(help="What trains: on one device, or divided over --ranks processes."),
-    ] = "torch",
+    engine: DemoEngine = "torch",
+    backend: DemoBackend = "torch",
     ranks: Annotated[int, typer.Option(min=1, help="Ranks of fsdp2 and megatron.")] = 1,
-    tensor_parallel: Annotated[
-        int, typer.Option(min=1, help="Ranks that share each layer, with megatron.")
-    ] = 1,
-    adapter: Annotated[
-        int, typer.Option(min=0, help="Train an adapter (LoRA) of this rank, not the whole model.")
-    ] = 0,
-    real: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL",
-            help="Train this model on sums, in place of the tiny one: a Hugging Face directory, or "
-            "a name at its hub. scripts/demo --real makes one.",
-        ),
-    ] = None,
+    tensor_parallel: DemoSharing = 1,
+    adapter: DemoAdapter = 0,
+    real: DemoModel = None,
+    rehearse: DemoRehearsed = False,
     console: WithConsole = True,
 ) -> None:
     """Train a tiny model with real agents over a real Kafka, and show how it learns.
@@ -54,15 +79,38 @@ def demo(
     and trains in turns.
     """
     pages = console and find_spec("starlette") is not None
-    if real is None:
+    whole = (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0)
+    if rehearse:
+        _refuse_with_rehearse(real, engine, backend, ranks, tensor_parallel, adapter)
+        rehearse_pair(out or REHEARSED_OUT, steps, seed, pages)
+    elif real is None:
+        place = out or OUT
         _train_tiny_model(
-            out, steps or STEPS, seed, engine, backend, ranks, tensor_parallel, adapter, pages
+            place, steps or STEPS, seed, engine, backend, ranks, tensor_parallel, adapter, pages
         )
-    elif (engine, backend, ranks, tensor_parallel, adapter) == ("torch", "torch", 1, 1, 0):
-        _train_on_sums(out, real, steps or SUMS_STEPS, seed, pages)
+    elif whole:
+        _train_on_sums(out or OUT, real, steps or SUMS_STEPS, seed, pages)
     else:
         text = "it trains a whole model with torch on one worker: other options need a run.yaml"
         raise typer.BadParameter(text, param_hint="--real")
+
+
+def _refuse_with_rehearse(
+    real: str | None, engine: str, backend: str, ranks: int, tensor_parallel: int, adapter: int
+) -> None:
+    """Raise `typer.BadParameter` for the first option that says nothing to a rehearsal."""
+    set_by_user = {
+        "--real": real is not None,
+        "--engine": engine != "torch",
+        "--backend": backend != "torch",
+        "--ranks": ranks != 1,
+        "--tensor-parallel": tensor_parallel != 1,
+        "--adapter": adapter != 0,
+    }
+    for name, is_set in set_by_user.items():
+        if is_set:
+            text = "a rehearsal has modelled devices and no weights: leave it out with --rehearse"
+            raise typer.BadParameter(text, param_hint=name)
 
 
 def _train_tiny_model(

@@ -1,9 +1,11 @@
 """The demo's agents: the unmodified `openai` client, and a reward at the end.
 
 They use nothing of training, tokens or Kafka. `producers/agents` runs one of them:
-`seamlessflow.demo.agent:run`, which has a tool, or `:calculate` with a real model.
+`seamlessflow.demo.agent:run`, which has a tool, `:calculate` with a real model, or `:ask_once` with
+modelled devices.
 """
 
+import random
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
@@ -44,6 +46,13 @@ class ModelEndpoint(Protocol):
     def messages(self) -> Sequence[Mapping[str, object]]: ...
 
 
+class NamedEndpoint(ModelEndpoint, Protocol):
+    """The same of a session with its id."""
+
+    @property
+    def session_id(self) -> str: ...
+
+
 async def run(task: LookupTask, session: ModelEndpoint) -> float:
     """Play one episode, from its beginning or from the middle, and return its reward.
 
@@ -73,6 +82,20 @@ async def calculate(task: SumTask, session: ModelEndpoint) -> float:
         model=session.model, messages=dialogue(task), max_tokens=MAX_SUM_TOKENS
     )
     return sum_reward(task, completion.choices[0].message.content or "")
+
+
+async def ask_once(task: LookupTask, session: NamedEndpoint) -> float:
+    """Ask once and return a reward that is drawn, since modelled devices answer with any text.
+
+    Raises the client's errors.
+    """
+    client = AsyncOpenAI(
+        base_url=session.base_url, api_key=session.api_key, http_client=session.http_client
+    )
+    messages = cast(list[ChatCompletionMessageParam], [question(task)])
+    await client.chat.completions.create(model=session.model, messages=messages)
+    draw = random.Random(session.session_id)  # nosec B311 # repeatable draws
+    return float(draw.random() < 0.5)
 
 
 def _turns_left(transcript: Sequence[Mapping[str, object]]) -> int:

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,12 +16,16 @@ _END_S = 5.0
 
 
 @contextmanager
-def console_beside(out: Path) -> Iterator[str]:
-    """Serve the console of the run that starts in `out`; yield the address that it will have."""
+def console_beside(out: Path, others: Sequence[Path] = ()) -> Iterator[str]:
+    """Serve the console of the run that starts in `out`; yield the address that it will have.
+
+    Runs in the directories `others` stand beside it.
+    """
     port = free_port() if is_open(PORT, HOST) else PORT
     ended = threading.Event()
     before = address_written(out)  # a run that was killed left one
-    args = (out, port, before, ended)
+    options = [word for other in others for word in ("--beside", str(other))]
+    args = (out, ["--port", str(port), "--audit", *options], before, ended)
     thread = threading.Thread(target=_serve, args=args, name="console", daemon=True)
     thread.start()
     try:
@@ -31,13 +35,13 @@ def console_beside(out: Path) -> Iterator[str]:
         thread.join(2 * _END_S)
 
 
-def _serve(out: Path, port: int, before: int, ended: threading.Event) -> None:
+def _serve(out: Path, options: Sequence[str], before: int, ended: threading.Event) -> None:
     """Start the console once the run has an address, and end it with the run."""
     while address_written(out) in (0, before):
         if ended.wait(_LOOK_S):
             return
-    options = ("--out", str(out), "--port", str(port), "--audit")
-    command = [sys.executable, "-P", "-m", "seamlessflow", "console", *options]
+    program = (sys.executable, "-P", "-m", "seamlessflow", "console")
+    command = [*program, "--out", str(out), *options]
     (out / "logs").mkdir(parents=True, exist_ok=True)
     with (out / "logs" / "console.log").open("ab") as log:
         # A session of its own: Ctrl-C is the run's, which then ends this one.

@@ -1,7 +1,7 @@
 """View of a rehearsal for the terminal. Pure; makes `rich` objects."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,6 +10,16 @@ from rich.text import Text
 from seamlessflow.infra.printable import number_of
 from seamlessflow.rehearsal.rehearsal import Rehearsed
 from seamlessflow.reports.outcome_view import staleness
+from seamlessflow.scheduler.state.accounts.device_time import (
+    DECODING,
+    SWITCHING,
+    TRAINING,
+    UNDER_FILLED,
+    WAITING,
+)
+
+_IDLE = (WAITING, UNDER_FILLED, SWITCHING)
+"""Largest parts of idle time."""
 
 
 def view(result: Rehearsed) -> RenderableType:
@@ -30,6 +40,32 @@ def view(result: Rehearsed) -> RenderableType:
     if result.no_room:
         verdict.append(Text(f"! {result.no_room}", "bold yellow"))
     return Group(figures, _loads(result.outcome.summary), *verdict)
+
+
+def comparison(results: Mapping[str, Rehearsed]) -> RenderableType:
+    """Return the figures of rehearsals by their strategies, a row for each."""
+    first = next(iter(results.values()))
+    table = Table(box=None, padding=(0, 2))
+    for name in ("strategy", "steps", "a step", "of the first's", "idle", *_IDLE):
+        side: Literal["left", "right"] = "left" if name == "strategy" else "right"
+        table.add_column(name.replace("_", "-"), justify=side)
+    for name, result in results.items():
+        summary = result.outcome.summary
+        shares = summary["device_time"]
+        table.add_row(
+            name,
+            str(summary["steps"]),
+            f"{_step_s(result):.1f} s",
+            f"{_step_s(result) / _step_s(first):.2f}",
+            f"{1 - shares.get(DECODING, 0) - shares.get(TRAINING, 0):.1%}",
+            *(f"{shares.get(part, 0):.1%}" for part in _IDLE),
+        )
+    return table
+
+
+def _step_s(result: Rehearsed) -> float:
+    """Return a step's time on the devices, without the scale."""
+    return float(result.outcome.summary["step_s"] / result.scale)
 
 
 def _figures(result: Rehearsed) -> list[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """Training as a command: shows its progress, prints its outcome. Shared by `demo` and `train`."""
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -63,11 +63,13 @@ def shown(
     what: str = "run",
     later: str = RESUMED,
     with_console: bool = False,
+    beside: Sequence[Path] = (),
 ) -> T:
     """Return the result of `work` in `config.out`, which shows its progress.
 
     Exits with the status of an interruption if the user asked to stop. `later` says what becomes of
-    the directory if the user does not wait for the end. `with_console`: serve pages meanwhile.
+    the directory if the user does not wait for the end. `with_console`: serve pages meanwhile, with
+    the runs in the directories `beside`.
     """
     left = (
         f"processes of the {what} end by themselves within seconds, their logs are in "
@@ -76,7 +78,7 @@ def shown(
     try:
         with (
             stoppable(left) as stop,
-            _console(config.out, console, with_console),
+            _console(config.out, beside, console, with_console),
             display(console, config.run.policy) as progress,
         ):
             return work(progress, stop)
@@ -87,11 +89,11 @@ def shown(
 
 
 @contextmanager
-def _console(out: Path, console: Console, wanted: bool) -> Iterator[None]:
+def _console(out: Path, beside: Sequence[Path], console: Console, wanted: bool) -> Iterator[None]:
     if not wanted:
         yield
         return
-    with console_beside(out) as address:
+    with console_beside(out, beside) as address:
         console.print(f"its pages, while it runs: {address}", highlight=False)
         yield
 

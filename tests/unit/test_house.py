@@ -55,7 +55,6 @@ APART = {
 ANY_SIZE = {"__main__", "errors", "registry", "settings"}
 """Names of modules that may be short: entries, leaves, and lists that others look into."""
 SHORT = {
-    "console/web/timeline_pages": "brings the timeline's fold, which no other page needs",
     "processes/console_beside": "a process that is no part of a run, beside those that are",
     "demo/directory": "brings processes and Kafka's client, which a check does not need",
     "demo/prepare": "runs in a process of its own, with torch",

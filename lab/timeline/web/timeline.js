@@ -1,13 +1,14 @@
-/* A run's timeline on a canvas. Its data are in the page, or at the address that the page names. */
+/* Timelines of runs, each on a canvas. The data of one are in the page, or at the address that the
+   element around it names (data-timeline). */
 "use strict";
-(() => {
+document.querySelectorAll(".timeline").forEach(root => {
 const AXIS = 24, RIGHT = 62;
 const STEPS_Y = 20, LANE_H = 15, GROUPS_H = 36;
-let STEPS_H = LANE_H, GROUPS_Y = 42, MARKS_Y = 86, TOP = 106; /* lower by a lane for each further policy */
-const $ = id => document.getElementById(`timeline-${id}`);
-const root = document.querySelector(".timeline"), within = part => root.querySelector(part);
+let STEPS_H, GROUPS_Y, MARKS_Y, TOP; /* lower by a lane for each further policy */
+const within = part => root.querySelector(part), $ = name => within(`.timeline-${name}`);
 const ink = name => getComputedStyle(root).getPropertyValue(`--${name}`);
-let data, rows, view, colours, left = 60, hovered = -1;
+const url = root.closest("[data-timeline]")?.dataset.timeline;
+let data, rows, view, colours, left = 60, hovered = -1, sortedBy = 0;
 
 async function unpack(text) {
   const bytes = Uint8Array.from(atob(text), c => c.charCodeAt(0));
@@ -269,13 +270,14 @@ function table() {
     values.forEach(value => { const cell = document.createElement(kind); cell.textContent = typeof value === "number" ? (100 * value).toFixed(1) + " %" : value; tr.append(cell); });
     return tr;
   };
-  const fill = sorted => {
+  const fill = () => {
     const body = within("tbody"); body.replaceChildren();
-    for (const { r, cells: values } of sorted) line("td", values, body).onclick = () => { hovered = r; view.top = r * view.row - area() / 2; redraw(); scrollTo(0, 0); };
+    for (const { r, cells: values } of [...lines].sort((a, b) => sortedBy ? b.cells[sortedBy] - a.cells[sortedBy] : a.r - b.r)) line("td", values, body).onclick = () => { hovered = r; view.top = r * view.row - area() / 2; redraw(); scrollBy(0, root.getBoundingClientRect().top - 110); };
   };
+  within("thead").replaceChildren(); within("tfoot").replaceChildren();
   line("td", cells("all workers", data.idle, sums), within("tfoot"));
-  [...line("th", head, within("thead")).cells].forEach((cell, c) => { cell.onclick = () => fill([...lines].sort((a, b) => c ? b.cells[c] - a.cells[c] : a.r - b.r)); });
-  fill(lines);
+  [...line("th", head, within("thead")).cells].forEach((cell, c) => { cell.onclick = () => { sortedBy = c; fill(); }; });
+  fill();
 }
 function size() {
   const room = Math.max(120, innerHeight - TOP - AXIS - 150), wanted = rows.length * view.row + 4;
@@ -286,34 +288,50 @@ function prepare(found) {
   data.lanes = [...new Set(data.steps.map(of => of[8]))];
   if (!data.lanes.length) data.lanes = [""];
   const lower = LANE_H * (data.lanes.length - 1);
-  STEPS_H += lower; GROUPS_Y += lower; MARKS_Y += lower; TOP += lower;
+  STEPS_H = LANE_H + lower; GROUPS_Y = 42 + lower; MARKS_Y = 86 + lower; TOP = 106 + lower;
   data.peaks = [data.groups.values.reduce((a, b) => Math.max(a, b), 0)];
+  left = 16 + 6.6 * Math.max(7, ...rows.map(row => row.name.length).slice(0, 2000), ...data.lanes.map(policy => policy.length));
   data.rgb = data.parts.map(([, colour]) => [1, 3, 5].map(i => parseInt(colour.slice(i, i + 2), 16)));
   data.packed = data.rgb.map(([red, green, blue]) => (255 << 24 | blue << 16 | green << 8 | red) >>> 0);
+}
+function look() {
   const [first, last] = data.training_ms, trained = data.steps.length && !data.refresh_s;
   view = { from: trained ? first : 0, to: trained ? last : data.length_ms, top: 0, row: Math.max(3, Math.min(34, (innerHeight - 290) / Math.max(1, rows.length))) };
-  left = 16 + 6.6 * Math.max(7, ...rows.map(row => row.name.length).slice(0, 2000), ...data.lanes.map(policy => policy.length));
-  if (data.refresh_s) {
+  if (data.refresh_s && !url) {
     try { Object.assign(view, JSON.parse(sessionStorage.getItem("timeline"))); } catch { /* the first time */ }
     setTimeout(() => location.reload(), 1000 * data.refresh_s);
   }
 }
-function begin(found) {
-  prepare(found);
+function words() {
   $("title").textContent = data.title;
   const ended = data.steps.filter(of => of[2] !== null), took = data.training_ms[1] - data.training_ms[0];
   const done = data.lanes.map(policy => `${ended.filter(of => of[8] === policy).length} of ${policy}`);
   $("summary").textContent = [`${ended.length} optimizer steps in ${lasting(took)}` + (several() ? ": " + done.join(", ") : ""), `${rows.length} workers`, `${data.switches} changes of role`,
     `${data.handed_back} turns handed back`, `idle ${(100 * data.idle).toFixed(1)} % of device time`, `from ${new Date(data.start_ms).toISOString()}`].join("   ·   ");
+  $("legend").replaceChildren();
   data.parts.forEach(([label, colour], k) => {
     if (!rows.some(row => row.spent_ms[k] > 0) && !data.mixes.some(mix => mix.some((v, i) => i % 2 === 0 && v === k))) return;
     const entry = document.createElement("span"), box = document.createElement("i");
     box.style.background = colour; entry.append(box, label); $("legend").append(entry);
   });
-  const words = document.createElement("small"); words.textContent = data.legend; $("legend").append(words);
-  size(); listen(); table(); redraw();
+  const note = document.createElement("small"); note.textContent = data.legend; $("legend").append(note);
 }
-const source = $("data"), url = source.dataset.url;
-(url ? fetch(url, { headers: { accept: "application/json" } }).then(answer => answer.json()).then(twin => twin.page ?? Promise.reject(new Error(twin.error))) : unpack(source.textContent))
-  .then(begin).catch(error => { $("summary").textContent = String(error.message ?? error); });
-})();
+function begin(found) {
+  prepare(found); look(); words(); size(); listen(); table(); redraw(); again();
+}
+/* The run goes on: a view of all of it grows, any other one stays. */
+function grow(found) {
+  const whole = view.from === 0 && view.to === data.length_ms;
+  prepare(found);
+  if (whole) view.to = data.length_ms;
+  words(); size(); table(); redraw(); again();
+}
+function again() {
+  if (url && data.refresh_s) setTimeout(() => document.hidden ? again() : load().then(grow).catch(error => { fail(error); again(); }), 1000 * data.refresh_s);
+}
+function load() {
+  return fetch(url, { headers: { accept: "application/json" } }).then(answer => answer.json()).then(twin => twin.page ?? Promise.reject(new Error(twin.error)));
+}
+function fail(error) { $("summary").textContent = String(error.message ?? error); }
+(url ? load() : unpack(document.getElementById("timeline-data").textContent)).then(begin).catch(fail);
+});

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from seamlessflow.rehearsal.rehearsal import Rehearsed
     from seamlessflow.watching.display import Display
 
-_LATER = "the next rehearsal begins anew and replaces"
+LATER = "the next rehearsal begins anew and replaces"
 _MEASURED = ("device_model", "rollout")
 """Sections that a rehearsal takes from a recorded run; all others are those of its own run."""
 
@@ -69,7 +69,7 @@ def rehearse(
     def work(shows: "Display", stop: "Stop") -> "Rehearsed":
         return run(rehearsal, shows, stop)
 
-    result = shown(rehearsal, console, work, "rehearsal", _LATER, pages)
+    result = shown(rehearsal, console, work, "rehearsal", LATER, pages)
     console.print(view(result))
     if result.distorted or result.outcome.failed:
         raise typer.Exit(ExitStatus.LASTING)

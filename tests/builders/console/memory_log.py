@@ -7,7 +7,7 @@ from typing import Any
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import Ranges, RawDecoder
-from seamlessflow.console.web.console import Console, ShownRun
+from seamlessflow.console.web.console import Console, RunBeside, ShownRun
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.settings import KafkaSettings
@@ -83,7 +83,10 @@ def history_of(items: Sequence[Received]) -> tuple[History, MemoryLog]:
     return history, log
 
 
-def console_of(items: Sequence[Received], **progress: Any) -> Console:
-    """Return the pages of these records."""
+def console_of(
+    items: Sequence[Received], beside: Mapping[str, RunBeside] | None = None, **progress: Any
+) -> Console:
+    """Return the pages of these records, with other runs beside them."""
     history, _ = history_of(items)
-    return Console(history, lambda: ReadingProgress(**progress), ShownRun(RUN, f" --out {RUN}"))
+    run = ShownRun(RUN, f" --out {RUN}", beside=beside or {})
+    return Console(history, lambda: ReadingProgress(**progress), run)

@@ -2,14 +2,14 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History
 from seamlessflow.console.web.app import application
-from seamlessflow.console.web.console import Console, ShownRun
+from seamlessflow.console.web.console import Console, RunBeside, ShownRun
 from seamlessflow.console.web.live import Broadcaster
 from seamlessflow.console.web.server import address, listener, run_server
 from seamlessflow.infra.kafka.client import Received
@@ -35,12 +35,16 @@ class Served:
 
 @contextmanager
 def served(
-    items: Sequence[Received], host: str = HOST, token: str | None = None
+    items: Sequence[Received],
+    host: str = HOST,
+    token: str | None = None,
+    beside: Mapping[str, RunBeside] | None = None,
 ) -> Iterator[Served]:
-    """Serve the pages of these records."""
+    """Serve the pages of these records, with other runs beside them."""
     history, log = history_of(items)
     broadcaster = Broadcaster()
-    console = Console(history, ReadingProgress, ShownRun(RUN, f" --out {RUN}"))
+    run = ShownRun(RUN, f" --out {RUN}", beside=beside or {})
+    console = Console(history, ReadingProgress, run)
     app = application(console, broadcaster, host, token)
     stop = threading.Event()
     with listener(host, 0) as listening:

@@ -6,19 +6,26 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, Page, expect
 
-from seamlessflow.console.web.console import NAV
-from tests.builders.console.content import late_worker
+from seamlessflow.console.models.course import Course
+from seamlessflow.console.web.console import NAV, RunBeside
+from seamlessflow.console.web.timeline_pages import timeline_data
+from tests.builders.console.content import late_worker, run_items
 from tests.builders.console.course import DIP, POLICY, STEPS, course_items
 from tests.builders.console.recorded import recorded_items
 from tests.builders.console.served import Served, served
+from tests.builders.records.short_run import RUN as SHORT_RUN
 
 pytestmark = pytest.mark.browser
 PAGES = (
     *("/now", "/now?at=control:60", "/curves?smooth=0.8", "/step/3", "/timeline"),
     *("/sessions", "/records", "/record/tasks:3:41"),
 )
+SESSION = "/session/g-0.0.0"
+DRAWN = {"/timeline": ".timeline tbody tr", SESSION: "html[data-tokens-ready]"}
+"""Parts that a script draws, by page."""
 SHORT_MS = 60_000
 ColorScheme = Literal["light", "dark"]
 
@@ -70,6 +77,21 @@ def test_a_page_is_whole(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         background = page.evaluate("getComputedStyle(document.body).backgroundColor")
         assert (background == "rgb(255, 255, 255)") == (scheme == "light")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("path", [*PAGES, SESSION])
+def test_axe_finds_no_serious_fault(
+    browser: Browser, console: Served, path: str, width: int, scheme: ColorScheme
+) -> None:
+    with looking(browser, console, scheme, width) as page:
+        page.goto(path)
+        expect(page.locator(DRAWN.get(path, "main")).first).to_be_visible()
+        page.evaluate("document.querySelectorAll('details').forEach(d => d.open = true)")
+        violations = Axe().run(page).response["violations"]
+        serious = [fault for fault in violations if fault["impact"] in ("serious", "critical")]
+        assert [(fault["id"], node["html"]) for fault in serious for node in fault["nodes"]] == []
 
 
 def test_now_grows_without_a_reload(browser: Browser, console: Served) -> None:
@@ -219,5 +241,20 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
     with looking(browser, console) as page:
         page.goto("/timeline")
         expect(page.locator(".timeline tbody tr")).to_have_count(2)
-        expect(page.locator("#timeline-summary")).to_contain_text("12 optimizer steps")
+        expect(page.locator(".timeline-summary")).to_contain_text("12 optimizer steps")
         page.get_by_role("button", name="whole run").click()
+
+
+def test_the_timeline_grows_above_that_of_another_run(browser: Browser) -> None:
+    beside = {"runs/other": RunBeside(Course(), timeline_data(SHORT_RUN, "runs/other"))}
+    with served(run_items(), beside=beside) as console, looking(browser, console) as page:
+        page.goto("/timeline")
+        (growing, other) = page.locator(".timeline").all()
+        expect(growing.locator("tbody tr")).to_have_count(2)
+        expect(other.locator(".timeline-title")).to_have_text("Timeline of runs/other")
+        expect(other.locator("tbody tr")).to_have_count(1)
+        page.evaluate("window.sameWindow = true")
+        console.append(late_worker("came-later"))
+        expect(growing.locator("tbody tr")).to_have_count(3)
+        expect(other.locator("tbody tr")).to_have_count(1)
+        assert page.evaluate("window.sameWindow")

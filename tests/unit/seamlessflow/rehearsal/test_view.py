@@ -10,7 +10,7 @@ from rich.console import Console
 from seamlessflow.lab.calibration.recorded_run import Hops
 from seamlessflow.rehearsal.rehearsal import Rehearsed
 from seamlessflow.rehearsal.software import SoftwareTime
-from seamlessflow.rehearsal.view import view
+from seamlessflow.rehearsal.view import comparison, view
 from seamlessflow.reports.outcome import RunOutcome
 
 TOLD: dict[str, Any] = {
@@ -27,12 +27,17 @@ TOLD: dict[str, Any] = {
 }
 
 
-def shown(summary: Mapping[str, Any], untrained: str | None = None) -> str:
+def rehearsed(
+    summary: Mapping[str, Any], untrained: str | None = None, scale: float = 0.1
+) -> Rehearsed:
     software = SoftwareTime(hops=Hops([4]), turns=1, step_s=0.3)
-    outcome = RunOutcome(Path("out"), summary, None)
+    return Rehearsed(RunOutcome(Path("out"), summary, None), software, scale, None, (), untrained)
+
+
+def shown(summary: Mapping[str, Any], untrained: str | None = None) -> str:
     console = Console(width=200, file=StringIO())
     with console.capture() as captured:
-        console.print(view(Rehearsed(outcome, software, 0.1, None, (), untrained)))
+        console.print(view(rehearsed(summary, untrained)))
     return captured.get()
 
 
@@ -60,3 +65,17 @@ def test_a_gang_without_room_is_told() -> None:
 
 def test_groups_that_were_not_trained_are_told() -> None:
     assert "! 98% of the groups" in shown(TOLD, "98% of the groups had equal rewards")
+
+
+def test_rehearsals_are_compared_in_the_time_of_the_devices() -> None:
+    first = {**TOLD, "device_time": {"decoding": 0.5, "training": 0.1, "waiting": 0.4}}
+    second = {**TOLD, "step_s": 0.6, "device_time": {"decoding": 0.9, "switching": 0.1}}
+    console = Console(width=200, file=StringIO())
+    with console.capture() as captured:
+        results = {"split": rehearsed(first), "moving": rehearsed(second, scale=0.2)}
+        console.print(comparison(results))
+    rows = [line.split() for line in captured.get().splitlines()]
+    assert rows[1:] == [
+        ["split", "10", "4.0", "s", "1.00", "40.0%", "40.0%", "0.0%", "0.0%"],
+        ["moving", "10", "3.0", "s", "0.75", "10.0%", "0.0%", "0.0%", "10.0%"],
+    ]

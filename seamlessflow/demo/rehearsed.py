@@ -1,0 +1,102 @@
+"""The demo's rehearsal: a run of a real model's size on eight modelled devices, by a strategy.
+
+Training this model takes the memory of four devices. So half of them must train, although sampling
+is most of the work, and no fixed split fits it. Imports no torch, and renderers in `write_work`.
+"""
+
+import json
+from pathlib import Path
+
+from seamlessflow.checks.check import before_training
+from seamlessflow.config import RunConfig
+from seamlessflow.config_file import Check, parse
+from seamlessflow.demo.configuration import POLICY, RENDERER
+from seamlessflow.device_defaults import by_modelled_devices
+from seamlessflow.named_models import Fetched
+
+STRATEGIES = ("disaggregated", "multiplexed")
+"""Strategies that are rehearsed, in this order."""
+STEPS = 8
+SCALE = 0.05
+"""Factor of the devices' times: a rehearsal takes about a minute with it."""
+DEVICES = 8
+TRAINING_DEVICES = 4
+DEVICE_MODEL = {"hardware": "A100", "model": "Qwen3-14B"}
+GROUPS = {"groups_per_step": 4, "group_size": 8}
+EXTRA_GROUPS = 0.5
+CAPACITY = 4
+"""Turns that a device samples at once: few, so that few sessions keep all devices busy."""
+LENGTHS = {"turn_tokens": 3_000, "spread": 0.3, "most_tokens": 8_000}
+MAX_CONTEXT = 10_000
+"""Most tokens of prompt and completion together; a prompt has about 20."""
+AGENTS = {"callable": "seamlessflow.demo.agent:ask_once", "name": "rehearsed", "concurrency": 128}
+TIMEOUTS = {"task_timeout_s": 300, "group_timeout_s": 600}
+TASKS = 1_000
+_WORK = "work"
+"""Folder in the output, of what both rehearsals read."""
+_SHAPE = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 64,
+    "intermediate_size": 192,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "max_position_embeddings": MAX_CONTEXT,
+}
+"""Shape of a model of which only the tokenizer is used: no weights are made."""
+
+
+def rehearsed_config(
+    out: Path,
+    strategy: str,
+    steps: int = STEPS,
+    seed: int = 0,
+    check: Check | None = before_training,
+) -> RunConfig:
+    """Return a run on modelled devices in `out` / the strategy, with the work of `write_work`.
+
+    Half of the devices may also train. Environment variables override it, as they do a file.
+    Raises `ConfigRejected`.
+    """
+    training = {"backend": "clock", "device": "cpu", "ranks": TRAINING_DEVICES}
+    pacing = {"seed": seed, "extra_groups": EXTRA_GROUPS, **TIMEOUTS}
+    work = out / _WORK
+    clock = {**LENGTHS, "seed": seed, "workers_a_process": DEVICES}
+    return parse(
+        {
+            "out": out / strategy,
+            "workers": [_worker(number) for number in range(DEVICES)],
+            "policy": {"model": work / "model", "renderer": RENDERER, "max_context": MAX_CONTEXT},
+            "run": {"id": "rehearsed", "policy": POLICY, "steps": steps, "lag": 1, **GROUPS},
+            "pacing": {"tasks": work / "tasks.jsonl", **pacing},
+            "agents": AGENTS,
+            "trainer": training,
+            "rollout": {"engine": "clock", "capacity": CAPACITY, "clock": clock},
+            "scheduler": {"policy": strategy},
+            "device_model": {**DEVICE_MODEL, "scale": SCALE},
+        },
+        check=check,
+        fill=by_modelled_devices,
+        fetched=Fetched.NONE,
+    )
+
+
+def write_work(out: Path, seed: int) -> None:
+    """Write the tasks, and a tokenizer with the shape of a model, into `out`. Raises `OSError`."""
+    from seamlessflow.demo.task import make_tasks, write_tasks
+    from seamlessflow.demo.tokenizer import make_tokenizer
+
+    model = out / _WORK / "model"
+    make_tokenizer(model)
+    write_tasks(make_tasks(TASKS, seed, "train"), out / _WORK / "tasks.jsonl")
+    tokenizer = json.loads((model / "tokenizer.json").read_text(encoding="utf-8"))
+    words = len(tokenizer["model"]["vocab"]) + len(tokenizer["added_tokens"])
+    shape = json.dumps({**_SHAPE, "vocab_size": words}, indent=2)
+    (model / "config.json").write_text(f"{shape}\n", encoding="utf-8")
+
+
+def _worker(number: int) -> dict[str, object]:
+    tags = ["rollout", "train"] if number < TRAINING_DEVICES else ["rollout"]
+    return {"id": f"w{number}", "tags": tags}
