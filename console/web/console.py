@@ -15,6 +15,7 @@ from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
 from seamlessflow.console.models.course import Course
+from seamlessflow.console.views.compare.rules import RULE_PARTS
 from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
@@ -26,29 +27,31 @@ from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.session.token_range import TokenRange
 from seamlessflow.console.views.sessions import session_query, sessions_page
 from seamlessflow.console.views.step import StepPage, step_query
+from seamlessflow.console.web.compare_pages import ComparePage, ComparePages
 from seamlessflow.console.web.session_pages import SessionPages
 from seamlessflow.console.web.step_pages import StepPages
 from seamlessflow.console.web.templates import environment, url
 from seamlessflow.console.web.timeline_pages import TimelinePage, TimelinePages
 from seamlessflow.infra.kafka.client import Received
-from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 RECORD, SESSION, TOKENS, STEP, TIMELINE = "record", "session", "tokens", "step", "timeline"
 """Pages of one record, session and step each, ranges of tokens, and the timeline."""
+COMPARE = "compare"
 NAV = (
-    *(("now", "Now"), ("curves", "Curves"), (TIMELINE, "Timeline"), ("sessions", "Sessions")),
-    ("records", "Records"),
+    *(("now", "Now"), ("curves", "Curves"), (TIMELINE, "Timeline"), (COMPARE, "Compare")),
+    *(("sessions", "Sessions"), ("records", "Records")),
 )
 """Pages of the menu: names and titles."""
 _TITLES = {**dict(NAV), RECORD: "Record", SESSION: "Session", STEP: "Step"}
 _ALWAYS_LIVE = ("now", "curves", "sessions")
-_OF_FOLDS = ("now", "sessions")
+_OF_FOLDS = ("now", "sessions", COMPARE)
 _FOLLOW = "follow"
 _PARTS = (
     *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
     *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
     *("beside", "colour", "at", _FOLLOW, "metrics", "smooth", "first", "last"),
+    *("with", "step", "window", *(part for part in RULE_PARTS if part != "purpose")),
 )
 """Parts of a query that pages know; others are left out of their links."""
 
@@ -95,10 +98,12 @@ class Console:
         self._sessions = SessionPages(history, run.trained)
         self._steps = StepPages(history, run.trained)
         self._timelines = TimelinePages(history, run.name)
+        self._compared = ComparePages(history, run.beside, run.option)
         self._views: Mapping[str, _View] = {
             "now": lambda picture, query, place: now_page(picture),
             "curves": self._curves,
             TIMELINE: self._timeline,
+            COMPARE: self._compare,
             "sessions": lambda picture, query, place: sessions_page(picture, session_query(query)),
             "records": self._records,
             RECORD: self._record,
@@ -186,6 +191,9 @@ class Console:
     def _timeline(self, picture: RunPicture, query: Query, place: str) -> TimelinePage:
         return TimelinePage(self._history.control_end(picture.cut))
 
+    def _compare(self, picture: RunPicture, query: Query, place: str) -> ComparePage:
+        return self._compared.page(picture, query)
+
     def _step(self, picture: RunPicture, query: Query, place: str) -> StepPage:
         policy = query.text("policy")
         return self._steps.page(picture.cut, place, policy, step_query(query))
@@ -218,9 +226,8 @@ class Console:
             "twin_url": lambda session: url(f"/{SESSION}/{quote(session, '')}.json", at=at),
             "range_url": lambda session: url(f"/{TOKENS}/{quote(session, '')}.json", at=at),
             "record_url": lambda place: f"/{RECORD}/{quote(place)}",
-            "records_url": lambda session: url(
-                "/records", topic=SESSIONS.name, key=session_name(session), at=at
-            ),
+            "rules_url": lambda session: url(f"/{COMPARE}", session=session, at=frame.moment),
+            "records_url": lambda session: url("/records", topic=SESSIONS.name, key=session, at=at),
         }
 
     def _record(self, picture: RunPicture, query: Query, place: str) -> RecordLine:

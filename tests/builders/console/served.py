@@ -2,12 +2,13 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History
+from seamlessflow.console.models.course import Course
 from seamlessflow.console.web.app import application
 from seamlessflow.console.web.console import Console, ShownRun
 from seamlessflow.console.web.live import Broadcaster
@@ -35,12 +36,15 @@ class Served:
 
 @contextmanager
 def served(
-    items: Sequence[Received], host: str = HOST, token: str | None = None
+    items: Sequence[Received],
+    host: str = HOST,
+    token: str | None = None,
+    beside: Mapping[str, Course] | None = None,
 ) -> Iterator[Served]:
-    """Serve the pages of these records."""
+    """Serve the pages of these records; `beside`: courses of other runs by name."""
     history, log = history_of(items)
     broadcaster = Broadcaster()
-    console = Console(history, ReadingProgress, ShownRun(RUN, f" --out {RUN}"))
+    console = Console(history, ReadingProgress, ShownRun(RUN, f" --out {RUN}", beside=beside or {}))
     app = application(console, broadcaster, host, token)
     stop = threading.Event()
     with listener(host, 0) as listening:

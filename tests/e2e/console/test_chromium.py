@@ -11,13 +11,15 @@ from playwright.sync_api import Browser, Page, expect
 from seamlessflow.console.web.console import NAV
 from tests.builders.console.content import late_worker
 from tests.builders.console.course import DIP, POLICY, STEPS, course_items
+from tests.builders.console.masked_session import masked_items
+from tests.builders.console.memory_log import history_of
 from tests.builders.console.recorded import recorded_items
 from tests.builders.console.served import Served, served
 
 pytestmark = pytest.mark.browser
 PAGES = (
     *("/now", "/now?at=control:60", "/curves?smooth=0.8", "/step/3", "/timeline"),
-    *("/sessions", "/records", "/record/tasks:3:41"),
+    *("/sessions", "/records", "/record/tasks:3:41", "/compare", "/compare?with=control:40"),
 )
 SHORT_MS = 60_000
 ColorScheme = Literal["light", "dark"]
@@ -221,3 +223,40 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
         expect(page.locator(".timeline tbody tr")).to_have_count(2)
         expect(page.locator("#timeline-summary")).to_contain_text("12 optimizer steps")
         page.get_by_role("button", name="whole run").click()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_moments_runs_and_rules_are_compared_by_keys(
+    browser: Browser, screenshots: Path, width: int, scheme: ColorScheme
+) -> None:
+    items = course_items()
+    (other, _) = history_of(items[:150])
+    beside = {"runs/with-another-setting": other.course}
+    with (
+        served([*items, *masked_items()], beside=beside) as console,
+        looking(browser, console, scheme, width) as page,
+    ):
+        page.goto("/compare")
+        picture(page, screenshots / f"compare-choice-{scheme}-{width}.png", width)
+        page.get_by_role("link", name="step 5", exact=True).press("Enter")
+        expect(page.get_by_role("heading", name="Trainers that started between")).to_be_visible()
+        picture(page, screenshots / f"compare-moments-{scheme}-{width}.png", width)
+        page.get_by_role("link", name="compare something else").press("Enter")
+        page.get_by_label("with the run").focus()
+        page.keyboard.press("Enter")
+        page.get_by_label("up to step").last.press("Enter")
+        expect(page.get_by_text("that both have")).to_be_visible()
+        picture(page, screenshots / f"compare-runs-{scheme}-{width}.png", width)
+        page.goto("/session/s")
+        page.get_by_role("link", name="by other rules").press("Enter")
+        page.get_by_label("turns of a bent distribution").select_option("trained")
+        page.get_by_role("button", name="compare").press("Enter")
+        expect(page.get_by_role("cell", name="+2", exact=True)).not_to_have_count(0)
+        picture(page, screenshots / f"compare-rules-{scheme}-{width}.png", width)
+
+
+def picture(page: Page, path: Path, width: int) -> None:
+    """Take a picture of the page, which is no wider than the window."""
+    page.screenshot(path=path, full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
