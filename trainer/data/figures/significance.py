@@ -9,7 +9,7 @@ from math import comb, fsum, prod
 
 import numpy as np
 
-from seamlessflow.schemas.arrays import Float64s, Int64s
+from seamlessflow.schemas.arrays import Float64s
 from seamlessflow.trainer.data.figures.chances import TAIL, ConfidenceInterval
 
 _DRAWS = 20_000
@@ -70,7 +70,7 @@ def bootstraps(rows: Iterable[Sequence[float]]) -> Iterator[ConfidenceInterval |
     Rows of equal length share the draws, so that hundreds of metrics take no longer than a few.
     """
     generator = np.random.default_rng(_SEED)
-    drawn: dict[int, Int64s] = {}
+    drawn: dict[int, Float64s] = {}
     for row in rows:
         count = len(row)
         values = np.asarray(row, np.float64)
@@ -79,8 +79,9 @@ def bootstraps(rows: Iterable[Sequence[float]]) -> Iterator[ConfidenceInterval |
             continue
         if count not in drawn:
             chances = np.full(count, 1 / count)
-            drawn[count] = generator.multinomial(count, chances, size=_DRAWS_OF_MANY)
-        means = drawn[count] @ values / count
+            times = generator.multinomial(count, chances, size=_DRAWS_OF_MANY)
+            drawn[count] = times / count
+        means = drawn[count] @ values
         low, high = np.quantile(means, [TAIL, 1 - TAIL]).tolist()
         yield ConfidenceInterval(low, high)
 
