@@ -4,7 +4,7 @@ They take tasks as drawn at random and independent of each other. Called by comp
 evaluations, and by the console's comparison of runs, whose tasks are steps.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import comb, fsum, prod
 
 import numpy as np
@@ -64,26 +64,25 @@ def bootstrap(differences: Sequence[float]) -> ConfidenceInterval | None:
     return ConfidenceInterval(low, high)
 
 
-def bootstraps(rows: Iterable[Sequence[float]]) -> Iterator[ConfidenceInterval | None]:
-    """Yield the interval of each row of differences as `bootstrap` does, from fewer draws.
+def bootstraps(rows: Sequence[Sequence[float]]) -> list[ConfidenceInterval | None]:
+    """Return the interval of each row of differences as `bootstrap` does, from fewer draws.
 
     Rows of equal length share the draws, so that hundreds of metrics take no longer than a few.
     """
-    generator = np.random.default_rng(_SEED)
-    drawn: dict[int, Float64s] = {}
-    for row in rows:
-        count = len(row)
-        values = np.asarray(row, np.float64)
-        if len(np.unique(values)) < 2:
-            yield None
+    intervals: list[ConfidenceInterval | None] = [None] * len(rows)
+    for count in {len(row) for row in rows}:
+        numbers = [n for n, row in enumerate(rows) if len(row) == count and len({*row}) > 1]
+        if not numbers:
             continue
-        if count not in drawn:
-            chances = np.full(count, 1 / count)
-            times = generator.multinomial(count, chances, size=_DRAWS_OF_MANY)
-            drawn[count] = times / count
-        means = drawn[count] @ values
-        low, high = np.quantile(means, [TAIL, 1 - TAIL]).tolist()
-        yield ConfidenceInterval(low, high)
+        differences = np.asarray([rows[number] for number in numbers], np.float64)
+        times = np.random.default_rng(_SEED).multinomial(
+            count, np.full(count, 1 / count), size=_DRAWS_OF_MANY
+        )
+        means = (times / count) @ differences.T
+        lows, highs = np.quantile(means, [TAIL, 1 - TAIL], axis=0).tolist()
+        for number, low, high in zip(numbers, lows, highs, strict=True):
+            intervals[number] = ConfidenceInterval(low, high)
+    return intervals
 
 
 def _all_sums(groups: Mapping[float, int]) -> tuple[Float64s, Float64s]:
