@@ -248,7 +248,7 @@ def _counts(
         ],
         "groups": counts_changed(_groups(before.picture.control), _groups(after.picture.control)),
         "sessions": counts_changed(_sessions(before.picture), _sessions(after.picture)),
-        "work": counts_changed(_work(before.picture), _work(after.picture)),
+        "all sessions together": counts_changed(_work(before.picture), _work(after.picture)),
     }
 
 

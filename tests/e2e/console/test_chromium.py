@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from seamlessflow.console.web.console import NAV
 from tests.builders.console.content import late_worker
-from tests.builders.console.course import DIP, POLICY, STEPS, course_items
+from tests.builders.console.course import DIP, POLICY, STEPS, course_items, items_beside
 from tests.builders.console.masked_session import masked_items
 from tests.builders.console.memory_log import history_of
 from tests.builders.console.recorded import recorded_items
@@ -230,16 +230,15 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
 def test_moments_runs_and_rules_are_compared_by_keys(
     browser: Browser, screenshots: Path, width: int, scheme: ColorScheme
 ) -> None:
-    items = course_items()
-    (other, _) = history_of(items[:150])
+    (other, _) = history_of(items_beside())
     beside = {"runs/with-another-setting": other.course}
     with (
-        served([*items, *masked_items()], beside=beside) as console,
+        served([*course_items(), *masked_items()], beside=beside) as console,
         looking(browser, console, scheme, width) as page,
     ):
         page.goto("/compare")
         picture(page, screenshots / f"compare-choice-{scheme}-{width}.png", width)
-        page.get_by_role("link", name="step 5", exact=True).press("Enter")
+        page.get_by_role("link", name="step 4", exact=True).press("Enter")
         expect(page.get_by_role("heading", name="Trainers that started between")).to_be_visible()
         picture(page, screenshots / f"compare-moments-{scheme}-{width}.png", width)
         page.get_by_role("link", name="compare something else").press("Enter")

@@ -15,15 +15,13 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.network.addresses import HOST
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Reward
-from tests.builders.console.course import STEPS, course_items
+from tests.builders.console.course import STEPS, course_items, items_beside
 from tests.builders.console.masked_session import MASKED, masked_items
 from tests.builders.console.memory_log import RUN, history_of, raw_item
 from tests.builders.console.recorded import recorded_items
 from tests.builders.records import commands, sessions
 
 OTHER = "runs/other"
-DONE = 10
-"""Steps of the other run."""
 
 
 def client_of(items: Sequence[Received], beside: Mapping[str, Course] | None = None) -> TestClient:
@@ -33,16 +31,11 @@ def client_of(items: Sequence[Received], beside: Mapping[str, Course] | None = N
     return TestClient(app, base_url=f"http://{HOST}:8750")
 
 
-def course_of_other() -> Course:
-    """Return the course of a run with the first steps of the one that is shown."""
-    history, _ = history_of(course_items())
-    end = history.course.steps(2**62)[DONE - 1].offset + 1
-    return history_of([item for item in course_items() if item.offset < end])[0].course
-
-
 @pytest.fixture(scope="module")
 def client() -> TestClient:
-    return client_of([*course_items(), *masked_items()], {OTHER: course_of_other()})
+    return client_of(
+        [*course_items(), *masked_items()], {OTHER: history_of(items_beside())[0].course}
+    )
 
 
 def page(client: TestClient, **query: str) -> Any:
@@ -84,6 +77,9 @@ def test_two_runs_are_compared_over_their_common_steps(client: TestClient) -> No
     html = client.get("/compare", params={"beside": OTHER, "step": "8", "window": "5"}).text
     assert f"{RUN} <small>and</small> {OTHER}" in html
     assert "later steps" in html
+    assert "<code>trainer.lr</code>" in html
+    clear = next(metric for metric in shown["metrics"] if metric["marked"])
+    assert (clear["name"], clear["change"] > 0) == ("reward_mean", True)
     curves = client.get("/curves").text
     assert "/compare?beside=runs%2Fother" in curves
 

@@ -21,6 +21,8 @@ from tests.builders.console.course import STEPS as STEPS_OF_COURSE
 from tests.builders.console.memory_log import history_of, items_of
 from tests.builders.records import control, sessions
 
+ALL_SESSIONS = "all sessions together"
+
 
 def end_of_step(history: History, number: int) -> str:
     """Return the moment at which a step, from 0, ended first."""
@@ -128,7 +130,7 @@ def test_hand_overs_failed_turns_and_tokens_are_sums_over_sessions() -> None:
         sessions.completed(bytes(12), "a"),
         sessions.failed("b"),
     ]
-    work = counts(compared(items_of("sessions", events), "sessions:0:1", ""), "work")
+    work = counts(compared(items_of("sessions", events), "sessions:0:1", ""), ALL_SESSIONS)
     assert work == {
         "turns completed": (0, 1, 1),
         "tokens sampled in them": (0, 3, 3),
