@@ -42,6 +42,7 @@ _SWITCH: Mapping[str, bool] = {"1": True, "0": False}
 _SIBLINGS: Mapping[str, SiblingsRule] = {"continued": "continued", "all": "all"}
 _PURPOSES: Mapping[str, Literal["train", "eval"]] = {"train": "train", "eval": "eval"}
 _THREADS: Mapping[str, ThreadsRule] = {"recorded": "recorded", "tokens": "tokens"}
+_LATE_OPTION = "--late-rewards"
 _Value = TypeVar("_Value")
 
 
@@ -62,6 +63,7 @@ class RuleEffect:
     """The changes that a rule makes by itself, or all together."""
 
     rule: str
+    """Option of the command, or that it is all of them together."""
     trained_more: int
     trained_less: int
     masked: Mapping[str, int]
@@ -250,10 +252,10 @@ def _effects(
 ) -> Iterator[RuleEffect]:
     """Yield the effect of each rule, and of all if they are several."""
     each = list(rules.each())
-    for label, rule in each:
+    for _, rule in each:
         alone = _merged(events, session_id, rule) if len(each) > 1 else (after, True)
         if alone is not None:
-            yield _effect(label, before, alone[0])
+            yield _effect(" ".join(_options(rule)), before, alone[0])
     if len(each) > 1:
         yield _effect(ALL, before, after)
 
@@ -262,7 +264,7 @@ def _effect(label: str, before: Trajectory, after: Trajectory) -> RuleEffect:
     difference = Difference()
     difference.apply(before, after)
     return RuleEffect(
-        rule=label.replace("_", " "),
+        rule=label,
         trained_more=difference.trained_more,
         trained_less=difference.trained_less,
         masked={reason: count for reason, count in difference.masked.items() if count},
@@ -326,22 +328,30 @@ def _behind(made: Trajectory, prompt: TrajectoryNode) -> str:
 
 
 def _command(query: RulesQuery, option: str) -> str:
-    rules = query.rules
-    switches = {"inexact": rules.train_inexact, "undelivered": rules.train_undelivered}
-    named = {"siblings": rules.siblings, "purpose": rules.purpose}
-    options = [
-        f"--{'train' if on else 'mask'}-{name}" for name, on in switches.items() if on is not None
-    ]
-    options += [f"--{name} {value}" for name, value in named.items() if value is not None]
-    if rules.fold_version is not None:
-        options.append(f"--fold-version {rules.fold_version}")
-    if rules.threads != "recorded":
-        options.append(f"--threads {rules.threads}")
-    options += [
-        f"--return {shlex.quote(f'{name}={weight:g}')}" for name, weight in rules.return_of.items()
-    ]
-    options += ["--late-rewards"] if query.with_late else []
+    """Return the command that shows the same, empty without other rules."""
+    options = [*_options(query.rules), *([_LATE_OPTION] if query.with_late else [])]
     if not options:
         return ""
     session = shlex.quote(query.session_id)
     return f"seamlessflow replay merge {session}{option} --diff {' '.join(options)}"
+
+
+def _options(rules: MergeRules) -> Iterator[str]:
+    """Yield the options of `seamlessflow replay merge` for rules that differ."""
+    switches = {"inexact": rules.train_inexact, "undelivered": rules.train_undelivered}
+    for name, trained in switches.items():
+        if trained is not None:
+            yield f"--{'train' if trained else 'mask'}-{name}"
+    named = {
+        "siblings": rules.siblings,
+        "purpose": rules.purpose,
+        "fold-version": rules.fold_version,
+        "threads": rules.threads if rules.threads != RECORDED.threads else None,
+    }
+    for name, value in named.items():
+        if value is not None:
+            yield f"--{name} {value}"
+    for name, weight in rules.return_of.items():
+        yield f"--return {shlex.quote(f'{name}={weight:g}')}"
+    if rules.late:
+        yield _LATE_OPTION

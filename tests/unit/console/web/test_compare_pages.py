@@ -89,7 +89,7 @@ def test_rules_of_a_session_are_compared(client: TestClient) -> None:
     (effect,) = shown["effects"]
     assert effect["trained_more"] == MASKED["inexact_top_p"]
     html = client.get("/compare", params={"session": "s", "train_inexact": "1"}).text
-    assert "train inexact = True" in html
+    assert '<th scope="row"><code>--train-inexact</code></th>' in html
     assert "--diff --train-inexact" in html
     assert '<option value="1" selected>trained</option>' in html
     assert "/compare?session=s" in client.get("/session/s").text

@@ -70,9 +70,9 @@ def test_each_rule_is_compared_by_itself_and_all_together() -> None:
     shown = compared(siblings="all", train_inexact="1", train_undelivered="0")
     labels = [(effect.rule, effect.trained_more, effect.none) for effect in shown.effects]
     assert labels == [
-        ("train inexact = True", 2, False),
-        ("train undelivered = False", 0, True),
-        ("siblings = all", 1, False),
+        ("--train-inexact", 2, False),
+        ("--mask-undelivered", 0, True),
+        ("--siblings all", 1, False),
         ("all together", 3, False),
     ]
 
@@ -96,7 +96,7 @@ def test_branches_by_tokens_move_a_turn() -> None:
 def test_a_return_is_a_further_reward() -> None:
     shown = compared(**{"return": "correct=1, format=0.2"})
     (effect,) = shown.effects
-    assert effect.rewards == 1
+    assert (effect.rule, effect.rewards) == ("--return correct=1 --return format=0.2", 1)
     by_name = {row.name: row for row in shown.rewards}
     assert by_name["reward"].recorded is None
     assert by_name["reward"].other == pytest.approx(1.1)
@@ -111,6 +111,7 @@ def test_a_late_reward_changes_the_status() -> None:
     assert shown.late == 1
     (effect,) = shown.effects
     assert effect.statuses == ["unrewarded to complete"]
+    assert effect.rule == "--late-rewards"
     assert compared(late_rewards="1").late == 0
     assert compared().late is None
 
