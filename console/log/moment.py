@@ -23,18 +23,19 @@ class BadMoment(SeamlessFlowError):
 
     lasting = True
 
-    def __init__(self, text: str, reason: str) -> None:
+    def __init__(self, text: str, reason: str, part: str = "at") -> None:
         self.text = text[:200]
         self.reason = reason
-        super().__init__(f"at={self.text}: {reason}")
+        super().__init__(f"{part}={self.text}: {reason}")
 
 
 class MomentNotOnLog(SeamlessFlowError):
     """A place at which the log has no record, yet or any more."""
 
-    def __init__(self, moment: "Moment", reason: str) -> None:
+    def __init__(self, moment: "Moment", reason: str, part: str = "at") -> None:
         self.moment = moment
-        super().__init__(f"at={moment}: {reason}")
+        self.reason = reason
+        super().__init__(f"{part}={moment}: {reason}")
 
 
 @dataclass(frozen=True, slots=True, order=True)

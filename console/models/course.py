@@ -115,6 +115,14 @@ class Course:
             events=events,
         )
 
+    def beside(self, policy: str) -> PolicyCourse:
+        """Return the whole course of a policy, or of the first if the run has none of this name.
+
+        So another run stands beside one that names its policy otherwise.
+        """
+        same = self.of_policy(policy, WHOLE)
+        return same if policy in same.policies else self.of_policy("", WHOLE)
+
     def commits(self, policy: str, step: int, end: int) -> Sequence[int]:
         """Return the offsets of a step's commits before an offset, in log order."""
         return [offset for offset in self._commits.get((policy, step), ()) if offset < end]

@@ -5,12 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seamlessflow.console.models.course import (
-    WHOLE,
-    CompletedStep,
-    Course,
-    starts_of,
-)
+from seamlessflow.console.models.course import CompletedStep, Course, starts_of
 from seamlessflow.console.views.chart import (
     ChartArea,
     ChartFrame,
@@ -228,10 +223,8 @@ def _others(course: Course, names: Sequence[str]) -> Mapping[str, Sequence[str]]
 
 def _steps_beside(course: Course, policy: str, query: CurvesQuery) -> list[CompletedStep]:
     """Return the steps of another run: of the same policy, or of its first one."""
-    same = course.of_policy(policy, WHOLE)
-    if policy not in same.policies:
-        same = course.of_policy("", WHOLE)
-    return [row for row in same.steps if _within(shown_step(row.step), query)]
+    rows = course.beside(policy).steps
+    return [row for row in rows if _within(shown_step(row.step), query)]
 
 
 def _points(course: Course, steps: Sequence[CompletedStep], name: str) -> list[Point]:

@@ -25,6 +25,7 @@ from starlette.types import ASGIApp
 from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog
 from seamlessflow.console.views.query import QueryRejected
 from seamlessflow.console.views.session.token_range import RangeRefused
+from seamlessflow.console.web.compare_pages import NothingToMerge, RunNotBeside
 from seamlessflow.console.web.console import NAV, RECORD, SESSION, STEP, TOKENS, AskedPage, Console
 from seamlessflow.console.web.guard import Guard
 from seamlessflow.console.web.live import Broadcaster
@@ -102,6 +103,8 @@ def status_of(error: SeamlessFlowError) -> int:
         case BadMoment() | QueryRejected() | RangeRefused():
             return 400
         case MomentNotOnLog() | SessionNotOnLog() | StepNotOnLog():
+            return 404
+        case NothingToMerge() | RunNotBeside():
             return 404
         case KafkaUnavailable():
             return 503

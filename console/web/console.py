@@ -16,6 +16,7 @@ from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.surroundings import NOTHING_KNOWN, Surroundings
+from seamlessflow.console.views.compare.rules import RULE_PARTS
 from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
@@ -27,6 +28,7 @@ from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.session.token_range import TokenRange
 from seamlessflow.console.views.sessions import SessionsPage, session_query, sessions_page
 from seamlessflow.console.views.step import StepPage, step_query
+from seamlessflow.console.web.compare_pages import ComparePage, ComparePages
 from seamlessflow.console.web.session_pages import SessionPages
 from seamlessflow.console.web.step_pages import StepPages
 from seamlessflow.console.web.templates import environment, url
@@ -37,20 +39,22 @@ from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 RECORD, SESSION, TOKENS, STEP, TIMELINE = "record", "session", "tokens", "step", "timeline"
 """Pages of one record, session and step each, ranges of tokens, and the timeline."""
+COMPARE = "compare"
 NAV = (
-    *(("now", "Now"), ("curves", "Curves"), (TIMELINE, "Timeline"), ("sessions", "Sessions")),
-    ("records", "Records"),
+    *(("now", "Now"), ("curves", "Curves"), (TIMELINE, "Timeline"), (COMPARE, "Compare")),
+    *(("sessions", "Sessions"), ("records", "Records")),
 )
 """Pages of the menu: names and titles."""
 _TITLES = {**dict(NAV), RECORD: "Record", SESSION: "Session", STEP: "Step"}
 _ALWAYS_LIVE = ("now", "curves", "sessions")
-_OF_FOLDS = ("now", "sessions")
+_OF_FOLDS = ("now", "sessions", COMPARE)
 _FOLLOW = "follow"
 _PARTS = (
     *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
     *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
     *("agent", "version", "reason", "text"),
     *("beside", "colour", "at", _FOLLOW, "metrics", "smooth", "first", "last"),
+    *("with", "step", "window", *(part for part in RULE_PARTS if part != "purpose")),
 )
 """Parts of a query that pages know; others are left out of their links."""
 
@@ -115,10 +119,12 @@ class Console:
         self._courses = {name: other.course for name, other in run.beside.items()}
         timelines = {name: other.timeline for name, other in run.beside.items()}
         self._timelines = TimelinePages(history, run.name, timelines)
+        self._compared = ComparePages(history, self._courses, run.option)
         self._views: Mapping[str, _View] = {
             "now": lambda picture, query, place: now_page(picture, self._beside(picture)),
             "curves": self._curves,
             TIMELINE: self._timeline,
+            COMPARE: self._compare,
             "sessions": self._sessions_page,
             "records": self._records,
             RECORD: self._record,
@@ -215,6 +221,9 @@ class Console:
         end = self._history.control_end(picture.cut)
         return TimelinePage(end, query.text("beside"), live=not query.text("at"))
 
+    def _compare(self, picture: RunPicture, query: Query, place: str) -> ComparePage:
+        return self._compared.page(picture, query)
+
     def _step(self, picture: RunPicture, query: Query, place: str) -> StepPage:
         policy = query.text("policy")
         return self._steps.page(picture.cut, place, policy, step_query(query))
@@ -259,6 +268,7 @@ class Console:
             "twin_url": lambda session: url(f"/{SESSION}/{quote(session, '')}.json", at=at),
             "range_url": lambda session: url(f"/{TOKENS}/{quote(session, '')}.json", at=at),
             "record_url": lambda place: f"/{RECORD}/{quote(place)}",
+            "rules_url": lambda session: url(f"/{COMPARE}", session=session, at=frame.moment),
             "records_url": lambda session: url("/records", topic=SESSIONS.name, key=session, at=at),
         }
 

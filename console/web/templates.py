@@ -32,7 +32,8 @@ def environment() -> Environment:
         lstrip_blocks=True,
     )
     made.filters |= {"clock": clock, "day": day, "lasting": lasting, "number": number, "size": size}
-    made.filters |= {"share": share, "reward": reward, "url": url, "verbatim": Markup}
+    made.filters |= {"share": share, "reward": reward, "signed": signed}
+    made.filters |= {"url": url, "verbatim": Markup}
     return made
 
 
@@ -92,6 +93,13 @@ def share(value: float | None) -> str:
 def reward(value: float | None) -> str:
     """Return a reward."""
     return "" if value is None else f"{value:.3g}"
+
+
+def signed(value: float | None) -> str:
+    """Return a difference with its sign."""
+    if not value:
+        return "" if value is None else "0"
+    return f"{value:+.3g}"
 
 
 def url(path: str, **parts: Any) -> str:

@@ -18,7 +18,7 @@ from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.recorded.merge.difference import Difference
 from seamlessflow.recorded.merge.rewriting import rewriting
-from seamlessflow.recorded.merge.rules import RECORDED, MergeRules
+from seamlessflow.recorded.merge.rules import ALL, RECORDED, MergeRules
 from seamlessflow.recorded.merge.targets import (
     Destination,
     Files,
@@ -36,7 +36,6 @@ from seamlessflow.schemas.topics import SESSIONS
 _COUNTED = 1_000
 """Events after which the progress is shown."""
 _RECENT_MS = 60_000
-ALL = "all together"
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ ThreadsRule = Literal["recorded", "tokens"]
 SiblingsRule = Literal["continued", "all"]
 _AS_RECORDED: tuple[Any, ...] = (None, {}, "recorded")
 _OPTION = "--rewards"
+ALL = "all together"
+"""Label of a comparison with all rules that differ, beside those of each."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,6 @@ APART = {
     "recorded/judging/waits": "pure, beside the tasks of an event loop",
     "recorded/interchange/schema_registry": "a client of another server",
     "rehearsal/verdict": "pure, beside a shell that runs processes",
-    "reports/evaluations/significance": "statistics that know no evaluation",
     "scheduler/group_watch": "a thread with Kafka clients, beside the wiring",
     "trainer/backends/adapter/peft_layers": "the one place that imports peft",
     "trainer/steps/barren": "pure, beside the sequence that reads and writes",

@@ -4,7 +4,7 @@ Events by the key of the session, claims of their partition, its trajectory, and
 `control` about groups and steps. What retention has removed is left out.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,9 +15,17 @@ from seamlessflow.console.views.session.reasons import SessionSources
 from seamlessflow.console.views.session.trained_runs import NO_RUNS, trained_runs
 from seamlessflow.console.views.session.training import READ
 from seamlessflow.infra.kafka.client import LogPartition, Received
+from seamlessflow.recorded.judging.late_rewards import LateRewards
 from seamlessflow.schemas.arrays import Int64s
-from seamlessflow.schemas.records import PartitionClaimed, SessionOpened, Trajectory
-from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
+from seamlessflow.schemas.identity import session_name
+from seamlessflow.schemas.records import (
+    AssignReward,
+    PartitionClaimed,
+    Reward,
+    SessionOpened,
+    Trajectory,
+)
+from seamlessflow.schemas.topics import CONTROL, REQUESTS, SESSIONS, TRAJECTORIES
 
 RecordPlaces = list[tuple[LogPartition, int]]
 
@@ -29,7 +37,7 @@ def session_sources(
 
     Raises what the history's lookup raises.
     """
-    events = _read(history, list(_events(history, cut, session_id)))
+    events = session_events(history, cut, session_id)
     control = _read(
         history, list(_of_kinds(history, cut, CONTROL.name, [kind.__name__ for kind in READ]))
     )
@@ -67,6 +75,30 @@ def _opened_last(history: History, cut: Cut, keys: list[int]) -> int | None:
     return None if last is None else last[1]
 
 
+def session_events(history: History, cut: Cut, session_id: str) -> list[Received]:
+    """Return a session's events and the claims of their partition in a cut, in log order.
+
+    Raises what the history's lookup raises.
+    """
+    return _read(history, list(_events(history, cut, session_id)))
+
+
+def late_rewards_of(
+    history: History, cut: Cut, session_id: str, events: Sequence[Received]
+) -> tuple[Reward, ...]:
+    """Return the rewards of judges without which a session of these events ended, of a cut.
+
+    Raises what the history's lookup raises.
+    """
+    late = LateRewards()
+    for item in events:
+        late.apply(item.record)
+    sent = list(_of_kinds(history, cut, REQUESTS.name, [AssignReward.__name__], session_id))
+    for item in _read(history, sent):
+        late.add(item.record)
+    return late.by_session().get(session_id, ())
+
+
 def _events(history: History, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
     """Yield the places of a session's events and of their partition's claims, in log order."""
     keys = history.index.keys_like(session_id)
@@ -100,11 +132,15 @@ def _opens(item: Received, session_id: str) -> bool:
 
 
 def _of_kinds(
-    history: History, cut: Cut, topic: str, kinds: list[str]
+    history: History, cut: Cut, topic: str, kinds: list[str], session_id: str = ""
 ) -> Iterator[tuple[LogPartition, int]]:
+    """Yield the places of records of these types; of commands about a session, if it is named."""
     numbers = [KIND_NUMBERS[kind] for kind in kinds]
     for place, partition, rows in _partitions(history, cut, topic):
         wanted = np.isin(partition.column("kind", rows), numbers)
+        if session_id:
+            keys = history.index.keys_like(session_name(session_id))
+            wanted &= np.isin(partition.column("key", rows), keys)
         yield from _places(place, partition, np.flatnonzero(wanted))
 
 

@@ -53,6 +53,19 @@ def course_items() -> list[Received]:
     return items_of("control", list(_records()))
 
 
+def items_beside(steps: int = 30) -> list[Received]:
+    """Return the `control` of another run, with other settings, a lower reward and fewer steps."""
+    records: list[Record] = [control.claimed(), lineage("c", "", 0, max_staleness=8, lr=0.1)]
+    for step in range(steps):
+        figures = dict(metrics_of(step))
+        figures["reward_mean"] -= 0.05 + 0.03 * math.sin(7 * step)
+        figures["entropy"] += 0.1 * math.sin(3 * step)
+        figures["yours/score"] = 1.0
+        done = control.completed(step, lineage="c", policy=POLICY, metrics=figures)
+        records.append(done)
+    return items_of("control", records)
+
+
 def _records() -> Sequence[Record]:
     records: list[Record] = [control.claimed(), lineage("a", "", 0, max_staleness=2)]
     for step in range(RESUMED):

@@ -8,11 +8,13 @@ from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import Ranges, RawDecoder
 from seamlessflow.console.web.console import Console, RunBeside, ShownRun
+from seamlessflow.console.web.timeline_pages import timeline_data
 from seamlessflow.infra.kafka.client import LogPartition, Received
 from seamlessflow.infra.kafka.unreadable import Raw
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Record
+from seamlessflow.schemas.topics import CONTROL
 
 KAFKA = KafkaSettings(bootstrap_servers="unused:9092")
 RUN = "runs/mine"
@@ -81,6 +83,13 @@ def history_of(items: Sequence[Received]) -> tuple[History, MemoryLog]:
     history = History(log, RawDecoder(KAFKA))
     history.append(items)
     return history, log
+
+
+def beside_of(items: Sequence[Received]) -> RunBeside:
+    """Return a run of these records, as it stands beside another."""
+    history, _ = history_of(items)
+    decoded = (history.decoder.decoded(item) for item in items if item.topic == CONTROL.name)
+    return RunBeside(history.course, timeline_data([item.record for item in decoded], "other"))
 
 
 def console_of(

@@ -94,6 +94,7 @@ class SessionSite:
             twin_url=lambda session: f"/session/{quote(session, '')}.json",
             range_url=lambda session: f"/session/{quote(session, '')}/tokens.json",
             record_url=lambda place: f"/record/{quote(place)}",
+            rules_url=lambda session: f"/compare?session={quote(session)}",
             records_url=lambda session: f"/records?key={quote(session)}",
             frame=SimpleNamespace(moment=""),
         )

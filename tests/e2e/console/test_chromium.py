@@ -13,7 +13,9 @@ from seamlessflow.console.models.course import Course
 from seamlessflow.console.web.console import NAV, RunBeside
 from seamlessflow.console.web.timeline_pages import timeline_data
 from tests.builders.console.content import late_worker, run_items
-from tests.builders.console.course import DIP, POLICY, STEPS, course_items
+from tests.builders.console.course import DIP, POLICY, STEPS, course_items, items_beside
+from tests.builders.console.masked_session import masked_items
+from tests.builders.console.memory_log import beside_of
 from tests.builders.console.recorded import recorded_items
 from tests.builders.console.served import Served, served
 from tests.builders.records.short_run import RUN as SHORT_RUN
@@ -21,7 +23,7 @@ from tests.builders.records.short_run import RUN as SHORT_RUN
 pytestmark = pytest.mark.browser
 PAGES = (
     *("/now", "/now?at=control:60", "/curves?smooth=0.8", "/step/3", "/timeline"),
-    *("/sessions", "/records", "/record/tasks:3:41"),
+    *("/sessions", "/records", "/record/tasks:3:41", "/compare", "/compare?with=control:40"),
 )
 SESSION = "/session/g-0.0.0"
 DRAWN = {"/timeline": ".timeline tbody tr", SESSION: "html[data-tokens-ready]"}
@@ -258,3 +260,38 @@ def test_the_timeline_grows_above_that_of_another_run(browser: Browser) -> None:
         expect(growing.locator("tbody tr")).to_have_count(3)
         expect(other.locator("tbody tr")).to_have_count(1)
         assert page.evaluate("window.sameWindow")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_moments_runs_and_rules_are_compared_by_keys(
+    browser: Browser, screenshots: Path, width: int, scheme: ColorScheme
+) -> None:
+    beside = {"runs/with-another-setting": beside_of(items_beside())}
+    with (
+        served([*course_items(), *masked_items()], beside=beside) as console,
+        looking(browser, console, scheme, width) as page,
+    ):
+        page.goto("/compare")
+        picture(page, screenshots / f"compare-choice-{scheme}-{width}.png", width)
+        page.get_by_role("link", name="step 4", exact=True).press("Enter")
+        expect(page.get_by_role("heading", name="Trainers that started between")).to_be_visible()
+        picture(page, screenshots / f"compare-moments-{scheme}-{width}.png", width)
+        page.get_by_role("link", name="compare something else").press("Enter")
+        page.get_by_label("with the run").focus()
+        page.keyboard.press("Enter")
+        page.get_by_label("up to step").last.press("Enter")
+        expect(page.get_by_text("that both have")).to_be_visible()
+        picture(page, screenshots / f"compare-runs-{scheme}-{width}.png", width)
+        page.goto("/session/s")
+        page.get_by_role("link", name="by other rules").press("Enter")
+        page.get_by_label("turns of a bent distribution").select_option("trained")
+        page.get_by_role("button", name="compare").press("Enter")
+        expect(page.get_by_role("cell", name="+2", exact=True)).not_to_have_count(0)
+        picture(page, screenshots / f"compare-rules-{scheme}-{width}.png", width)
+
+
+def picture(page: Page, path: Path, width: int) -> None:
+    """Take a picture of the page, which is no wider than the window."""
+    page.screenshot(path=path, full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -24,7 +24,10 @@ ITEMS = [
     *items_of("control", [control.claimed(), control.joined("w"), control.admitted("g")]),
     *items_of("sessions", [sessions.claimed(), sessions.opened()]),
 ]
-PAGES = ("/now", "/curves", "/timeline", "/sessions", "/records", "/record/control:1")
+PAGES = (
+    *("/now", "/curves", "/timeline", "/compare", "/compare?with=control:1"),
+    *("/sessions", "/records", "/record/control:1"),
+)
 
 
 def client_of(items: object = ITEMS, host: str = HOST, token: str | None = None) -> TestClient:
@@ -43,7 +46,7 @@ def test_a_page_and_its_twin_stand_at_the_same_address(client: TestClient, path:
     html = client.get(path, headers={"accept": "text/html"})
     assert html.headers["content-type"] == "text/html; charset=utf-8"
     by_header = client.get(path, headers={"accept": "application/json"})
-    by_suffix = client.get(f"{path}.json")
+    by_suffix = client.get(path.replace("?", ".json?") if "?" in path else f"{path}.json")
     assert by_header.headers["content-type"] == "application/json"
     assert by_header.json() == by_suffix.json()
     assert set(by_header.json()) == {"frame", "page"}
@@ -102,14 +105,16 @@ def test_the_slider_works_without_scripts(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize("content", hostile.ALL)
-@pytest.mark.parametrize("path", ["/now", "/sessions", "/records", "/records?key={}"])
+@pytest.mark.parametrize(
+    "path", ["/now", "/sessions", "/records", "/records?key={}", "/compare?session={}"]
+)
 def test_hostile_content_is_text(content: str, path: str) -> None:
     stalled = control.stalled(what=content, detail=content)
     worker = control.joined(content)
     records = items_of("control", [control.claimed(), worker, stalled, control.admitted(content)])
     opened = sessions.opened(session_id=content, task_id=content, group_id=content, agent=content)
     events = [raw_item("sessions", 0, 0, 0, encode(opened), content)]
-    query = {"key": content, "topic": "sessions"} if "{" in path else {}
+    query = {"key": content, "topic": "sessions", "session": content} if "{" in path else {}
     answer = client_of([*records, *events]).get(path.partition("?")[0], params=query)
     assert answer.status_code == 200
     escaped = content.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

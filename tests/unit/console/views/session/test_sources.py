@@ -4,7 +4,7 @@ from pathlib import Path
 
 from seamlessflow.console.log.moment import parse_moment
 from seamlessflow.console.views.session.reasons import SessionSources, explained
-from seamlessflow.console.views.session.sources import session_sources
+from seamlessflow.console.views.session.sources import session_events, session_sources
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.records import Record
@@ -59,6 +59,15 @@ def test_its_events_and_claims_are_found_and_no_others() -> None:
     named = [type(item.record).__name__ for item in sources().events]
     assert named == ["PartitionClaimed", *(type(event).__name__ for event in WHOLE)]
     assert {item.partition for item in sources().events} == {1}
+
+
+def test_the_events_of_a_session_that_a_request_named_have_its_whole_id_as_key() -> None:
+    names = ("mine~1", "mine~2")
+    events = [(name, sessions.opened(session_id=name, name="mine")) for name in names]
+    history, _ = history_of(on_log(SESSIONS.name, [(None, sessions.claimed()), *events], 0, 0))
+    cut = history.outline(None).cut
+    records = [item.record for item in session_events(history, cut, "mine~2")]
+    assert records == [sessions.claimed(), events[1][1]]
 
 
 def test_its_trajectory_and_the_records_of_groups_and_steps_are_found() -> None:

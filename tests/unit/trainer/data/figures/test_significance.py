@@ -6,7 +6,12 @@ from math import comb
 import numpy as np
 import pytest
 
-from seamlessflow.reports.evaluations.significance import bootstrap, mcnemar, permutation
+from seamlessflow.trainer.data.figures.significance import (
+    bootstrap,
+    bootstraps,
+    mcnemar,
+    permutation,
+)
 from tests.seed import seed
 
 
@@ -70,3 +75,12 @@ def test_an_interval_covers_the_difference_of_tasks_drawn_again() -> None:
         (differences.mean() - 1.96 * error, differences.mean() + 1.96 * error), abs=0.2 * error
     )
     assert bootstrap([0.25] * 8) is None
+
+
+def test_intervals_of_many_rows_are_those_of_each() -> None:
+    generator = np.random.default_rng(seed)
+    rows = [generator.normal(mean, 1, size=size).tolist() for mean, size in ((0, 30), (2, 50))]
+    first, none, second = bootstraps([rows[0], [0.25] * 8, rows[1]])
+    assert none is None
+    for interval, row in ((first, rows[0]), (second, rows[1])):
+        assert interval == pytest.approx(bootstrap(row), abs=0.06)

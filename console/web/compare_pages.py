@@ -1,0 +1,136 @@
+"""Comparisons of two moments, of two runs, and of two sets of rules for a session. Any thread."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seamlessflow.console.log.history import History, RunPicture
+from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog, parse_moment
+from seamlessflow.console.models.course import Course
+from seamlessflow.console.views.compare.moments import (
+    MOST_WINDOW,
+    WINDOW,
+    EarlierEnd,
+    MomentsCompared,
+    PictureAt,
+    earlier_ends,
+    moments_compared,
+)
+from seamlessflow.console.views.compare.rules import RulesCompared, rules_compared, rules_query
+from seamlessflow.console.views.compare.runs import RunsCompared, runs_compared
+from seamlessflow.console.views.query import Query
+from seamlessflow.console.views.session.sources import late_rewards_of, session_events
+from seamlessflow.infra.errors import SeamlessFlowError
+
+_OTHER = "with"
+
+
+class RunNotBeside(SeamlessFlowError):
+    """A run that the console was not started with."""
+
+    lasting = True
+
+    def __init__(self, run: str, beside: Sequence[str]) -> None:
+        self.run = run
+        names = ", ".join(beside) or "none"
+        super().__init__(
+            f"no run {run[:200]} stands beside this one (runs that do: {names}); "
+            "start the console with --beside and its directory"
+        )
+
+
+class NothingToMerge(SeamlessFlowError):
+    """A session without events up to the moment that is shown."""
+
+    lasting = True
+
+    def __init__(self, session_id: str, records: int) -> None:
+        self.session_id = session_id
+        super().__init__(
+            f"no event opens a session {session_id[:200]} among the {records} records of this "
+            "moment, so it cannot be merged again; retention may have removed it, and a recording "
+            "has no events"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparePage:
+    """All of the page; what is not compared is None."""
+
+    window: int
+    """Steps of each mean."""
+    ends: Sequence[EarlierEnd]
+    """Ends of earlier steps, which the moment may be compared with."""
+    runs: Sequence[str]
+    """Names of the runs beside this one."""
+    moments: MomentsCompared | None = None
+    beside: RunsCompared | None = None
+    rules: RulesCompared | None = None
+
+
+class ComparePages:
+    """Comparisons within a history, and with other runs by name."""
+
+    def __init__(self, history: History, beside: Mapping[str, Course], option: str) -> None:
+        """Compare a run that a command finds by an option."""
+        self._history = history
+        self._beside = beside
+        self._option = option
+
+    def page(self, picture: RunPicture, query: Query) -> ComparePage:
+        """Return the comparison that a query asks for: of rules, else of runs, else of moments.
+
+        Raises `QueryRejected`, `BadMoment`, `MomentNotOnLog`, `RunNotBeside`, `NothingToMerge` and
+        what the history raises.
+        """
+        window = query.number("window", 1, MOST_WINDOW) or WINDOW
+        end = self._history.control_end(picture.cut)
+        rules = runs = moments = None
+        if query.text("session"):
+            rules = self._rules(picture, query)
+        elif query.text("beside"):
+            runs = self._runs(end, query, window)
+        elif query.text(_OTHER):
+            moments = self._moments(picture, query, window)
+        return ComparePage(
+            window=window,
+            ends=earlier_ends(self._history.course, query.text("policy"), end),
+            runs=list(self._beside),
+            moments=moments,
+            beside=runs,
+            rules=rules,
+        )
+
+    def _moments(self, picture: RunPicture, query: Query, window: int) -> MomentsCompared:
+        pictures = (picture, self._other(query.text(_OTHER)))
+        sides = [PictureAt(each, self._history.control_end(each.cut)) for each in pictures]
+        return moments_compared(self._history.course, sides, query.text("policy"), window)
+
+    def _other(self, text: str) -> RunPicture:
+        try:
+            return self._history.picture(parse_moment(text))
+        except BadMoment as error:
+            raise BadMoment(error.text, error.reason, _OTHER) from error
+        except MomentNotOnLog as error:
+            raise MomentNotOnLog(error.moment, error.reason, _OTHER) from error
+
+    def _runs(self, end: int, query: Query, window: int) -> RunsCompared:
+        name = query.text("beside")
+        if name not in self._beside:
+            raise RunNotBeside(name, list(self._beside))
+        other = (name, self._beside[name])
+        step = query.number("step", 1)
+        policy = query.text("policy")
+        return runs_compared(self._history.course, end, policy, other, step, window)
+
+    def _rules(self, picture: RunPicture, query: Query) -> RulesCompared:
+        asked = rules_query(query)
+        events = session_events(self._history, picture.cut, asked.session_id)
+        late = (
+            late_rewards_of(self._history, picture.cut, asked.session_id, events)
+            if asked.with_late
+            else ()
+        )
+        compared = rules_compared(events, asked, late, self._option)
+        if compared is None:
+            raise NothingToMerge(asked.session_id, sum(picture.cut.values()))
+        return compared
