@@ -11,10 +11,10 @@ import typer
 from seamlessflow.commands.options import Out
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from seamlessflow.console.log.audit_child import AuditCommand
-    from seamlessflow.console.web.console import RunBeside
+    from seamlessflow.console.web.console import RunBeside, ShownRun
     from seamlessflow.infra.settings import KafkaSettings
     from seamlessflow.processes.stopping import Stop
 
@@ -50,10 +50,7 @@ def console(
     from seamlessflow.checks.packages import require
 
     require("console", "starlette", "jinja2")
-    from seamlessflow.console.web.console import ShownRun
     from seamlessflow.console.web.server import address, listener, serve, token_for
-    from seamlessflow.infra.settings import load
-    from seamlessflow.inspection.topics.inspector import TopicStateSettings
     from seamlessflow.processes.cluster import kafka_to_inspect
     from seamlessflow.processes.stopping import Interrupted, stoppable
 
@@ -63,17 +60,28 @@ def console(
             others = dict(_read(beside or (), stop))
         with stoppable() as stop, kafka_to_inspect(out) as kafka, listener(host, port) as listening:
             typer.echo(f"the console is at {address(listening, token)}")
-            run = ShownRun(
-                name=str(out or kafka.topic_prefix.strip(".") or "the run"),
-                option=f" --out {shlex.quote(str(out))}" if out is not None else "",
-                trained=None if out is None else out / "trained",
-                beside=others,
-                groups=load(TopicStateSettings).groups,
-            )
+            run = _shown(out, kafka, others)
             audited = _audited(out, kafka) if audit else None
             serve(kafka, listening, host, token, run, lambda: stop.asked, audited)
     except Interrupted:
         pass  # asked to end while the broker started
+
+
+def _shown(
+    out: Path | None, kafka: "KafkaSettings", others: "Mapping[str, RunBeside]"
+) -> "ShownRun":
+    """Return the run of a directory, or of a Kafka, with others beside it."""
+    from seamlessflow.console.web.console import ShownRun
+    from seamlessflow.infra.settings import load
+    from seamlessflow.inspection.topics.inspector import TopicStateSettings
+
+    return ShownRun(
+        name=str(out or kafka.topic_prefix.strip(".") or "the run"),
+        option=f" --out {shlex.quote(str(out))}" if out is not None else "",
+        trained=None if out is None else out / "trained",
+        beside=others,
+        groups=load(TopicStateSettings).groups,
+    )
 
 
 def _audited(out: Path | None, kafka: "KafkaSettings") -> "AuditCommand":
