@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.reports.evaluations.result import EvaluatedSet, EvaluatedTask
-from seamlessflow.trainer.data.figures.significance import bootstrap, mcnemar, permutation
 from seamlessflow.trainer.data.figures.chances import ConfidenceInterval, passed
+from seamlessflow.trainer.data.figures.significance import bootstrap, mcnemar, permutation
 
 MCNEMAR = "McNemar"
 PERMUTATION = "permutation"
