@@ -59,7 +59,7 @@ def test_the_runs_differ_by_strategy_tags_and_directory_alone(
 
 
 def test_the_model_is_trained_on_no_fewer_devices(configs: dict[str, RunConfig]) -> None:
-    model = configs[STRATEGIES[0]].device_model
+    model = configs["multiplexed"].device_model
     kept = Efficiency().trained_bytes * model_named(model.model).parameters
     memory = Efficiency().memory * hardware_named(model.hardware).memory_bytes
     assert (TRAINING_DEVICES - 1) * memory < kept <= TRAINING_DEVICES * memory
