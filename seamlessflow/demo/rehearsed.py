@@ -14,8 +14,8 @@ from seamlessflow.demo.configuration import POLICY, RENDERER
 from seamlessflow.device_defaults import by_modelled_devices
 from seamlessflow.named_models import Fetched
 
-STRATEGIES = ("disaggregated", "multiplexed")
-"""Strategies that are rehearsed, in this order."""
+STRATEGIES = {"disaggregated": ("train",), "multiplexed": ("rollout", "train")}
+"""Strategies that are rehearsed, in this order, with the tags of the workers that train."""
 STEPS = 8
 SCALE = 0.05
 """Factor of the devices' times: a rehearsal takes about a minute with it."""
@@ -24,6 +24,8 @@ TRAINING_DEVICES = 4
 DEVICE_MODEL = {"hardware": "A100", "model": "Qwen3-14B"}
 GROUPS = {"groups_per_step": 4, "group_size": 8}
 EXTRA_GROUPS = 0.5
+STALENESS = {"max_staleness": 2}
+"""With extra groups, tokens are older than the lag; none is left out."""
 CAPACITY = 4
 """Turns that a device samples at once: few, so that few sessions keep all devices busy."""
 LENGTHS = {"turn_tokens": 3_000, "spread": 0.3, "most_tokens": 8_000}
@@ -57,17 +59,17 @@ def rehearsed_config(
 ) -> RunConfig:
     """Return a run on modelled devices in `out` / the strategy, with the work of `write_work`.
 
-    Half of the devices may also train. Environment variables override it, as they do a file.
+    Half of the devices train. Environment variables override it, as they do a file.
     Raises `ConfigRejected`.
     """
-    training = {"backend": "clock", "device": "cpu", "ranks": TRAINING_DEVICES}
+    training = {"backend": "clock", "device": "cpu", "ranks": TRAINING_DEVICES, **STALENESS}
     pacing = {"seed": seed, "extra_groups": EXTRA_GROUPS, **TIMEOUTS}
     work = out / _WORK
     clock = {**LENGTHS, "seed": seed, "workers_a_process": DEVICES}
     return parse(
         {
             "out": out / strategy,
-            "workers": [_worker(number) for number in range(DEVICES)],
+            "workers": [_worker(number, STRATEGIES[strategy]) for number in range(DEVICES)],
             "policy": {"model": work / "model", "renderer": RENDERER, "max_context": MAX_CONTEXT},
             "run": {"id": "rehearsed", "policy": POLICY, "steps": steps, "lag": 1, **GROUPS},
             "pacing": {"tasks": work / "tasks.jsonl", **pacing},
@@ -97,6 +99,6 @@ def write_work(out: Path, seed: int) -> None:
     (model / "config.json").write_text(f"{shape}\n", encoding="utf-8")
 
 
-def _worker(number: int) -> dict[str, object]:
-    tags = ["rollout", "train"] if number < TRAINING_DEVICES else ["rollout"]
+def _worker(number: int, training: tuple[str, ...]) -> dict[str, object]:
+    tags = training if number < TRAINING_DEVICES else ("rollout",)
     return {"id": f"w{number}", "tags": tags}

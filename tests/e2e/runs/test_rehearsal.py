@@ -149,11 +149,12 @@ def timeline_of(address: str, **query: str) -> dict[str, Any] | None:
 
 def test_both_strategies_stand_in_one_page_and_in_one_table(tmp_path: Path) -> None:
     said: list[str] = []
+    (disaggregated, multiplexed) = (tmp_path / name for name in STRATEGIES)
     with rehearsing(tmp_path) as process:
         next_console(process, said)
         address = next_console(process, said)
         live = timeline_of(address)
-        beside = timeline_of(address, beside=str(tmp_path / STRATEGIES[0]))
+        beside = timeline_of(address, beside=str(disaggregated))
         assert live is not None and beside is not None
         assert live["refresh_s"] > 0 == beside["refresh_s"]
         assert beside["finished"] and len(beside["steps"]) == DEMO_STEPS
@@ -169,17 +170,17 @@ def test_both_strategies_stand_in_one_page_and_in_one_table(tmp_path: Path) -> N
         assert (tmp_path / name / "timeline.png").exists()
     rows = {line.split()[0]: line.split()[1] for line in rest.splitlines() if line.split()}
     assert [rows[name] for name in STRATEGIES] == [str(DEMO_STEPS)] * 2
-    (second, first) = (tmp_path / name for name in reversed(STRATEGIES))
-    assert f"seamlessflow console --out {second} --beside {first}" in rest
+    assert f"seamlessflow console --out {multiplexed} --beside {disaggregated}" in rest
 
 
 def test_ctrl_c_ends_everything_in_order(tmp_path: Path) -> None:
     said: list[str] = []
+    (first, second) = (tmp_path / name for name in STRATEGIES)
     with rehearsing(tmp_path) as process:
         next_console(process, said)
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     assert "stopped as asked; the rehearsal so far is in" in rest
-    assert not (tmp_path / STRATEGIES[1]).exists()
-    assert list(processes_of(tmp_path / STRATEGIES[0], "-m")) == []
+    assert not second.exists()
+    assert list(processes_of(first, "-m")) == []

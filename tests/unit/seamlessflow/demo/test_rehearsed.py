@@ -43,17 +43,23 @@ def spent(config: RunConfig) -> DeviceTime:
     return together(course.device_time(course.training_ms).values())
 
 
-def test_the_runs_differ_by_strategy_and_directory_alone(configs: dict[str, RunConfig]) -> None:
+def test_the_runs_differ_by_strategy_tags_and_directory_alone(
+    configs: dict[str, RunConfig],
+) -> None:
     (first, second) = configs.values()
     assert [config.out.name for config in (first, second)] == list(STRATEGIES)
     assert [config.scheduler.policy for config in (first, second)] == list(STRATEGIES)
-    changes = {"out": first.out, "scheduler": first.scheduler, "gateway": first.gateway}
+    names = ("out", "scheduler", "gateway", "workers")
+    changes = {name: getattr(first, name) for name in names}
     assert second.model_copy(update=changes) == first
-    assert sum(worker.device_count for worker in first.workers) == DEVICES
+    for config, tags in ((first, ("train",)), (second, ("rollout", "train"))):
+        training = [worker.tags for worker in config.workers if "train" in worker.tags]
+        assert training == [tags] * TRAINING_DEVICES
+        assert sum(worker.device_count for worker in config.workers) == DEVICES
 
 
 def test_the_model_is_trained_on_no_fewer_devices(configs: dict[str, RunConfig]) -> None:
-    model = configs[STRATEGIES[0]].device_model
+    model = configs["multiplexed"].device_model
     kept = Efficiency().trained_bytes * model_named(model.model).parameters
     memory = Efficiency().memory * hardware_named(model.hardware).memory_bytes
     assert (TRAINING_DEVICES - 1) * memory < kept <= TRAINING_DEVICES * memory
