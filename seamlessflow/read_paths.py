@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.infra.variables import SettingPath
+from seamlessflow.listed_tasks import is_listed
 
 _ANY = "*"
 _OF_POLICY = (
@@ -122,7 +123,7 @@ def _unencodable(text: str) -> str:
 def _relative(sections: Mapping[str, Any]) -> Iterator[tuple[SettingPath, str]]:
     adapters = (named for named in values_at(sections, (ADAPTER,)) if named[1].endswith(".py"))
     named = (*values_at(sections, READ), *adapters)
-    texts = ((path, text) for path, text in named if "://" not in text)
+    texts = ((path, text) for path, text in named if "://" not in text and not is_listed(text))
     return ((path, text) for path, text in texts if not Path(text).is_absolute())
 
 

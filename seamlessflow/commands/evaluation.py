@@ -37,6 +37,14 @@ Temperature = Annotated[
 ]
 
 
+OfTasks = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE",
+        help="Tasks, a JSON object a line, or environment:SETTINGS; by default those of the "
+        "configuration.",
+    ),
+]
 OfVersion = Annotated[
     int | None, typer.Option(min=0, help="Policy version of the run; by default the newest.")
 ]
@@ -65,13 +73,7 @@ def evaluate(
     config: Annotated[
         Path | None, typer.Option(help="Run configuration, YAML or TOML; needed to evaluate.")
     ] = None,
-    tasks: Annotated[
-        Path | None,
-        typer.Option(
-            help="Tasks, a JSON object a line, or environment:SETTINGS; by default those of the "
-            "configuration."
-        ),
-    ] = None,
+    tasks: OfTasks = None,
     chosen: Annotated[
         str | None, typer.Option("--set", help="One of evaluation.sets; by default all, in turn.")
     ] = None,
@@ -136,11 +138,11 @@ def _evaluated(
     from seamlessflow.watching.display import display
 
     sections = sections_of(config)
-    if choice.tasks is not None and is_listed(str(choice.tasks)):
-        sections = on_tasks(sections, str(choice.tasks))
+    if choice.tasks is not None and is_listed(choice.tasks):
+        sections = on_tasks(sections, choice.tasks)
         choice = replace(choice, tasks=None)
     directory = None if weights is None else named_directory("--weights", weights)
-    check = evaluation_check(version, directory, choice.tasks, choice.chosen)
+    check = evaluation_check(version, directory, choice.file, choice.chosen)
     loaded = parse(sections, config, check, read_tasks=no_task if choice.tasks else evaluated)
     policy = choose_weights(loaded, version, directory)
     try:

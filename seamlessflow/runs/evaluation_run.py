@@ -49,8 +49,8 @@ class NoTasks(SeamlessFlowError):
 class EvaluationChoice:
     """Tasks that a user chose, and how they are sampled, over the settings of the configuration."""
 
-    tasks: Path | None = None
-    """File of tasks; None: those of the configuration."""
+    tasks: str | None = None
+    """File of tasks, or a text for those of an environment; None: those of the configuration."""
     chosen: str | None = None
     """One of several sets; None: all."""
     limit: int | None = None
@@ -58,6 +58,11 @@ class EvaluationChoice:
     temperature: float | None = None
     samples: int | None = None
     """Sessions of each task."""
+
+    @property
+    def file(self) -> Path | None:
+        """Return the file of tasks, or None if the configuration names them."""
+        return None if self.tasks is None else Path(self.tasks)
 
 
 @dataclass(frozen=True)
@@ -100,7 +105,7 @@ def run_evaluation(
     Raises `NoTasks` and what `training.train` raises.
     """
     section = config.evaluation
-    files = section.files if choice.tasks is None else {section.split: choice.tasks}
+    files = section.files if choice.file is None else {section.split: choice.file}
     plans = [
         _plan(config, split, place, read_tasks(file).rows[: choice.limit], choice)
         for place, (split, file) in enumerate(files.items())

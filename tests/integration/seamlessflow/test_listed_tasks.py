@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from typer.testing import CliRunner
 
+from seamlessflow.__main__ import app
 from seamlessflow.config_file import ConfigRejected, evaluated, every_task, parse
 from seamlessflow.listed_tasks import on_tasks
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
@@ -48,6 +51,11 @@ class Environment:
 
     async def run(self, task, session):
         return {"reward": float(self.words[task["index"]] == task["id"])}
+"""
+REFUSING = """
+class Environment:
+    def __init__(self, server=""):
+        raise ValueError(f"no world at {server}")
 """
 SESSION = AgentSession("s", "http://127.0.0.1:9/v1", "key", "default", 0, {}, SharedHttpClient(1))
 
@@ -146,3 +154,15 @@ def test_an_evaluation_alone_keeps_what_counts_as_success_and_a_k_that_it_has_sa
         values = {**sections, "evaluation": {"success": 0.5, "k": [4], "sets": sets, **more}}
         config = parse(on_tasks(values, "environment:seed=7"), read_tasks=evaluated)
         assert config.evaluation.passing("test") == passing
+
+
+def test_settings_behind_the_option_tasks_reach_the_environment_as_they_are(
+    sections: Mapping[str, Any], tmp_path: Path
+) -> None:
+    Path(sections["agents"]["environment"]).write_text(REFUSING)
+    agents = {"environment": "game.py"}
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({**sections, "agents": agents}))
+    tasks = "environment:server=http://127.0.0.1:9//world/"
+    arguments = ["eval", "--config", str(tmp_path / "run.yaml"), "--tasks", tasks]
+    done = CliRunner().invoke(app, arguments)
+    assert str(done.exception).endswith("no world at http://127.0.0.1:9//world/")
