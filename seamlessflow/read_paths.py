@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.infra.variables import SettingPath
-from seamlessflow.listed_tasks import is_listed
 
 _ANY = "*"
 _OF_POLICY = (
@@ -37,8 +36,15 @@ READ = (
     ("share", "sign_with"),
 )
 """Settings that name files and directories which must be there; * stands for any name."""
+LISTED = "environment:"
+"""Beginning of a text that stands for the environment's tasks where a file of tasks is named."""
 ADAPTER = ("agents", "environment")
 """Setting that names an environment package, or a file with an adapter of the user's own."""
+
+
+def is_listed(text: str) -> bool:
+    """Return whether a text stands for the environment's tasks."""
+    return text.startswith(LISTED)
 
 
 def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]:
