@@ -26,17 +26,10 @@ from seamlessflow.infra.plain_yaml import read_yaml
 from seamlessflow.infra.settings import from_environment, unread
 from seamlessflow.infra.variables import SettingPath, place_in
 from seamlessflow.infra.weights.model_hub import ModelNotFetched
-from seamlessflow.listed_tasks import (
-    LISTED,
-    ListedTasks,
-    NotListed,
-    is_listed,
-    listed_file,
-    trained_faults,
-)
+from seamlessflow.listed_tasks import ListedTasks, NotListed, listed_file, trained_faults
 from seamlessflow.named_models import Fetched, fetch, fetchable, hub_models
 from seamlessflow.prepared_tasks import named_tasks, prepare, shared_faults
-from seamlessflow.read_paths import found_beside, replaced, searched
+from seamlessflow.read_paths import LISTED, found_beside, is_listed, replaced, searched
 from seamlessflow.scheduler.tasks.prepared.source import SourceRejected
 
 Check = Callable[[RunConfig], Iterable[Fault]]

@@ -22,8 +22,8 @@ from seamlessflow.producers.agents.environments.child import EnvironmentSpec
 from seamlessflow.producers.agents.environments.listing import write_tasks
 from seamlessflow.producers.agents.environments.venvs import environment_spec
 from seamlessflow.producers.agents.settings import AgentsSection
+from seamlessflow.read_paths import LISTED
 
-LISTED = "environment:"
 FOLDER = "listed_tasks"
 """Folder of the run's directory with the files."""
 _NAMES_TASKS = ("tasks", "sets", "map", "where", "held_back")
@@ -43,11 +43,6 @@ class NotListed(SeamlessFlowError):
     """An environment lists no tasks, or there is none."""
 
     lasting = True
-
-
-def is_listed(text: str) -> bool:
-    """Return whether a text stands for the environment's tasks."""
-    return text.startswith(LISTED)
 
 
 def listed_file(text: str, agents: AgentsSection, out: Path) -> Path:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from seamlessflow.infra.variables import SettingPath
-from seamlessflow.listed_tasks import is_listed
 
+LISTED = "environment:"
+"""Begin of a text that stands for the tasks of an environment, in the place of a file."""
 _ANY = "*"
 _OF_POLICY = (
     ("policy", "model"),
@@ -39,6 +40,11 @@ READ = (
 """Settings that name files and directories which must be there; * stands for any name."""
 ADAPTER = ("agents", "environment")
 """Setting that names an environment package, or a file with an adapter of the user's own."""
+
+
+def is_listed(text: str) -> bool:
+    """Return whether a text stands for the environment's tasks."""
+    return text.startswith(LISTED)
 
 
 def found_beside(sections: Mapping[str, Any], directory: Path) -> dict[str, Any]:

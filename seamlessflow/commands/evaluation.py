@@ -129,9 +129,10 @@ def _evaluated(
     """Evaluate weights on processes of their own. Raises `SystemExit` if it is interrupted."""
     from seamlessflow.config_file import evaluated, no_task, parse, sections_of
     from seamlessflow.infra.weights.versions import lease
-    from seamlessflow.listed_tasks import is_listed, on_tasks
+    from seamlessflow.listed_tasks import on_tasks
     from seamlessflow.named_models import named_directory
     from seamlessflow.processes.stopping import Interrupted, stoppable
+    from seamlessflow.read_paths import is_listed
     from seamlessflow.runs.chosen_weights import choose_weights
     from seamlessflow.runs.evaluation_run import evaluation_check, run_evaluation
     from seamlessflow.terminal import clean_console
