@@ -65,7 +65,7 @@ def test_the_badge_turns_when_the_log_breaks_a_promise(cluster: KafkaSettings) -
         until(lambda: "violations</a>" in client.get("/now").text, "the violation", LIMIT_S)
         page = client.get("/now.json").json()["page"]
         assert {line["moment"] for line in page["audit"]["lines"]} == {"control:0:1"}
-        assert client.get("/record/control:0:1").status_code == 200
+        until(lambda: client.get("/record/control:0:1").status_code == 200, "its record", LIMIT_S)
         assert client.get("/now.json?at=control:0").json()["page"]["audit"] is None
         process.send_signal(signal.SIGINT)
         assert process.wait(LIMIT_S) == 0
