@@ -8,16 +8,15 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from seamlessflow.console.log.index import LogIndex
-from seamlessflow.console.models.surroundings import GroupReading, group_reading
+from seamlessflow.console.models.surroundings import group_reading
 from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
-from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupLookup
+from seamlessflow.infra.kafka.topics.groups import GroupLookup
+from seamlessflow.infra.kafka.topics.lag import ABSENT, GroupState
 from seamlessflow.infra.settings import KafkaSettings
 
 EVERY_S = 5.0
 _ANSWER_S = 3.0
 _CLOSE_S = 10.0
-_ABSENT = ("unknown", "dead")
-"""States of a group that never was."""
 _log = logging.getLogger(__name__)
 
 
@@ -29,7 +28,7 @@ class LagWatch:
         self._lookup = GroupLookup(settings)
         self._groups = groups
         self._index = index
-        self._state: Sequence[GroupReading] = ()
+        self._state: Sequence[GroupState] = ()
         self._wanted = threading.Event()
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="groups", daemon=True)
@@ -44,7 +43,7 @@ class LagWatch:
         self._wanted.set()
         self._thread.join(_CLOSE_S)
 
-    def state(self) -> Sequence[GroupReading]:
+    def state(self) -> Sequence[GroupState]:
         """Return the groups that exist, and have them asked for again."""
         self._wanted.set()
         return self._state
@@ -55,17 +54,17 @@ class LagWatch:
             self._wanted.clear()
             try:
                 readings = [self._reading(topic, group) for topic, group in self._groups.items()]
-                self._state = [reading for reading in readings if reading.state not in _ABSENT]
+                self._state = [reading for reading in readings if reading.state not in ABSENT]
             except KafkaUnavailable as error:
                 _log.warning("%s", error)
             self._closing.wait(EVERY_S)
 
-    def _reading(self, topic: str, group: str) -> GroupReading:
+    def _reading(self, topic: str, group: str) -> GroupState:
         try:
-            members: FoundGroup = self._lookup.find(group, _ANSWER_S)
+            members = self._lookup.find(group, _ANSWER_S)
             committed = self._lookup.committed(group, _ANSWER_S)
         except KafkaRefused as error:
-            return GroupReading(group=group, topic=topic, refused=error.reason)
+            return GroupState(group, topic, refused=error.reason)
         partitions = self._index.partitions.copy()
         bounds = {
             place[1]: (int(partition.column("offset")[0]), partition.end(partition.rows))

@@ -9,38 +9,9 @@ from typing import Any, Self
 
 from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.topics.groups import FoundGroup
+from seamlessflow.infra.kafka.topics.lag import GroupState, behind, group_state
 
 MOST_VIOLATIONS = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartitionReading:
-    """A partition as a group reads it."""
-
-    partition: int
-    lag: int
-    """Offsets between those that the group has committed and the end."""
-    owner: str = ""
-    """Member that reads it; empty if none does."""
-    host: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupReading:
-    """A Kafka consumer group and the topic that it reads."""
-
-    group: str
-    topic: str
-    state: str = ""
-    members: int = 0
-    partitions: Sequence[PartitionReading] = ()
-    refused: str = ""
-    """Reason if the console's user may not see the group."""
-
-    @property
-    def lag(self) -> int:
-        """Sum over its partitions."""
-        return sum(reading.lag for reading in self.partitions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +74,7 @@ class AuditState:
 class Surroundings:
     """All that a console knows beside the log."""
 
-    groups: Sequence[GroupReading] = ()
+    groups: Sequence[GroupState] = ()
     audit: AuditState | None = None
     """None without an audit, or before its first round."""
 
@@ -117,25 +88,15 @@ def group_reading(
     members: FoundGroup,
     committed: Mapping[LogPartition, int],
     bounds: Mapping[int, tuple[int, int]],
-) -> GroupReading:
+) -> GroupState:
     """Return a group's reading of a topic.
 
     `bounds`: the first offset of each partition, and that behind its last record. Marks of
     transactions have offsets too, so a group may have committed more than that.
     """
-    owners = {place: member for member in members.members for place in member.partitions}
-    readings = []
-    for number, (first, end) in sorted(bounds.items()):
-        owner = owners.get((topic, number))
-        readings.append(
-            PartitionReading(
-                partition=number,
-                lag=max(0, end - max(first, committed.get((topic, number), first))),
-                owner="" if owner is None else owner.name,
-                host="" if owner is None else owner.host,
-            )
-        )
-    count = len(members.members)
-    return GroupReading(
-        group=group, topic=topic, state=members.state, members=count, partitions=readings
-    )
+    read = {(topic, number): committed.get((topic, number), -1) for number in bounds}
+    kept = {
+        (topic, number): range(first, max(end, read[topic, number]))
+        for number, (first, end) in bounds.items()
+    }
+    return group_state(group, topic, members, behind(kept, read))

@@ -11,11 +11,11 @@ from seamlessflow.console.models.sessions import TurnUnderWay
 from seamlessflow.console.models.surroundings import (
     NOTHING_KNOWN,
     AuditState,
-    GroupReading,
     Surroundings,
 )
 from seamlessflow.console.models.warnings import RunWarning
 from seamlessflow.console.views.waits import Wait, flow_of, step_phase, waits_of
+from seamlessflow.infra.kafka.topics.lag import GroupState
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.trainer.metrics.phases import PHASES
@@ -139,7 +139,7 @@ class NowPage:
     warnings: tuple[RunWarning, ...]
     warning_count: int
     symptoms: tuple[str, ...]
-    readings: Sequence[GroupReading]
+    readings: Sequence[GroupState]
     """Kafka's consumer groups with their lag; empty for an earlier moment."""
     audit: AuditState | None
 

@@ -21,14 +21,10 @@ from seamlessflow.infra.kafka.reader import Reader, ReadingRules
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.kafka.topics.groups import GroupLookup
+from seamlessflow.infra.kafka.topics.lag import ABSENT, GroupState, behind, group_state
 from seamlessflow.infra.kafka.whole_topic import read_partitions
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings
-from seamlessflow.inspection.topics.state import (
-    GroupState,
-    TopicState,
-    behind,
-    group_state,
-)
+from seamlessflow.inspection.topics.state import TopicState
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.recorded.judging.settings import RewardsSection
 from seamlessflow.schemas.records import Record
@@ -37,8 +33,6 @@ from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TASKS, TOPICS
 _ANSWER_S = 10.0
 _LEADERS_S = 30.0
 _OLDEST_S = 3.0
-_ABSENT = ("unknown", "dead")
-"""States of a group that never was."""
 
 
 class TopicStateSettings(ProcessSettings):
@@ -107,7 +101,7 @@ class TopicInspector:
         dead = sum(len(offsets) for place, offsets in kept.items() if place[0] == letters)
         group = self._settings.groups.get(name)
         state = self._group(group, name, ranges) if group else None
-        if name == SESSIONS.name and state is not None and state.state in _ABSENT:
+        if name == SESSIONS.name and state is not None and state.state in ABSENT:
             state = None  # no run here has judges
         return TopicState(name, len(ranges), sum(map(len, ranges.values())), dead, state)
 

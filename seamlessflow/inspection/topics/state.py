@@ -1,50 +1,15 @@
-"""State of the topics on a cluster, and the lag of the Kafka consumer groups that read them. Pure.
-
-Lag counts offsets behind those that a group has committed; it may grow over several readings.
-"""
+"""State of the topics on a cluster, and how the lag of the groups that read them grows. Pure."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from seamlessflow.infra.kafka.client import LogPartition
-from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
+from seamlessflow.infra.kafka.topics.lag import GroupState, PartitionLag
 
 READINGS = 10
 """Readings in a row over which a lag must not have fallen."""
 _RISES = 2
-
-
-@dataclass(frozen=True)
-class PartitionLag:
-    """A partition as a group reads it; without an owner no member does."""
-
-    number: int
-    lag: int
-    owner: str = ""
-    host: str = ""
-
-
-@dataclass(frozen=True)
-class GroupState:
-    """A group and each partition of the topic that it reads."""
-
-    name: str
-    topic: str
-    state: str = ""
-    members: int = 0
-    partitions: Sequence[PartitionLag] = ()
-    waits_since_ms: int | None = None
-    """Time of the oldest record that waits for a group without members. None if none waits, or if
-    it did not come in time."""
-    refused: str = ""
-    """Reason if the user may not see the group; the rest is then unknown."""
-
-    @property
-    def lag(self) -> int:
-        """Sum over its partitions."""
-        return sum(place.lag for place in self.partitions)
 
 
 @dataclass(frozen=True)
@@ -83,34 +48,6 @@ class LagGrowth:
         return readings[-1] - readings[0] if is_growing(readings) else 0
 
 
-def behind(
-    kept: Mapping[LogPartition, range], committed: Mapping[LogPartition, int]
-) -> Mapping[LogPartition, int]:
-    """Return each partition's lag: the offsets that it keeps behind the committed one."""
-    # A partition without a commit has a negative offset: all that it keeps is behind.
-    return {
-        place: offsets.stop - max(offsets.start, committed[place])
-        for place, offsets in kept.items()
-    }
-
-
-def group_state(
-    name: str, topic: str, group: FoundGroup, lags: Mapping[LogPartition, int]
-) -> GroupState:
-    """Return the owner and the lag of each partition in `lags`."""
-    shown = _labels(group.members)
-    owners = {
-        place: (shown[member.id], member.host)
-        for member in group.members
-        for place in member.partitions
-    }
-    partitions = [
-        PartitionLag(place[1], lag, *owners.get(place, ("", "")))
-        for place, lag in sorted(lags.items())
-    ]
-    return GroupState(name, topic, group.state, len(group.members), partitions)
-
-
 def joined(partitions: Sequence[PartitionLag]) -> list[tuple[Sequence[int], PartitionLag]]:
     """Return the partitions by owner: those without lag together, each other one by itself."""
     together: dict[tuple[str, str, int], list[PartitionLag]] = {}
@@ -141,12 +78,3 @@ def is_growing(lags: Sequence[int]) -> bool:
     rises = sum(before < after for before, after in steps)
     fell = any(before > after for before, after in steps)
     return len(lags) >= READINGS and rises >= _RISES and not fell
-
-
-def _labels(members: Sequence[GroupMember]) -> Mapping[str, str]:
-    """Return a name for each member's id that no other member has."""
-    names = [member.name for member in members]
-    return {
-        member.id: member.name if names.count(member.name) == 1 else f"{member.name} {member.id}"
-        for member in members
-    }

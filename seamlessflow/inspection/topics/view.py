@@ -14,11 +14,10 @@ from rich.table import Table
 from rich.text import Text
 
 from seamlessflow.infra.errors import KafkaUnavailable
+from seamlessflow.infra.kafka.topics.lag import GroupState, PartitionLag
 from seamlessflow.inspection.topics.state import (
     READINGS,
-    GroupState,
     LagGrowth,
-    PartitionLag,
     TopicState,
     joined,
     ranges,

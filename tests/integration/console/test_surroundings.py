@@ -44,7 +44,7 @@ def test_the_lag_of_a_group_is_what_it_has_not_committed(cluster: KafkaSettings)
     try:
         until(lambda: len(watch.state()) == 1, "the group that exists", LIMIT_S)
         (reading,) = watch.state()
-        assert (reading.group, reading.topic, reading.lag) == (GROUP, REQUESTS.name, 7)
+        assert (reading.name, reading.topic, reading.lag) == (GROUP, REQUESTS.name, 7)
         assert [line.owner for line in reading.partitions] == [""]
     finally:
         watch.close()

@@ -17,9 +17,10 @@ from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.start.group import membership
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.topics.existing import partition_counts
+from seamlessflow.infra.kafka.topics.lag import GroupState
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.inspection.topics.inspector import TopicInspector, TopicStateSettings
-from seamlessflow.inspection.topics.state import READINGS, GroupState
+from seamlessflow.inspection.topics.state import READINGS
 from seamlessflow.inspection.topics.view import TopicWatch
 from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TRAJECTORIES
 from tests.builders.records import commands

@@ -4,12 +4,11 @@ import json
 
 from seamlessflow.console.models.surroundings import (
     AuditState,
-    GroupReading,
-    PartitionReading,
     ViolationLine,
     group_reading,
 )
 from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
+from seamlessflow.infra.kafka.topics.lag import GroupState, PartitionLag
 from seamlessflow.recorded.audit.auditor import AuditReport, CheckResult
 from seamlessflow.recorded.audit.invariants.ledger import LogPlace, Violation
 
@@ -18,7 +17,7 @@ MEMBER = GroupMember("id", "manager-a", "10.0.0.1", frozenset({("requests", 0), 
 
 def reading(
     committed: dict[int, int], bounds: dict[int, tuple[int, int]], topic: str = "requests"
-) -> GroupReading:
+) -> GroupState:
     places = {(topic, number): offset for number, offset in committed.items()}
     return group_reading("managers", topic, FoundGroup("stable", [MEMBER]), places, bounds)
 
@@ -26,9 +25,9 @@ def reading(
 def test_a_lag_is_what_a_group_has_not_committed_of_each_partition() -> None:
     shown = reading({0: 7, 1: 12}, {0: (0, 10), 1: (5, 12), 2: (4, 6)})
     assert shown.partitions == [
-        PartitionReading(partition=0, lag=3, owner="manager-a", host="10.0.0.1"),
-        PartitionReading(partition=1, lag=0, owner="manager-a", host="10.0.0.1"),
-        PartitionReading(partition=2, lag=2),
+        PartitionLag(number=0, lag=3, owner="manager-a", host="10.0.0.1"),
+        PartitionLag(number=1, lag=0, owner="manager-a", host="10.0.0.1"),
+        PartitionLag(number=2, lag=2),
     ]
     assert (shown.lag, shown.members) == (5, 1)
 

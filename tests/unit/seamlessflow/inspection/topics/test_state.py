@@ -3,13 +3,10 @@
 import pytest
 
 from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
+from seamlessflow.infra.kafka.topics.lag import GroupState, PartitionLag, behind, group_state
 from seamlessflow.inspection.topics.state import (
     READINGS,
-    GroupState,
     LagGrowth,
-    PartitionLag,
-    behind,
-    group_state,
     is_growing,
     joined,
     ranges,

@@ -5,11 +5,10 @@ from io import StringIO
 
 from rich.console import Console, RenderableType
 
+from seamlessflow.infra.kafka.topics.lag import GroupState, PartitionLag
 from seamlessflow.inspection.topics.state import (
     READINGS,
-    GroupState,
     LagGrowth,
-    PartitionLag,
     TopicState,
 )
 from seamlessflow.inspection.topics.view import group_tables, topic_table
