@@ -25,6 +25,8 @@ from tests.sharing import SharedByFile, is_nightly, readable
 
 READY_TIMEOUT_S = 60
 HEAP_MB = 1024
+PATIENCE = {"broker.session.timeout.ms": 120_000}
+"""No test kills this broker, and a machine that stalls for seconds must not have it fenced."""
 # Images of containers often set it. Each of the many processes that tests start would then compile
 # torch and all else that it imports, which is more than half of its start.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -84,7 +86,11 @@ def broker() -> Iterator[KafkaSettings]:
                 yield settings
         case "embedded":
             with Broker(
-                None, heap_mb=HEAP_MB, short_lived=True, ready_timeout_s=READY_TIMEOUT_S
+                None,
+                heap_mb=HEAP_MB,
+                short_lived=True,
+                ready_timeout_s=READY_TIMEOUT_S,
+                properties=PATIENCE,
             ) as embedded:
                 yield embedded.settings
         case other:

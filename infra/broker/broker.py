@@ -23,7 +23,7 @@ from seamlessflow.infra.child import ChildProcess
 from seamlessflow.infra.disk import free_bytes
 from seamlessflow.infra.errors import BrokerFailed, BrokerLate, BrokerUnusable, KafkaUnavailable
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.network.addresses import HOST, free_port, is_free, is_open
+from seamlessflow.infra.network.addresses import HOST, free_ports, is_free, is_open
 from seamlessflow.infra.settings import KafkaSettings
 
 STOP_TIMEOUT_S = 15.0
@@ -201,8 +201,9 @@ class Broker:
         if wanted and not is_free(wanted):
             raise self._failed(f"port {wanted} is in use by another program")
         for attempts_left in reversed(range(PORT_ATTEMPTS)):
+            free, controller_port = free_ports(2)
             try:
-                return self._start(programs, wanted or free_port(), free_port())
+                return self._start(programs, wanted or free, controller_port)
             except BrokerFailed as error:
                 if not attempts_left or "Address already in use" not in error.log_tail:
                     raise

@@ -11,7 +11,7 @@ from typing import Self
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.storage import new_cluster_id
-from seamlessflow.infra.network.addresses import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_ports
 from seamlessflow.infra.settings import KafkaSettings
 
 _MOST_COPIES = 3
@@ -35,8 +35,9 @@ class BrokerCluster:
         ready_timeout_s: float = 120,
         properties: Mapping[str, str | int] | None = None,
     ) -> None:
-        ports = [port or free_port(), *(free_port() for _ in range(size - 1))]
-        voting = [free_port() for _ in range(size)]
+        free = free_ports(2 * size)
+        ports = [port or free[0], *free[1:size]]
+        voting = free[size:]
         voters = ",".join(f"{number}@{HOST}:{port}" for number, port in enumerate(voting, 1))
         shared = {"controller.quorum.voters": voters, **_copies(size), **(properties or {})}
         cluster_id = new_cluster_id()

@@ -182,7 +182,7 @@ class Producer:
             outage.endure_silence(f"{left} records not acknowledged")
         self.check()
 
-    def close(self, timeout_s: float = 10) -> None:
+    def close(self, timeout_s: float = 20) -> None:
         """Flush and end. Raises `KafkaUnavailable` and gives up what was not acknowledged."""
         try:
             self.flush(timeout_s)

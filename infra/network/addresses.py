@@ -3,6 +3,7 @@
 import errno
 import ipaddress
 import socket
+from contextlib import ExitStack
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -84,9 +85,16 @@ def is_loopback(host: str) -> bool:
 
 def free_port() -> int:
     """Return a port that is free now; another process may take it before it is bound."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    return free_ports(1)[0]
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different ports that are free now; another process may take one in the meantime."""
+    with ExitStack() as probes:  # all are kept open: a port that is free again is given twice
+        bound = [probes.enter_context(socket.socket()) for _ in range(count)]
+        for probe in bound:
+            probe.bind((HOST, 0))
+        return [int(probe.getsockname()[1]) for probe in bound]
 
 
 def is_free(port: int, host: str = HOST) -> bool:

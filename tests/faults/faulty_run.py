@@ -19,7 +19,7 @@ from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.kafka.topics.creation import create_topics
-from seamlessflow.infra.network.addresses import free_port
+from seamlessflow.infra.network.addresses import free_ports
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.processes.child import ChildSpec
 from seamlessflow.processes.launcher import Launcher
@@ -184,7 +184,7 @@ def faulty_run(
         create_topics(broker.settings, FEW.values())
         if broker_returns:
             launcher.watch(broker)
-        ports = [free_port(), free_port()]
+        ports = free_ports(2)
         for spec in _specs(config, broker.settings, ports):
             launcher.start(spec)
         made = FaultyRun(launcher, broker, config, [f"http://127.0.0.1:{port}" for port in ports])

@@ -19,7 +19,7 @@ from confluent_kafka.admin._scram import (
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.start.cluster import find_cluster
-from seamlessflow.infra.network.addresses import HOST, free_port
+from seamlessflow.infra.network.addresses import HOST, free_ports
 from seamlessflow.infra.settings import KafkaSettings
 from tests.waiting import until
 
@@ -41,7 +41,7 @@ def secured_broker(
     """
     directory.mkdir(exist_ok=True)
     store, authority = _certificate(directory)
-    plain, secured, controller = free_port(), free_port(), free_port()
+    plain, secured, controller = free_ports(3)
     module = "org.apache.kafka.common.security.scram.ScramLoginModule"
     listener = "listener.name.secured"
     properties: dict[str, str | int] = {

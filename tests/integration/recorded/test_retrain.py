@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -41,8 +42,7 @@ def recorded(
     """Yield a cluster with a run of two steps that went on with other settings."""
     data = tmp_path_factory.mktemp("data")
     with own_topics(broker) as kafka, pytest.MonkeyPatch.context() as variables:
-        # Groups with equal rewards stay, so that each step has several micro-batches.
-        settings = environment(kafka, model, data, RUN__STEPS=2, TRAINER__FILTERS="{}")
+        settings = environment(kafka, model, data, RUN__STEPS=2)
         for name, value in settings.items():
             variables.setenv(name, value)
         train_twice(kafka, model, variables)
@@ -60,7 +60,12 @@ def log(recorded: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> KafkaSettin
 
 def train_twice(kafka: KafkaSettings, model: Path, variables: pytest.MonkeyPatch) -> None:
     create_topics(kafka, small(CONTROL, FLEET, TRAJECTORIES))
-    record_sessions(kafka, bandit(model, 4 * STEPS, 6))
+    # In each group rewards differ: one of equal rewards has no gradient that a loss could change.
+    sessions = [
+        replace(session, rewards=(r.Reward(value=float(session.sample % 2)),))
+        for session in bandit(model, 4 * STEPS, 6)
+    ]
+    record_sessions(kafka, sessions)
     scheduler = ScriptedScheduler(kafka)
     try:
         RunningTrainer(TrainerSettings()).join()
@@ -113,7 +118,9 @@ def test_two_machines_find_the_first_tensor_of_a_step_that_differs(
         assert f"up to micro-batch {last} of" in wrote.output
         assert "tensors are those of" in run(*place).output
         other = run(*place, *clipped)
-        assert "the first: gradient of model.norm.weight after micro-batch" in other.output
+        assert "the first: gradient of model.norm.weight after micro-batch" in other.output, (
+            other.output
+        )
     assert "numbers by at most" in other.output
     assert "of step 2, micro-batch 0" in str(run("--step", "1", *place[2:]).exception)
     assert "needs --tensors" in str(run("--step", "1").exception)

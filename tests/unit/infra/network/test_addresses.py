@@ -9,6 +9,7 @@ from seamlessflow.infra.network.addresses import (
     address_of,
     connect_to,
     free_port,
+    free_ports,
     host_and_port,
     is_free,
     is_open,
@@ -78,6 +79,12 @@ def test_a_line_is_made_to_the_address_of_a_listener(host: str) -> None:
             assert line.receive(10) == "come"
             assert line.place == address
             other.close()
+
+
+def test_ports_that_are_asked_for_together_differ() -> None:
+    ports = free_ports(100)
+    assert len(set(ports)) == 100
+    assert all(is_free(port) for port in ports)
 
 
 @pytest.mark.parametrize("host", HOSTS)
