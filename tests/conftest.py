@@ -23,7 +23,7 @@ from tests.builders.own_topics import own_topics
 from tests.seed import seed
 from tests.sharing import SharedByFile, is_nightly, readable
 
-READY_TIMEOUT_S = 60
+READY_TIMEOUT_S = 180
 HEAP_MB = 1024
 PATIENCE = {"broker.session.timeout.ms": 120_000}
 """No test kills this broker, and a machine that stalls for seconds must not have it fenced."""

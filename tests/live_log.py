@@ -16,7 +16,7 @@ R = TypeVar("R", bound=Record)
 class LiveLog:
     """All records of some topics, read from their beginning."""
 
-    def __init__(self, kafka: KafkaSettings, *topics: Topic, limit_s: float = 30.0) -> None:
+    def __init__(self, kafka: KafkaSettings, *topics: Topic, limit_s: float = 120.0) -> None:
         self.records: list[Record] = []
         self._limit_s = limit_s
         self._reader = Reader(kafka, "test-log")

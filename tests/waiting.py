@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def until(
-    condition: Callable[[], bool], what: str = "a condition", deadline_s: float = 60.0
+    condition: Callable[[], bool], what: str = "a condition", deadline_s: float = 120.0
 ) -> None:
     """Wait until the condition holds; fail the test if it does not in time."""
     deadline = time.monotonic() + deadline_s

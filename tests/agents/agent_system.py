@@ -72,7 +72,7 @@ class AgentSystem:
         return AgentSession(self, session_id, base_url, api_key, sampled_before, self._answers())
 
     def _answers(self) -> dict[str, float]:
-        text = httpx.get(f"{self.running.url}/metrics", timeout=10).text
+        text = httpx.get(f"{self.running.url}/metrics", timeout=60).text
         lines = (line.rpartition(" ") for line in text.splitlines())
         return {
             name: float(count)

@@ -9,7 +9,7 @@ from seamlessflow.schemas.topics import Topic
 
 NEWER = b"\xc3\x01" + bytes(range(8)) + b"body"
 """A record of a newer release."""
-_TIMEOUT_S = 30
+_TIMEOUT_S = 120
 _GARBAGE = (b"", b"garbage", b"\xc3\x01cut", bytes(range(256)))
 
 

@@ -12,7 +12,7 @@ from seamlessflow.infra.kafka.topics.existing import partition_counts
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import PROMPTS, TOPICS, Topic
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 _PARTITIONS = {PROMPTS.name: 16}
 _MOST = 8
 SMALL: Mapping[str, Topic] = {

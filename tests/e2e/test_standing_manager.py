@@ -31,7 +31,7 @@ NUMBERS: Any = {
     "required": ["a", "b"],
 }
 Kinds = list[list[str]]
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 def chat(session: AgentSession) -> Kinds:

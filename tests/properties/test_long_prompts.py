@@ -15,7 +15,7 @@ from tests.builders.trajectories.decisions import OneTokenAMessage
 from tests.properties.managed_partition import TERMS, ManagedPartition
 
 LONG = "long"
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 class PutsOff(OneTokenAMessage):

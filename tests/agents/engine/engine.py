@@ -26,7 +26,7 @@ from seamlessflow.schemas.tokens import pack, unpack
 from tests.agents.engine.record import append
 from tests.agents.engine.turn import ActedTurn, logprobs
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 STEP_S = 0.002
 MOST_TOKENS = 2**31
 PIECE = 5

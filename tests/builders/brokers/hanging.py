@@ -40,10 +40,10 @@ def leave_hanging(kafka: KafkaSettings, decided: IdState) -> None:
     prepared = StateRecord(name, newest.producer_id, decided, newest.partitions)
     ended = StateRecord(name, newest.producer_id, done[decided], frozenset())
     writer = PlainProducer({**client_options(kafka), "client.id": _INTERNAL_WRITER})
-    count = len(writer.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions)
+    count = len(writer.list_topics(TOPIC, timeout=60).topics[TOPIC].partitions)
     for state in (prepared, ended):
         writer.produce(TOPIC, value(state), key(name), partition=partition_of_id(name, count))
-        assert writer.flush(10) == 0
+        assert writer.flush(60) == 0
 
 
 def leave_open(kafka: KafkaSettings) -> None:
@@ -59,7 +59,7 @@ def leave_open(kafka: KafkaSettings) -> None:
     producer.begin_transaction()
     producer.produce(kafka.topic_prefix + TRAJECTORIES.name, b"a trajectory", partition=PARTITION)
     producer.send_offsets_to_transaction([offset], reader.consumer_group_metadata(), 10)
-    assert producer.flush(10) == 0
+    assert producer.flush(60) == 0
     reader.close()
 
 

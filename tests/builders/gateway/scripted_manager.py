@@ -38,7 +38,7 @@ from tests.waiting import until
 SECRET = "the secret of these tests"
 OPEN_UNTIL_MS = 4_000_000_000_000
 """Time until which each session may be open, however often it is opened."""
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 USER: Any = {"role": "user", "content": "hi"}
 Script = Callable[[RequestTurn], Sequence[Record]]
 R = TypeVar("R", bound=Record)

@@ -77,7 +77,7 @@ class DeviceSetup:
         """Carries a move out and forgets the calls before it."""
         self.engine.calls.clear()
         self.device.begin(move, PhaseTimes())
-        return self.outcomes.get(timeout=10)
+        return self.outcomes.get(timeout=60)
 
     def _load_parser(self, policy: PolicyWeights) -> LetterParser:
         self.engine.calls.append(("parser",))

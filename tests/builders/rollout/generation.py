@@ -13,7 +13,7 @@ from seamlessflow.producers.rollout.engine.contract import (
 )
 from tests.waiting import until
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 def as_bytes(tokens: Sequence[int]) -> bytes:

@@ -34,7 +34,7 @@ from tests.builders.records import control, fleet
 from tests.builders.records.prompts import generate
 from tests.paths import ROOT
 
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 PARTITION, OTHER_PARTITION = 5, 6
 R = TypeVar("R", bound=Record)
 

@@ -8,7 +8,7 @@ from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, PROMPTS, TASKS, fl
 from tests.builders.own_topics import small
 from tests.live_log import LiveLog
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 class ControlLog(LiveLog):

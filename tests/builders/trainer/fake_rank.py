@@ -7,7 +7,7 @@ from seamlessflow.trainer.backends.backend import Machine
 from seamlessflow.trainer.backends.calls import Arrays, GangCall, GangMessage, Hello, Reply, Welcome
 from seamlessflow.trainer.link import Channel
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 
 class FakeRank:

@@ -7,7 +7,7 @@ from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 from tests.builders.own_topics import small
 from tests.golden.golden_log import LOGS, GoldenLog, read
 
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 def golden_log() -> GoldenLog:

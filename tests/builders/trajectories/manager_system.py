@@ -42,7 +42,7 @@ from tests.builders.records.content import ids, message
 T = TypeVar("T", bound=Record)
 GATEWAY = r.ReplyAddress(partition=5, gateway="test-gateway")
 POLICY = "default"
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 @dataclass

@@ -13,7 +13,7 @@ import time
 from rllm_model_gateway import GatewayClient, GatewayConfig, create_app
 from tool_agent import asked, converse, served
 
-LIMIT_S = 30
+LIMIT_S = 120
 
 
 def main(orders):

@@ -22,7 +22,7 @@ from tests.builders.records.tasks import task
 from tests.integration.agents.scripted_gateway import Answering, ScriptedGateway, accepting
 
 PARTITION = partition_of("run-1", SMALL[TASKS.name].partitions)
-LIMIT_S = 30
+LIMIT_S = 120
 Payload = Mapping[str, object]
 
 releases: list[asyncio.Event] = []

@@ -24,7 +24,7 @@ from tests.integration.agents.scripted_gateway import (
 
 Payload = Mapping[str, object]
 Sessions = Mapping[str, AgentSession]
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 CLIENT = SharedHttpClient(1)
 SEEKER = "run-7-seeker.2.1"
 HIDER = "run-7-hider.2.1"

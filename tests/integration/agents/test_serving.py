@@ -10,7 +10,7 @@ from seamlessflow.schemas.records import Record, WorkerHeartbeat
 from seamlessflow.schemas.topics import FLEET, fleet_key
 from tests.builders.records.fleet import gateway, heartbeat
 
-LIMIT_S = 30
+LIMIT_S = 120
 
 
 def test_heartbeats_of_rollout_processes_are_read_and_nothing_else(kafka: KafkaSettings) -> None:

@@ -20,7 +20,7 @@ from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.waiting import until
 
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def report(kafka: KafkaSettings, *options: str) -> subprocess.CompletedProcess[str]:

@@ -21,7 +21,7 @@ from tests.builders.console.masked_session import MASKED, masked_items
 from tests.builders.own_topics import small
 from tests.waiting import until
 
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from tests.builders.records import control, sessions, tasks
 from tests.waiting import until
 
 TOPICS = small(CONTROL, FLEET, SESSIONS, TASKS)
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class Open:

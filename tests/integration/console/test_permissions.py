@@ -23,7 +23,7 @@ from tests.builders.records import commands as asked
 from tests.builders.records import control
 from tests.waiting import until
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 def test_an_observer_reads_all_and_writes_nothing(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from tests.builders.own_topics import small
 from tests.builders.records import control
 from tests.waiting import until
 
-LIMIT_S = 60
+LIMIT_S = 120
 GROUP = "managers"
 
 

@@ -24,7 +24,7 @@ from tests.builders.records import control
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import ManagerSystem, manager_system
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 LARGE = control.lost(reason="x" * 2 * CONTROL.max_record_bytes)
 
 

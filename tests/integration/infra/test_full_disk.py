@@ -21,7 +21,7 @@ LARGEST_FILE = 12 * 1024 * 1024
 """Above the 10 MiB that Kafka gives an index at once."""
 RECORDS = 150
 REASON = "x" * 100_000
-DEADLINE_S = 60
+DEADLINE_S = 120
 
 
 @pytest.mark.slow

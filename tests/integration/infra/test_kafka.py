@@ -25,7 +25,7 @@ from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.records import control
 from tests.waiting import until
 
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 TOPIC = Topic("lost", 2, 60_000, (WorkerLost,))
 DEAD = f"{TOPIC.name}.dlq"
 CUT = encode(control.lost())[:-3]

@@ -37,7 +37,7 @@ def test_an_older_process_reads_a_pinned_one_and_stops_at_one_without_a_pin(
     ):
         reader.assign({(FLEET.name, 0): BEGINNING})
         careful.send(FLEET.name, beat, key=fleet_key(beat))
-        careful.flush(10)
+        careful.flush(60)
 
         def arrived() -> bool:
             read.extend(item.record for item in reader.poll(0.2))
@@ -47,7 +47,7 @@ def test_an_older_process_reads_a_pinned_one_and_stops_at_one_without_a_pin(
         assert read == [fleet.heartbeat()]
 
         careless.send(FLEET.name, beat, key=fleet_key(beat))
-        careless.flush(10)
+        careless.flush(60)
         with pytest.raises(NewerRelease, match="fleet"):
             until(lambda: bool(reader.poll(0.2)), "the record of the process without a pin")
 

@@ -25,7 +25,7 @@ SILENT_S = 4.0
 MANY, BRIEF_S = 1_200, 3.0
 """Records of several polls, and a silence that is shorter than the caller's work between them, yet
 longer than a broker on a busy machine takes for an answer."""
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 def epochs(kafka: KafkaSettings) -> list[int]:

@@ -27,7 +27,7 @@ from tests.builders.records import commands, control, replies, sessions
 from tests.builders.records.content import ids
 from tests.waiting import until
 
-LIMIT_S = 60
+LIMIT_S = 120
 INTERRUPTED = 130
 PARTITION = partition_of(sessions.SESSION, SMALL[SESSIONS.name].partitions)
 TURN = (

@@ -50,7 +50,7 @@ from tests.builders.shared_groups import (
 from tests.builders.trajectories.conversation import Conversation
 
 GOOD = 40
-DEADLINE_S = 60
+DEADLINE_S = 120
 NAMES = list(TASKS)
 JUDGE = """
 def judge(task, text, *, right=1.0):

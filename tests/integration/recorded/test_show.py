@@ -25,7 +25,7 @@ from tests.builders.garbage import buried, litter
 from tests.builders.records import sessions
 from tests.builders.records.content import ids
 
-LIMIT_S = 60
+LIMIT_S = 120
 PARTITION = partition_of(sessions.SESSION, SESSIONS.partitions)
 GARBAGE = 7
 EVENTS: list[Record] = [

@@ -42,7 +42,7 @@ from tests.builders.traces import session_history
 from tests.builders.trajectories.session_builder import SessionBuilder
 from tests.waiting import until
 
-LIMIT_S = 30
+LIMIT_S = 120
 HEAVY = "torch transformers renderers confluent_kafka openai matplotlib pydantic"
 
 

@@ -18,7 +18,7 @@ from seamlessflow.processes.stopping import Interrupted, Stop
 from seamlessflow.processes.supervisor import Supervisor
 from tests.waiting import is_gone, until
 
-LIMIT_S = 30
+LIMIT_S = 120
 PROGRAMS = {
     "waits": "import signal; print('waiting', flush=True); signal.sigwait([signal.SIGTERM])",
     "stubborn": """

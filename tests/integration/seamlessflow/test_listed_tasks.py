@@ -21,7 +21,7 @@ from seamlessflow.producers.agents.environments.venvs import environment_spec
 from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
 from tests.builders.run_files import run_values
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 ADAPTER = """
 class Environment:
     def __init__(self, size=4, seed=0):

@@ -25,7 +25,7 @@ from tests.builders.processes import PROCESSES, settings
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
-LIMIT_S = 60
+LIMIT_S = 120
 WRONG = "not the password"
 COMMANDS = (("topics", "list"), ("topics", "create"), ("topics", "check"), ("show", "a-session"))
 REFUSED = [

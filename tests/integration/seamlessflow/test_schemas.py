@@ -53,7 +53,7 @@ class Source:
             self.producer.send_bytes(
                 SOURCE.name, raw, key, partition, HEADERS, timestamp_ms=YEAR_2020_MS
             )
-        self.producer.flush(10)
+        self.producer.flush(60)
 
     def copy(self) -> Copied:
         """Copy what is new."""
@@ -165,7 +165,7 @@ def test_a_copy_goes_on_where_it_ended_also_after_a_registry_that_refused(source
 def test_a_copy_into_records_of_another_origin_is_refused(source: Source) -> None:
     create_topics(source.kafka, [Topic(COPY, SOURCE.partitions, SOURCE.retention_ms, ())])
     source.producer.send_bytes(COPY, b"theirs")
-    source.producer.flush(10)
+    source.producer.flush(60)
 
     with pytest.raises(CopyRefused, match="it has records"):
         source.copy()
@@ -185,7 +185,7 @@ def test_processes_are_listed_with_their_releases(
         def beat(gateway: str, release: str) -> None:
             record = fleet.gateway(gateway, at_ms=now_ms(), release=release)
             producer.send(FLEET.name, record, key=fleet_key(record))
-            producer.flush(10)
+            producer.flush(60)
 
         beat("new", release)
         passed = CliRunner().invoke(app, ["schemas", "check"])

@@ -26,7 +26,7 @@ from seamlessflow.schemas.topics import REQUESTS, SESSIONS, TRAJECTORIES
 from tests.builders.records import commands
 from tests.waiting import until
 
-LIMIT_S = 30
+LIMIT_S = 120
 GROUP = TopicStateSettings().manager.group
 REWARDS = TopicStateSettings().rewards.group
 MEMBERS = ("manager-one", "manager-two")

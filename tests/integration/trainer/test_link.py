@@ -13,7 +13,7 @@ from seamlessflow.trainer.link import GangAbsent, GangBackend
 from seamlessflow.trainer.roles.gang import GangBroken
 from tests.builders.trainer.fake_rank import FakeRank
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 STEP = StepInput([], [], 0, 0.1)
 
 

@@ -37,7 +37,7 @@ from tests.builders.trainer.running_trainer import RunningTrainer
 from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environment
 from tests.waiting import until
 
-LIMIT_S = 30
+LIMIT_S = 120
 END = -1
 """Offset that stands for all records of a partition."""
 GROUPS = 12

@@ -28,7 +28,7 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 GROUP = "managers"
-DEADLINE_S = 60.0
+DEADLINE_S = 120.0
 
 
 @dataclass(frozen=True)

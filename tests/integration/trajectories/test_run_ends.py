@@ -17,7 +17,7 @@ from tests.builders.trajectories.manager_system import POLICY, ManagerSystem, ma
 
 pytestmark = pytest.mark.kafka
 
-LIMIT_S = 60
+LIMIT_S = 120
 
 
 @pytest.fixture

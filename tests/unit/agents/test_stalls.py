@@ -11,7 +11,7 @@ import uvloop
 from seamlessflow.producers.agents.stalls import LoopWatch, advice_for, place_of
 
 LIMIT_S = 0.05
-WAIT_S = 20.0
+WAIT_S = 120.0
 LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 

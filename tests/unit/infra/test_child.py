@@ -11,7 +11,7 @@ import pytest
 from seamlessflow.infra.child import ChildProcess
 from tests.waiting import is_gone, until
 
-WAIT_S = 30
+WAIT_S = 120
 WAITS = "import signal; print('waiting', flush=True); signal.sigwait([signal.SIGTERM])"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\n{WAITS}"
 STARTS_ON_A_THREAD = """

@@ -7,7 +7,7 @@ from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
 from seamlessflow.producers.agents.environments.child import EnvironmentSpec
 from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 SESSION = AgentSession("s", "http://127.0.0.1:9/v1", "key", "default", 0, {}, SharedHttpClient(1))
 Start = Callable[..., EnvironmentSpec]
 

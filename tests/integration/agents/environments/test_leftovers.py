@@ -13,7 +13,7 @@ from seamlessflow.producers.agents.environments.leftovers import EnvironmentFold
 from tests.paths import ROOT
 from tests.waiting import is_gone, until
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 AGENTS = """
 import os, subprocess, sys
 from seamlessflow.producers.agents.environments.leftovers import EnvironmentFolder

@@ -65,7 +65,7 @@ def prometheus(out: Path, directory: Path) -> Iterator[httpx.Client]:
             stderr=subprocess.STDOUT,
         )
         try:
-            with httpx.Client(base_url=f"http://{address}", timeout=10.0) as client:
+            with httpx.Client(base_url=f"http://{address}", timeout=60.0) as client:
                 _wait_until_ready(client)
                 yield client
         finally:

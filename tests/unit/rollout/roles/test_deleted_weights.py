@@ -64,7 +64,7 @@ def test_weights_stay_on_disk_while_a_running_engine_loads_them(
     setup.do(acquire(7))
     setup.engine.before = publishes
     assert isinstance(setup.do(Load(weights(1, tmp_path), policy())), Paused)
-    assert isinstance(setup.outcomes.get(timeout=10), Loaded)
+    assert isinstance(setup.outcomes.get(timeout=60), Loaded)
     assert list(versions(tmp_path)) == [1, 2, 3, 4]
 
 

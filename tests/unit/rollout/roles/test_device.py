@@ -54,7 +54,7 @@ def test_weights_are_verified_then_loaded_in_a_pause_that_keeps_the_turns(
 ) -> None:
     setup.do(acquire())
     assert isinstance(setup.do(Load(weights(1), policy())), Paused)
-    outcome = setup.outcomes.get(timeout=10)
+    outcome = setup.outcomes.get(timeout=60)
     assert isinstance(outcome, Loaded)
     assert setup.engine.calls == [
         ("verify", 1),
@@ -182,7 +182,7 @@ def test_an_engine_that_fails_to_load_is_never_resumed(setup: DeviceSetup) -> No
     setup.do(acquire())
     setup.engine.before = fail
     assert isinstance(setup.do(Load(weights(1), policy())), Paused)
-    outcome = setup.outcomes.get(timeout=10)
+    outcome = setup.outcomes.get(timeout=60)
     assert isinstance(outcome, MoveFailed)
     assert isinstance(outcome.error, OSError)
     assert setup.engine.calls == [("verify", 1), ("pause", "keep")]

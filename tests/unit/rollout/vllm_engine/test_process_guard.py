@@ -13,7 +13,7 @@ import pytest
 from seamlessflow.producers.rollout.vllm_engine import process_guard
 from tests.waiting import is_gone, until
 
-WAIT_S = 60
+WAIT_S = 120
 FAMILY = """
 import pathlib, signal, subprocess, sys, time
 if sys.argv[2] == "deaf":

@@ -23,7 +23,7 @@ from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
 from tests.builders.run_files import changed, faults, model_directory, run_values
 from tests.paths import HARD_NAMES, ROOT
 
-LIMIT_S = 60
+LIMIT_S = 120
 HEAVY = "torch transformers vllm confluent_kafka matplotlib"
 
 

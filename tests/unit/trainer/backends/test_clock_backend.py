@@ -31,7 +31,7 @@ from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from tests.builders.trainer.chains import some_chains
 from tests.builders.trainer.gangs.meetings import line, meeting
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 SLOW = {"train_s": 2.0, "train_context_s": 0.0}
 STEP = StepInput(pack(some_chains(), 64, "packed"), [], 0, 0.05)
 LENGTHS = [len(chain.tokens.ids_T) for chain in some_chains()]

@@ -29,7 +29,7 @@ from seamlessflow.trainer.settings import TrainerSection, TrainerSettings
 from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
 from tests.builders.trainer.gangs.meetings import FACTS, coming, line, meeting
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 
 class Leader(threading.Thread):

@@ -16,7 +16,7 @@ from seamlessflow.trainer.metrics.mlflow import Mlflow, legal_name
 from seamlessflow.trainer.metrics.trackers import SampleText, TrackedRun
 from seamlessflow.trainer.settings import TrainerSection
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 
 
 class MlflowError(Exception):

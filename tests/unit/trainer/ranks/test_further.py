@@ -14,7 +14,7 @@ from seamlessflow.trainer.settings import TrainerSettings
 from tests.builders.trainer.gangs.meetings import meeting
 from tests.builders.trainer.trainer_processes import kill_further_rank
 
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 
 
 def test_the_end_of_a_further_rank_is_told_and_explains_the_error_that_it_makes(

@@ -21,7 +21,7 @@ from seamlessflow.trainer.recovery.control_state import ControlState
 from seamlessflow.trainer.recovery.resume import Origin
 from tests.builders.trainer.gangs.meetings import line, meeting
 
-LIMIT_S = 20.0
+LIMIT_S = 120.0
 RANKS = 3
 FILE = "weights.safetensors"
 
