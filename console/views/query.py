@@ -1,6 +1,6 @@
 """Queries of pages: what stands behind the ? of a URL, checked. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -14,6 +14,20 @@ class QueryRejected(SeamlessFlowError):
     def __init__(self, name: str, text: str, reason: str) -> None:
         self.name = name
         super().__init__(f"{name}={text[:200]}: {reason}")
+
+
+class RunNotBeside(SeamlessFlowError):
+    """A run that the console was not started with."""
+
+    lasting = True
+
+    def __init__(self, run: str, beside: Sequence[str]) -> None:
+        self.run = run
+        names = ", ".join(beside) or "none"
+        super().__init__(
+            f"no run {run[:200]} stands beside this one (runs that do: {names}); "
+            "start the console with --beside and its directory"
+        )
 
 
 class Query:

@@ -23,9 +23,9 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog
-from seamlessflow.console.views.query import QueryRejected
+from seamlessflow.console.views.query import QueryRejected, RunNotBeside
 from seamlessflow.console.views.session.token_range import RangeRefused
-from seamlessflow.console.web.compare_pages import NothingToMerge, RunNotBeside
+from seamlessflow.console.web.compare_pages import NothingToMerge
 from seamlessflow.console.web.console import NAV, RECORD, SESSION, STEP, TOKENS, AskedPage, Console
 from seamlessflow.console.web.guard import Guard
 from seamlessflow.console.web.live import Broadcaster

@@ -1,7 +1,7 @@
 """Comparisons of two moments, of two runs, and of two sets of rules for a session. Any thread."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog, parse_moment
@@ -17,25 +17,15 @@ from seamlessflow.console.views.compare.moments import (
 )
 from seamlessflow.console.views.compare.rules import RulesCompared, rules_compared, rules_query
 from seamlessflow.console.views.compare.runs import RunsCompared, runs_compared
-from seamlessflow.console.views.query import Query
-from seamlessflow.console.views.session.sources import late_rewards_of, session_events
+from seamlessflow.console.views.query import Query, RunNotBeside
+from seamlessflow.console.views.session.sources import (
+    late_rewards_of,
+    session_asked_for,
+    session_events,
+)
 from seamlessflow.infra.errors import SeamlessFlowError
 
 _OTHER = "with"
-
-
-class RunNotBeside(SeamlessFlowError):
-    """A run that the console was not started with."""
-
-    lasting = True
-
-    def __init__(self, run: str, beside: Sequence[str]) -> None:
-        self.run = run
-        names = ", ".join(beside) or "none"
-        super().__init__(
-            f"no run {run[:200]} stands beside this one (runs that do: {names}); "
-            "start the console with --beside and its directory"
-        )
 
 
 class NothingToMerge(SeamlessFlowError):
@@ -124,6 +114,9 @@ class ComparePages:
 
     def _rules(self, picture: RunPicture, query: Query) -> RulesCompared:
         asked = rules_query(query)
+        # Its name will do, as on its page.
+        whole_id = session_asked_for(self._history, picture.cut, asked.session_id)
+        asked = replace(asked, session_id=whole_id)
         events = session_events(self._history, picture.cut, asked.session_id)
         late = (
             late_rewards_of(self._history, picture.cut, asked.session_id, events)

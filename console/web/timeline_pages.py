@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from seamlessflow.console.log.history import History
-from seamlessflow.console.views.query import QueryRejected
+from seamlessflow.console.views.query import RunNotBeside
 from seamlessflow.lab.timeline.facts import facts
 from seamlessflow.lab.timeline.page import page_data
 from seamlessflow.scheduler.state.timeline import timeline
@@ -69,11 +69,11 @@ class TimelinePages:
     def data(self, page: TimelinePage) -> Mapping[str, Any]:
         """Return the data, as `seamlessflow.lab.timeline.page` has them.
 
-        Raises `QueryRejected` for a run that is not beside, and what the history's lookup raises.
+        Raises `RunNotBeside` and what the history's lookup raises.
         """
         if page.beside:
             if page.beside not in self._beside:
-                raise QueryRejected("beside", page.beside, "no run of this name stands beside")
+                raise RunNotBeside(page.beside, self.beside)
             return self._beside[page.beside]
         with self._making:  # two browsers that ask for the same wait for one fold
             if self._kept.end != page.end:

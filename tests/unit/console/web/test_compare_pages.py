@@ -124,6 +124,15 @@ def test_recorded_sessions_are_merged_as_their_pages_have_them() -> None:
             assert shown["tokens"][0]["before"] == whole["tokens"]
 
 
+def test_a_session_that_a_call_named_is_merged_by_its_name_too() -> None:
+    client = client_of(recorded_items())
+    lines = client.get("/sessions.json", params={"session": "~"}).json()["page"]["lines"]
+    newest = lines[0]["row"]["session_id"]
+    by_name = page(client, session=newest.partition("~")[0])["rules"]
+    assert by_name == page(client, session=newest)["rules"]
+    assert by_name["tokens"]
+
+
 @pytest.mark.parametrize(
     ("query", "status", "reason"),
     [

@@ -44,8 +44,8 @@ def test_another_run_has_a_canvas_below_the_runs_own() -> None:
 
 def test_a_run_that_is_not_beside_is_refused() -> None:
     answer = client_of(RUN).get("/timeline.json", params={"beside": "runs/none"})
-    assert answer.status_code == 400
-    assert "no run of this name stands beside" in answer.json()["error"]
+    assert answer.status_code == 404
+    assert "no run runs/none stands beside this one" in answer.json()["error"]
 
 
 def test_a_run_that_goes_on_is_asked_for_again_but_no_moment_and_no_ended_run() -> None:
