@@ -21,6 +21,7 @@ from seamlessflow.checks.combinations import (
     faults_of_processes,
     group_faults,
     live_fork_faults,
+    service_faults,
     truncation_faults,
     unread_faults,
     update_faults,
@@ -235,8 +236,7 @@ def before_real_demo(config: RunConfig) -> Iterator[Fault]:
 
 
 def _shared(config: RunConfig, trainers: bool, here: RunConfig | None = None) -> Iterator[Fault]:
-    if not any("rollout" in worker.tags for worker in config.workers):
-        yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
+    yield from service_faults(config, trainers)
     yield from faults_of_processes(config, trainers)
     yield from truncation_faults(config)
     yield from devices.modelled_faults(config)

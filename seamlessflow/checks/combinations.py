@@ -153,11 +153,26 @@ def _exploring_workers(config: RunConfig) -> Iterator[Fault]:
 
 def _rolls_out(worker: WorkerSection, config: RunConfig) -> bool:
     """Return whether the run's strategy lets a worker roll out."""
-    scheduler = config.scheduler
-    if scheduler.policy == "colocated":
+    strategy = config.scheduler.policy
+    if strategy == "colocated":
         return {"rollout", "train"} <= {*worker.tags}
-    for_good = scheduler.policy == "disaggregated" and scheduler.gang_size is None
+    # All workers of a run that can train are its gang, which then trains for good.
+    for_good = strategy == "disaggregated"
     return "rollout" in worker.tags and not (for_good and "train" in worker.tags)
+
+
+def service_faults(config: RunConfig, trainers: bool) -> Iterator[Fault]:
+    """Yield why no worker would roll out."""
+    if not any("rollout" in worker.tags for worker in config.workers):
+        yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
+        return
+    # With a Kafka of its own the run may have further workers, each machine's in its own file.
+    elsewhere = config.kafka is not None and len(config.nodes) < 2
+    if trainers and not elsewhere and not any(_rolls_out(w, config) for w in config.workers):
+        strategy = config.scheduler.policy
+        remedy = "both tags" if strategy == "colocated" else "the tag rollout alone"
+        text = f"no worker rolls out under scheduler.policy {strategy}: give one {remedy}"
+        yield Fault(("workers",), text)
 
 
 def unread_faults(config: RunConfig) -> Iterator[Fault]:

@@ -142,7 +142,7 @@ class System:
         self._launcher.start(spec)
 
     def wait_until_ready(self) -> None:
-        """Wait for published weights, a first service of every rollout worker, and the gateway.
+        """Wait for published weights, a first role of every rollout worker, and the gateway.
 
         Raises `NotReady`.
         """
@@ -150,8 +150,8 @@ class System:
 
         def missing() -> list[str]:
             progress = self.progress
-            # Once in the rollout role is enough: the scheduler may move a worker at any time.
-            late = [f"rollout of {worker}" for worker in sorted(rollouts - progress.has_served)]
+            # Any role will do: a strategy may let a worker that could roll out train for good.
+            late = [f"rollout of {worker}" for worker in sorted(rollouts - progress.placed)]
             weights = [] if progress.version is not None else ["weights of the trainer"]
             others = progress.others.items()
             weights += [f"weights of {name}" for name, other in others if other.version is None]

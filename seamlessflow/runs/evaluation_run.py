@@ -162,7 +162,10 @@ def _weights(ended: EvaluationRun) -> dict[str, object]:
 
 
 def _separate(config: RunConfig) -> RunConfig:
-    """Return the configuration with a directory and topics of its own and no trainer."""
+    """Return the configuration with a directory and topics of its own and no trainer.
+
+    All workers roll out: the run's strategy may let none do so without a batch to train.
+    """
     folders = (config.out / EVALUATIONS / str(number) for number in count(1))
     out = next(folder for folder in folders if not folder.exists())
     rollouts = [worker for worker in config.workers if "rollout" in worker.tags]
@@ -172,7 +175,9 @@ def _separate(config: RunConfig) -> RunConfig:
         # On a shared cluster, topics of its own keep the evaluation out of the run's topics.
         prefix = f"{kafka.topic_prefix}evaluation-{now_ms()}."
         kafka = kafka.model_copy(update={"topic_prefix": prefix})
-    return config.model_copy(update={"out": out, "workers": workers, "kafka": kafka})
+    scheduler = config.scheduler.model_copy(update={"policy": "multiplexed", "functions": {}})
+    changes = {"out": out, "workers": workers, "kafka": kafka, "scheduler": scheduler}
+    return config.model_copy(update=changes)
 
 
 def _plan(

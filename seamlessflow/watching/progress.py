@@ -77,8 +77,8 @@ class RunProgress:
     """Version that each worker serves; only workers in the rollout role."""
     useful: dict[str, float] = field(default_factory=dict)
     """Useful share of each worker's rollout, in its last report."""
-    has_served: set[str] = field(default_factory=set)
-    """Workers that have been in the rollout role."""
+    placed: set[str] = field(default_factory=set)
+    """Workers that have taken a role."""
     steps: dict[int, Step] = field(default_factory=dict)
     begun_ms: int | None = None
     """Time of the first training group that the present processes admitted, or step they began."""
@@ -233,6 +233,8 @@ class RunProgress:
     def _activity(self, record: Record) -> None:
         if isinstance(record, r.RoleAssigned | r.RoleAcquired):
             self._busy[record.worker] = record.incarnation
+        if isinstance(record, r.RoleAcquired):
+            self.placed.add(record.worker)
         match record:
             case r.RoleAssigned():
                 self.doing[record.worker] = f"→ {record.role}"
@@ -241,7 +243,6 @@ class RunProgress:
                 self.doing[record.worker] = "rollout"
                 if self._own(record):
                     self.serving[record.worker] = record.version or 0
-                self.has_served.add(record.worker)
             case r.RoleAcquired():
                 self.doing[record.worker] = "waiting to train"
             case r.RoleReleased():

@@ -168,7 +168,11 @@ def _masked(
     else:
         kinds = _PROVED_BY.get(rule, (r.TurnStarted,))
         proof = _event(folded, logged, *kinds, turn_id=node.turn_id)
-    return reason_row(TokenReason.MASKED, f"masked by the rule {rule}", proof, rule)
+    words = f"masked by the rule {rule}"
+    purpose = columns.trajectory.purpose
+    if purpose in _OF_SESSION and rule not in _OF_SESSION:
+        words += f", and no session of the purpose {purpose} is trained"
+    return reason_row(TokenReason.MASKED, words, proof, rule)
 
 
 def _event(

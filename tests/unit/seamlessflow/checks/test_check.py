@@ -331,6 +331,25 @@ def test_only_a_training_of_recorded_sessions_needs_no_worker_that_rolls_out(
     assert faults(none_to_roll_out, before_recorded_training) == ()
 
 
+@pytest.mark.parametrize(
+    ("strategy", "tags", "remedy"),
+    [
+        ("disaggregated", ["rollout", "train"], ["rollout"]),
+        ("colocated", ["rollout"], ["rollout", "train"]),
+    ],
+)
+def test_a_strategy_under_which_no_worker_rolls_out_is_refused(
+    values: Mapping[str, Any], strategy: str, tags: list[str], remedy: list[str]
+) -> None:
+    worker = {"id": "a", "tags": tags}
+    alone = changed({**values, "workers": [worker]}, "scheduler", policy=strategy)
+    assert f"no worker rolls out under scheduler.policy {strategy}" in str(faults(alone))
+    remedied = {**alone, "workers": [worker, {"id": "b", "tags": remedy}]}
+    assert faults(remedied) == ()
+    evaluated = changed(alone, "evaluation", tasks="tasks.jsonl")
+    assert faults(evaluated, evaluation()) == ()
+
+
 def evaluation(weights: Path = Path("model"), tasks: Path | None = None) -> Check:
     """Return the check of an evaluation."""
     return lambda config: before_evaluation(config, weights.absolute(), tasks)

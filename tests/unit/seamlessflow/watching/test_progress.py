@@ -195,9 +195,14 @@ def test_processes_of_an_earlier_start_are_not_missed() -> None:
     assert seen.serving == {"w0": 3}
 
 
-def test_a_worker_that_trains_already_has_served() -> None:
-    seen = progress(acquired("w1", "rollout"), assigned("w1", "train"))
-    assert seen.has_served == {"w1"}
+def test_a_worker_is_placed_once_it_has_taken_either_role() -> None:
+    seen = progress(
+        acquired("w0", "train"),
+        acquired("w1", "rollout"),
+        assigned("w1", "train"),
+        assigned("w2", "rollout"),
+    )
+    assert seen.placed == {"w0", "w1"}
     assert seen.serving == {}
 
 

@@ -349,6 +349,15 @@ def test_an_evaluation_is_masked_by_the_purpose_that_it_was_opened_with() -> Non
     assert (row.kind, row.rule, row.record) == (Why.MASKED, "eval", "SessionOpened")
 
 
+def test_another_rule_for_tokens_of_an_evaluation_says_that_none_of_them_is_trained() -> None:
+    greedy = sessions.started("a", behavior_exact=False, inexact_reason="greedy")
+    turn = (greedy, sessions.dispatched("a"), sessions.completed(ids(3, 4, 5), "a"))
+    opened = sessions.opened(group_id="g", purpose="eval")
+    row = row_of(explanation([opened, *turn, *ENDED]), ANSWER)
+    assert row.rule == "inexact_greedy"
+    assert row.words.endswith("and no session of the purpose eval is trained")
+
+
 def test_nothing_of_a_session_that_is_not_on_the_log_is_explained() -> None:
     assert explained(SessionSources(session_id="nowhere")) is None
 
