@@ -6,6 +6,7 @@ with its file's SHA-256, so another file is another function.
 
 import hashlib
 import sys
+import sysconfig
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -164,10 +165,23 @@ def hidden_by(module: ModuleType) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line of the user's code that raised, as a message's begin."""
+    """Return file and line of the user's code that raised, as a message's begin.
+
+    An error that a library raised is at the line that called it.
+    """
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith("<") and frame.filename != __file__
     ]
-    return f"{frames[-1].filename}, line {frames[-1].lineno}: " if frames else ""
+    if not frames:
+        return ""
+    users = [frame for frame in frames if not _is_of_library(Path(frame.filename))]
+    last = (users or frames)[-1]
+    return f"{last.filename}, line {last.lineno}: "
+
+
+def _is_of_library(file: Path) -> bool:
+    places = sysconfig.get_paths()
+    kinds = ("stdlib", "platstdlib", "purelib", "platlib")
+    return any(file.is_relative_to(places[kind]) for kind in kinds)

@@ -34,6 +34,7 @@ from seamlessflow.schemas.topics import CONTROL
 LEAST_TOKEN = 16
 _LOOK_S = 0.2
 _CLOSE_S = 2
+_BACKLOG = 64
 
 
 class ConsoleAddressTaken(SeamlessFlowError):
@@ -103,6 +104,7 @@ def listener(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
+        listening.listen(_BACKLOG)  # who opens the address before the server runs waits for it
     except OSError as error:
         listening.close()
         raise ConsoleAddressTaken(host, port, error.strerror or str(error)) from error

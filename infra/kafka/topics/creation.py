@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from seamlessflow.infra.clock import Stopping, never
-from seamlessflow.infra.errors import KafkaRefused, SettingsRejected, TopicMissing
+from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable, SettingsRejected, TopicMissing
 from seamlessflow.infra.kafka.client import client, client_options
-from seamlessflow.infra.kafka.outage import REFUSALS
+from seamlessflow.infra.kafka.outage import REFUSALS, passes
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.kafka.topics.existing import found_topics, partition_counts
 from seamlessflow.infra.kafka.topics.partitions import least_insync, slots_asked, topic_counts
@@ -101,13 +101,17 @@ def _create_missing(settings: KafkaSettings, wanted: Iterable[Any], brokers: int
 def _create(settings: KafkaSettings, topics: Sequence[Any], brokers: int) -> None:
     """Create the topics, and return once clients can use them."""
     admin = client(AdminClient, client_options(settings))
-    deadline = time.monotonic() + _TIMEOUT_S
+    begun_s = time.monotonic()
     asked = topics
     while asked:
         futures = admin.create_topics(list(asked), operation_timeout=_TIMEOUT_S)
-        most = brokers if time.monotonic() < deadline else 0
+        waited_s = time.monotonic() - begun_s
+        most = brokers if waited_s < _TIMEOUT_S else 0
+        left_s = settings.wait_s - waited_s
         asked = [
-            topic for topic in asked if not _created(settings, topic, futures[topic.topic], most)
+            topic
+            for topic in asked
+            if not _created(settings, topic, futures[topic.topic], most, left_s)
         ]
         time.sleep(_LOOK_S if asked else 0)
     _await_shown(settings, {topic.topic for topic in topics})
@@ -154,10 +158,11 @@ def _new_topics(
     ]
 
 
-def _created(settings: KafkaSettings, topic: Any, future: Any, brokers: int) -> bool:
+def _created(settings: KafkaSettings, topic: Any, future: Any, brokers: int, left_s: float) -> bool:
     """Return True if the topic is there now, False if it is to be asked for again.
 
     `brokers`: those that the cluster has; 0 if there is no time to wait for one that is fenced.
+    `left_s`: seconds for which a Kafka that does not answer is still waited for.
     """
     try:
         future.result()
@@ -169,6 +174,10 @@ def _created(settings: KafkaSettings, topic: Any, future: Any, brokers: int) -> 
         if is_fenced_broker(reason.code(), topic.replication_factor, brokers):
             return False
         what = f"{topic.topic}: {reason.str()}"
+        if passes(reason):
+            if left_s > 0:
+                return False
+            raise KafkaUnavailable(settings.bootstrap_servers, settings.wait_s, what) from error
         if reason.code() in REFUSALS:
             raise KafkaRefused(settings.bootstrap_servers, what) from error
         raise SettingsRejected("topics create", what) from error

@@ -72,6 +72,10 @@ def test_a_function_is_told_by_the_hash_of_its_file(here: Path) -> None:
         ("1 / 0", "line 1: ZeroDivisionError: division by zero"),
         ("\nimport sys\nsys.exit(3)", "line 3: SystemExit: 3"),
         ("import no_such_library", "line 1: No module named 'no_such_library'"),
+        (
+            "import ast\n\nast.literal_eval('f()')",
+            "line 3: ValueError: malformed node or string on",
+        ),
     ],
 )
 def test_a_module_that_cannot_be_imported_is_named_with_file_and_line(
@@ -81,7 +85,8 @@ def test_a_module_that_cannot_be_imported_is_named_with_file_and_line(
     (here / f"{name}.py").write_text(text)
     with pytest.raises(FunctionUnusable) as refused:
         load_function(f"{name}:f")
-    assert refused.value.reason == f"cannot be imported: {here / name}.py, {reason}"
+    begin = f"cannot be imported: {here / name}.py, {reason}"
+    assert refused.value.reason.startswith(begin)
     assert not refused.value.absent
 
 

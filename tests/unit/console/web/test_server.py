@@ -54,6 +54,11 @@ def test_a_port_in_use_is_named() -> None:
             listener(HOST, port)
 
 
+def test_who_opens_the_address_before_the_server_runs_waits_for_it() -> None:
+    with listener(HOST, 0) as listening:
+        socket.create_connection(listening.getsockname(), 10).close()
+
+
 def test_the_address_has_the_token() -> None:
     with listener(HOST, 0) as listening:
         port = listening.getsockname()[1]
