@@ -3,7 +3,9 @@
 import errno
 import ipaddress
 import socket
-from contextlib import ExitStack
+from contextlib import suppress
+from itertools import islice
+from secrets import randbelow
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -13,6 +15,8 @@ _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # nosec B104
 """Hosts that are all interfaces of a machine, with one of these."""
 
 HOST = "127.0.0.1"
+_FOR_SERVERS = range(20_000, 32_768)
+"""Ports below those that Linux gives to clients (`net.ipv4.ip_local_port_range`)."""
 
 
 def _without_password(url: str) -> str:
@@ -89,12 +93,21 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that are free now; another process may take one in the meantime."""
-    with ExitStack() as probes:  # all are kept open: a port that is free again is given twice
-        bound = [probes.enter_context(socket.socket()) for _ in range(count)]
-        for probe in bound:
-            probe.bind((HOST, 0))
-        return [int(probe.getsockname()[1]) for probe in bound]
+    """Return different ports that are free now; another process may take one in the meantime.
+
+    No client is given one of them while its server is away.
+    """
+    first = randbelow(len(_FOR_SERVERS))
+    ports = (*_FOR_SERVERS[first:], *_FOR_SERVERS[:first])
+    return list(islice(filter(_binds, ports), count))
+
+
+def _binds(port: int) -> bool:
+    """Return whether the port can be bound, and is not kept for a connection that has ended."""
+    with socket.socket() as probe, suppress(OSError):
+        probe.bind((HOST, port))
+        return True
+    return False
 
 
 def is_free(port: int, host: str = HOST) -> bool:

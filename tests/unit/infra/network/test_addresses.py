@@ -85,6 +85,7 @@ def test_ports_that_are_asked_for_together_differ() -> None:
     ports = free_ports(100)
     assert len(set(ports)) == 100
     assert all(is_free(port) for port in ports)
+    assert max(ports) < 32_768
 
 
 @pytest.mark.parametrize("host", HOSTS)
