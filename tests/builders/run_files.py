@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seamlessflow.checks.check import before_training
+from seamlessflow.checks.check import before_evaluation, before_training
 from seamlessflow.config_file import Check, ConfigRejected, parse
 from seamlessflow.demo.tokenizer import make_tokenizer
 
@@ -122,3 +122,8 @@ def _shapes(config: Mapping[str, Any]) -> dict[str, list[int]]:
             f"{layer}.post_attention_layernorm.weight": [hidden],
         }
     return shapes
+
+
+def evaluation(weights: Path = Path("model"), tasks: Path | None = None) -> Check:
+    """Return the check of an evaluation of weights, by default those that the model begins with."""
+    return lambda config: before_evaluation(config, weights.absolute(), tasks)

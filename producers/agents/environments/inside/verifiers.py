@@ -53,7 +53,7 @@ class Environment:
         for name, agent in self._environment._agent_specs.items():
             async with provision_runtime(agent.runtime) as runtime:
                 await self._environment._harnesses[name].setup(runtime)
-        await self._serving.__aenter__()  # until this process ends
+        await self._serving.__aenter__()
 
     async def run(self, task: Mapping[str, Any], session: Any) -> dict[str, Any]:
         """Run the rollout. Raises `RuntimeError` if it failed or was not scored."""
@@ -75,6 +75,10 @@ class Environment:
             for trace in traces[:1]:
                 del self._keys[trace.id]
         return _result(episode, traces)
+
+    async def close(self) -> None:
+        """End the servers of all rollouts."""
+        await self._serving.__aexit__(None, None, None)
 
     def _client(self, base_url: str) -> Any:
         """Return settings that name the relay's client, which all sessions share; make it once."""

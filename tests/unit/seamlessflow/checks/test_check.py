@@ -12,15 +12,13 @@ import pytest
 
 from seamlessflow.checks.check import (
     before_demo,
-    before_evaluation,
     before_real_demo,
-    before_recorded_training,
     before_training,
 )
 from seamlessflow.config_file import Check
 from seamlessflow.infra.network.addresses import HOST
 from tests.builders.model_hub import COMMIT, LATER, snapshot_directory
-from tests.builders.run_files import changed, faults, model_directory, run_values
+from tests.builders.run_files import changed, evaluation, faults, model_directory, run_values
 from tests.paths import HARD_NAMES, ROOT
 
 LIMIT_S = 120
@@ -307,52 +305,6 @@ def test_a_run_may_lie_in_a_directory_of_any_name(
     monkeypatch.chdir(directory)
     settings = changed(run_values(directory), "weights", url=(directory / "sent").as_uri())
     assert faults({**settings, "out": str(directory / "out")}) == ()
-
-
-def test_a_training_needs_a_worker_that_trains(values: Mapping[str, Any]) -> None:
-    workers = [{"id": "a", "tags": ["rollout"]}]
-    assert faults({**values, "workers": workers}) == (
-        "workers: no worker can train: none has the tag train",
-    )
-    evaluated = changed(values, "evaluation", tasks="tasks.jsonl")
-    assert faults({**evaluated, "workers": workers}, evaluation()) == ()
-
-
-def test_only_a_training_of_recorded_sessions_needs_no_worker_that_rolls_out(
-    values: Mapping[str, Any],
-) -> None:
-    none_to_roll_out = {**values, "workers": [{"id": "a", "tags": ["train"]}]}
-    line = "workers: no worker can roll out: none has the tag rollout"
-    assert line in faults(none_to_roll_out)
-    assert line in faults(none_to_roll_out, before_demo)
-    assert line in faults(
-        changed(none_to_roll_out, "evaluation", tasks="tasks.jsonl"), evaluation()
-    )
-    assert faults(none_to_roll_out, before_recorded_training) == ()
-
-
-@pytest.mark.parametrize(
-    ("strategy", "tags", "remedy"),
-    [
-        ("disaggregated", ["rollout", "train"], ["rollout"]),
-        ("colocated", ["rollout"], ["rollout", "train"]),
-    ],
-)
-def test_a_strategy_under_which_no_worker_rolls_out_is_refused(
-    values: Mapping[str, Any], strategy: str, tags: list[str], remedy: list[str]
-) -> None:
-    worker = {"id": "a", "tags": tags}
-    alone = changed({**values, "workers": [worker]}, "scheduler", policy=strategy)
-    assert f"no worker rolls out under scheduler.policy {strategy}" in str(faults(alone))
-    remedied = {**alone, "workers": [worker, {"id": "b", "tags": remedy}]}
-    assert faults(remedied) == ()
-    evaluated = changed(alone, "evaluation", tasks="tasks.jsonl")
-    assert faults(evaluated, evaluation()) == ()
-
-
-def evaluation(weights: Path = Path("model"), tasks: Path | None = None) -> Check:
-    """Return the check of an evaluation."""
-    return lambda config: before_evaluation(config, weights.absolute(), tasks)
 
 
 def test_an_evaluation_needs_weights_and_tasks_alone(values: Mapping[str, Any]) -> None:
