@@ -82,8 +82,10 @@ def _check_turns(simulation: Simulation, logged: LoggedSession, requests: Reques
         check_stop(turn)
     log = simulation.events(logged.partition)
     for joined in logged.joins:
-        read_to = decided_at[joined.command_id, joined.epoch]
-        check_join(joined, logged.until(read_to).session, log[:read_to], requests)
+        decision = joined.command_id, joined.epoch
+        read_to = decided_at[decision]
+        silence_ms = simulation.group.silence_ended_ms[decision]
+        check_join(joined, logged.until(read_to).session, log[:read_to], requests, silence_ms)
 
 
 def _check_readings(simulation: Simulation, made: Made) -> None:

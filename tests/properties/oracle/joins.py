@@ -11,9 +11,17 @@ _WINDOW_MS = 60_000
 
 
 def check_join(
-    event: r.TurnJoined, session: ExpectedSession, log: Sequence[Record], requests: Requests
+    event: r.TurnJoined,
+    session: ExpectedSession,
+    log: Sequence[Record],
+    requests: Requests,
+    silence_ended_ms: int,
 ) -> None:
-    """Check that a join is of a turn that its retry can mean, by the log that was read for it."""
+    """Check that a join is of a turn that its retry can mean, by the log that was read for it.
+
+    `silence_ended_ms`: when its manager had records again after the last outage, which is not on
+    the log.
+    """
     joined = session.turn(event.turn_id)
     retry, first = requests[event.command_id], requests[event.turn_id]
     assert joined is not None
@@ -26,7 +34,7 @@ def check_join(
     later = {attempt.end for attempt in tried[tried.index(joined) :]}
     assert later <= {"", "completed"}, "joined past a try that failed"
     if joined.end == "completed":
-        _check_missed(joined, retry, log)
+        _check_missed(joined, retry, log, silence_ended_ms)
 
 
 def check_start(turn: ExpectedTurn, session: ExpectedSession, requests: Requests) -> None:
@@ -63,14 +71,16 @@ def _question(request: r.RequestTurn) -> tuple[object, ...]:
     return request.session_id, request.body_hash, request.module, request.choice
 
 
-def _check_missed(joined: ExpectedTurn, retry: r.RequestTurn, log: Sequence[Record]) -> None:
+def _check_missed(
+    joined: ExpectedTurn, retry: r.RequestTurn, log: Sequence[Record], silence_ended_ms: int
+) -> None:
     """Check that the client of an answered turn may lack the answer."""
     turn_id = joined.started.turn_id
     further = [event for event in log if isinstance(event, r.TurnStarted)]
     successors = {event.parent_turn for event in further}
     successors |= {event.previous_turn for event in further}
     assert turn_id not in successors, "joined what the agent has gone on from"
-    told_ms = max(joined.outputs[-1].at_ms, _claimed_ms(log))
+    told_ms = max(joined.outputs[-1].at_ms, _claimed_ms(log), silence_ended_ms)
     assert retry.issued_at_ms - told_ms <= _WINDOW_MS, "joined an answer of long ago"
 
 

@@ -46,6 +46,8 @@ class Group:
     """All that was ever committed: partition and metadata."""
     decided_at: dict[tuple[str, int], int] = field(default_factory=dict)
     """Position in its partition when a turn was begun or joined, by command and epoch."""
+    silence_ended_ms: dict[tuple[str, int], int] = field(default_factory=dict)
+    """End of the last silence that its manager took for an outage, then, by the same."""
 
 
 class SteppedManager(Manager):
@@ -218,7 +220,9 @@ class SteppedManager(Manager):
     def _note(self, partition: int, record: Record) -> None:
         if isinstance(record, TurnStarted | TurnJoined):
             read = self._partitions[partition].position
-            self.group.decided_at[record.command_id, record.epoch] = read
+            decision = record.command_id, record.epoch
+            self.group.decided_at[decision] = read
+            self.group.silence_ended_ms[decision] = self._outages.ended_ms()
 
     def publish(self, trajectory: Trajectory) -> None:
         """Write a committed trajectory to its topic."""
