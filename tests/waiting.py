@@ -4,9 +4,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+PATIENCE_S = 120.0
+"""Seconds until a test gives up an answer: a busy machine may stand still for a minute."""
+
 
 def until(
-    condition: Callable[[], bool], what: str = "a condition", deadline_s: float = 120.0
+    condition: Callable[[], bool], what: str = "a condition", deadline_s: float = PATIENCE_S
 ) -> None:
     """Wait until the condition holds; fail the test if it does not in time."""
     deadline = time.monotonic() + deadline_s

@@ -33,7 +33,7 @@ from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS
 from tests.builders.own_topics import SMALL, small
 from tests.builders.schemas.made_up import decode
 from tests.paths import ROOT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SECRET = "the secret of these tests"
 OPEN_UNTIL_MS = 4_000_000_000_000
@@ -222,7 +222,7 @@ def _variables(values: Mapping[str, object]) -> dict[str, str]:
 def _ready(gateway: GatewayProcess) -> bool:
     assert gateway.process.poll() is None, "the gateway ended"
     try:
-        return httpx.get(f"{gateway.url}/ready").status_code == 200
+        return httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 200
     except httpx.ConnectError:
         return False
 

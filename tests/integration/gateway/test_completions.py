@@ -14,6 +14,7 @@ from tests.builders.gateway.scripted_manager import (
     deltas,
     finished,
 )
+from tests.waiting import PATIENCE_S
 
 
 def test_a_text_is_continued(client: openai.OpenAI, manager: ScriptedManager, session: str) -> None:
@@ -72,6 +73,7 @@ def test_an_answer_is_rewarded_by_its_name(
         f"{gateway.url}/sessions/{session}/reward",
         headers=gateway.admin,
         json={"value": 1, "turn": answer.id},
+        timeout=PATIENCE_S,
     )
     assert judged.status_code == 200
     assigned = manager.await_command(AssignReward, session)

@@ -24,6 +24,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
+from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -151,7 +152,7 @@ def test_a_stream_that_waits_for_long_is_kept_alive(
 )
 def test_a_malformed_body_is_refused(gateway: GatewayProcess, session: str, body: bytes) -> None:
     path = f"{gateway.url}/v1/chat/completions"
-    answer = httpx.post(path, headers=gateway.bearing(session), content=body)
+    answer = httpx.post(path, headers=gateway.bearing(session), content=body, timeout=PATIENCE_S)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
@@ -177,6 +178,7 @@ def test_a_body_over_the_limit_is_refused(
         f"{gateway.url}/v1/chat/completions",
         headers=gateway.bearing(session),
         content=body if announced else iter([body[:100_000], body[100_000:]]),
+        timeout=PATIENCE_S,
     )
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "request_too_large"
@@ -201,4 +203,4 @@ def test_damaged_requests_do_no_harm(
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65_536)
             assert not answer.startswith(b"HTTP/1.1 500")
-    assert httpx.get(f"{gateway.url}/health").status_code == 200
+    assert httpx.get(f"{gateway.url}/health", timeout=PATIENCE_S).status_code == 200

@@ -23,7 +23,7 @@ from tests.builders.gateway.scripted_manager import (
     gateway_process,
 )
 from tests.builders.schemas.made_up import FIRST, copy_of_product
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 IN_FLIGHT = "seamlessflow_gateway_in_flight "
@@ -127,7 +127,7 @@ def held(port: int) -> bool:
 
 
 def in_flight(gateway: GatewayProcess) -> float:
-    lines = httpx.get(f"{gateway.url}/metrics").text.splitlines()
+    lines = httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(IN_FLIGHT))
 
 
@@ -177,18 +177,29 @@ def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
             assert chat(gateway, "s").status_code == 200
             broker.stop()
             assert chat(gateway, "s").status_code == 503
-            until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 503, "not ready")
+            until(
+                lambda: httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 503,
+                "not ready",
+            )
             refused = chat(gateway, "s")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             for path, body in ALIKE.items():
                 other = httpx.post(
-                    f"{gateway.url}/v1/{path}", headers=gateway.bearing("s"), json=body
+                    f"{gateway.url}/v1/{path}",
+                    headers=gateway.bearing("s"),
+                    json=body,
+                    timeout=PATIENCE_S,
                 )
                 assert (other.status_code, other.headers["retry-after"]) == (503, "1")
                 assert_told(other, f"/v1/{path}")
-            assert httpx.get(f"{gateway.url}/health").status_code == 200
+            assert httpx.get(f"{gateway.url}/health", timeout=PATIENCE_S).status_code == 200
             with Broker(tmp_path / "kafka", port, short_lived=True):
-                until(lambda: httpx.get(f"{gateway.url}/ready").status_code == 200, "ready")
+                until(
+                    lambda: (
+                        httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 200
+                    ),
+                    "ready",
+                )
                 until(lambda: chat(gateway, "s").status_code == 200, "an answer")
                 manager.close()
 
@@ -213,7 +224,7 @@ def test_a_call_that_the_older_release_has_no_field_for_is_refused_alone(
     monkeypatch.setenv("SEAMLESSFLOW_KAFKA__WRITE_RELEASE", FIRST)
     with (
         gateway_process(prefixed) as gateway,
-        httpx.Client(base_url=gateway.url, headers=gateway.admin) as admin,
+        httpx.Client(base_url=gateway.url, headers=gateway.admin, timeout=PATIENCE_S) as admin,
     ):
         keyed = {"Idempotency-Key": "again"}
         refused = admin.post("/sessions", json={"policy": "p"}, headers=keyed)

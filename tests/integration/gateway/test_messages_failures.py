@@ -16,6 +16,7 @@ from tests.builders.gateway.scripted_manager import (
     deltas,
     finished,
 )
+from tests.waiting import PATIENCE_S
 
 ASKED: Any = {"model": "m", "max_tokens": 9, "messages": [USER]}
 
@@ -162,11 +163,11 @@ def test_a_malformed_body_is_refused(
     gateway: GatewayProcess, session: str, path: str, body: bytes
 ) -> None:
     key = {"x-api-key": gateway.keys.session_key(session)}
-    answer = httpx.post(gateway.url + path, headers=key, content=body)
+    answer = httpx.post(gateway.url + path, headers=key, content=body, timeout=PATIENCE_S)
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
     assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert httpx.get(gateway.url + path, headers=key).status_code == 405
+    assert httpx.get(gateway.url + path, headers=key, timeout=PATIENCE_S).status_code == 405
 
 
 def test_a_call_whose_client_left_is_cancelled(

@@ -19,6 +19,7 @@ from tests.builders.gateway.scripted_manager import (
     deltas,
     finished,
 )
+from tests.waiting import PATIENCE_S
 
 TOOLS: list[Any] = [
     {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False},
@@ -180,7 +181,9 @@ def test_a_response_is_rewarded_by_its_id(
 ) -> None:
     response = client.responses.create(model="m", input="hi")
     path = f"{gateway.url}/sessions/{session}/reward"
-    reward = httpx.post(path, headers=gateway.admin, json={"value": 1, "turn": response.id})
+    reward = httpx.post(
+        path, headers=gateway.admin, json={"value": 1, "turn": response.id}, timeout=PATIENCE_S
+    )
     assert reward.status_code == 200
     turn = manager.await_command(RequestTurn, session)
     assert manager.await_command(AssignReward, session).reward.turn_id == turn.turn_id

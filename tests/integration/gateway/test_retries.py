@@ -22,7 +22,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 
 def test_a_closed_session_is_not_tried_again(
@@ -112,12 +112,14 @@ def test_it_is_reported_as_soon_as_it_completes_and_once(
 
         assert (report.turn_id, report.reason) == (turn.turn_id, "client_gone")
         assert "seamlessflow_gateway_turns_undelivered_total 1" in metrics(gateway)
-        httpx.post(path, headers=gateway.bearing(f"{session}-2"), json=body).raise_for_status()
+        httpx.post(
+            path, headers=gateway.bearing(f"{session}-2"), json=body, timeout=PATIENCE_S
+        ).raise_for_status()
         assert manager.find(CancelTurn, session) == [report]
 
 
 def metrics(gateway: GatewayProcess) -> str:
-    return httpx.get(f"{gateway.url}/metrics").text
+    return httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text
 
 
 def test_a_turn_that_a_retry_got_counts_as_delivered(

@@ -23,7 +23,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG
 from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 END_S = 8.0
@@ -96,7 +96,7 @@ def lag_shown(directory: Path) -> set[str]:
     shown = set()
     for file in (directory / "data" / "metrics").iterdir():
         [target] = orjson.loads(file.read_bytes())
-        text = httpx.get(f"http://{target['targets'][0]}/metrics").text
+        text = httpx.get(f"http://{target['targets'][0]}/metrics", timeout=PATIENCE_S).text
         if f"{CONSUMER_LAG}{{" in text:
             shown.add(target["labels"]["service"])
     return shown

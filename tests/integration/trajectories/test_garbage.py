@@ -20,7 +20,7 @@ from tests.builders.own_topics import SMALL
 from tests.builders.records import commands, control, fleet, sessions
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import DEADLINE_S, ManagerSystem, manager_system
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.kafka
 PARTITION, PARTITIONS = 7, SMALL[SESSIONS.name].partitions
@@ -88,7 +88,9 @@ def test_a_manager_shows_its_lag_and_what_it_could_not_read(
     [entry] = orjson.loads(target.read_bytes())
 
     def shown() -> set[str]:
-        return set(httpx.get(f"http://{entry['targets'][0]}/metrics").text.splitlines())
+        return set(
+            httpx.get(f"http://{entry['targets'][0]}/metrics", timeout=PATIENCE_S).text.splitlines()
+        )
 
     read_whole = (REQUESTS, SESSIONS, FLEET)
     wanted = {f'{UNREADABLE}{{topic="{topic.name}"}} 7.0' for topic in read_whole}

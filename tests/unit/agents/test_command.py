@@ -10,6 +10,7 @@ import pytest
 
 from seamlessflow.producers.agents.harness.command import LONGEST_LINE_BYTES, exempted, result_in
 from tests.builders.line_forms import LINE_FORMS, SEPARATORS, Written
+from tests.waiting import PATIENCE_S
 
 RESULT = {"reward": 0.25, "text": SEPARATORS}
 LINE = json.dumps(RESULT, ensure_ascii=False).encode()
@@ -105,7 +106,7 @@ def test_a_host_that_is_exempted_is_not_added_again(hosts: str) -> None:
 def test_a_client_calls_the_gateway_itself(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {**PROXY, **exempted(PROXY, url)}.items():
         monkeypatch.setenv(name, value)
-    with httpx.Client() as client:
+    with httpx.Client(timeout=PATIENCE_S) as client:
         assert client._transport_for_url(httpx.URL(url)) is client._transport
         assert client._transport_for_url(httpx.URL("http://elsewhere")) is not client._transport
     assert urlsplit(url).hostname

@@ -16,7 +16,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 BODY = {"model": "m", "messages": [USER]}
 CALLS = 40
@@ -30,19 +30,19 @@ def chat(client: httpx.Client, gateway: GatewayProcess, session: str) -> httpx.R
 
 def refuses(gateway: GatewayProcess) -> bool:
     try:
-        httpx.get(f"{gateway.url}/ready")
+        httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S)
     except httpx.TransportError:
         return True
     return False
 
 
 def not_ready(gateway: GatewayProcess) -> bool:
-    return httpx.get(f"{gateway.url}/ready").status_code == 503
+    return httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 503
 
 
 def called(gateway: GatewayProcess, manager: ScriptedManager) -> int:
     """Call on a connection of its own; return the number of gateways that such calls reached."""
-    with httpx.Client() as client:
+    with httpx.Client(timeout=PATIENCE_S) as client:
         chat(client, gateway, "probe")
     turns = manager.find(RequestTurn, "probe")
     return len({turn.reply.gateway for turn in turns if turn.reply is not None})
@@ -70,7 +70,10 @@ def test_a_gateway_that_ends_finishes_its_calls_and_takes_no_more(
 def test_a_gateway_that_leaves_takes_calls_but_is_not_ready_and_keeps_no_connection(
     prefixed: KafkaSettings, manager: ScriptedManager
 ) -> None:
-    with gateway_process(prefixed, leave_s=3) as gateway, httpx.Client() as client:
+    with (
+        gateway_process(prefixed, leave_s=3) as gateway,
+        httpx.Client(timeout=PATIENCE_S) as client,
+    ):
         assert "connection" not in chat(client, gateway, "kept").headers
         gateway.process.terminate()
         until(lambda: not_ready(gateway), "the gateway to leave")

@@ -21,7 +21,7 @@ from tests.builders.gateway.scripted_manager import (
     gateway_process,
 )
 from tests.builders.resident_memory import NOW, resident
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 CHAT, COUNT = "/v1/chat/completions", "/v1/messages/count_tokens"
 BODY = {"model": "m", "messages": [USER]}
@@ -67,7 +67,7 @@ def chat(gateway: GatewayProcess, session: str) -> int:
 
 
 def in_flight(gateway: GatewayProcess) -> float:
-    lines = httpx.get(f"{gateway.url}/metrics").text.splitlines()
+    lines = httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text.splitlines()
     name = "seamlessflow_gateway_in_flight "
     return next(float(line.split()[1]) for line in lines if line.startswith(name))
 
