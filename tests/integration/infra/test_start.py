@@ -75,7 +75,9 @@ def nowhere(wait_s: float) -> KafkaSettings:
 def test_every_process_waits_for_kafka_says_so_then_starts_and_shows_its_lag(
     tmp_path: Path,
 ) -> None:
-    kafka = nowhere(wait_s=300)
+    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+        kafka = broker.settings
+        create_topics(kafka, SMALL.values())  # a process without its topics would end
     port = int(kafka.bootstrap_servers.rpartition(":")[2])
     (tmp_path / "model").mkdir()
     make_model(tmp_path / "model", 0)
@@ -84,8 +86,7 @@ def test_every_process_waits_for_kafka_says_so_then_starts_and_shows_its_lag(
         line = rf"waiting for Kafka at {address}: .+; \d+ s so far, 2\d\d s left"
         for name in PROCESSES:
             starting.await_words(name, line)
-        with Broker(tmp_path / "kafka", port, short_lived=True) as broker:
-            create_topics(broker.settings, SMALL.values())
+        with Broker(tmp_path / "kafka", port, short_lived=True):
             for name, words in PROCESSES.items():
                 starting.await_words(name, words)
             until(lambda: lag_shown(tmp_path) == SERVICES, "the lags of all processes")
