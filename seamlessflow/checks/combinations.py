@@ -162,13 +162,14 @@ def _rolls_out(worker: WorkerSection, config: RunConfig) -> bool:
 
 
 def service_faults(config: RunConfig, trainers: bool) -> Iterator[Fault]:
-    """Yield why no worker would roll out."""
+    """Yield why no worker would roll out; without `trainers` the run's strategy does not count."""
     if not any("rollout" in worker.tags for worker in config.workers):
         yield Fault(("workers",), "no worker can roll out: none has the tag rollout")
         return
     # With a Kafka of its own the run may have further workers, each machine's in its own file.
     elsewhere = config.kafka is not None and len(config.nodes) < 2
-    if trainers and not elsewhere and not any(_rolls_out(w, config) for w in config.workers):
+    rolling_out = any(_rolls_out(worker, config) for worker in config.workers)
+    if trainers and not elsewhere and not rolling_out:
         strategy = config.scheduler.policy
         remedy = "both tags" if strategy == "colocated" else "the tag rollout alone"
         text = f"no worker rolls out under scheduler.policy {strategy}: give one {remedy}"

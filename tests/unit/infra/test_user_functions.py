@@ -73,8 +73,8 @@ def test_a_function_is_told_by_the_hash_of_its_file(here: Path) -> None:
         ("\nimport sys\nsys.exit(3)", "line 3: SystemExit: 3"),
         ("import no_such_library", "line 1: No module named 'no_such_library'"),
         (
-            "import ast\n\nast.literal_eval('f()')",
-            "line 3: ValueError: malformed node or string on",
+            "import json\n\njson.loads('x')",
+            "line 3: JSONDecodeError: Expecting value: line 1 column 1 (char 0)",
         ),
     ],
 )
@@ -85,8 +85,7 @@ def test_a_module_that_cannot_be_imported_is_named_with_file_and_line(
     (here / f"{name}.py").write_text(text)
     with pytest.raises(FunctionUnusable) as refused:
         load_function(f"{name}:f")
-    begin = f"cannot be imported: {here / name}.py, {reason}"
-    assert refused.value.reason.startswith(begin)
+    assert refused.value.reason == f"cannot be imported: {here / name}.py, {reason}"
     assert not refused.value.absent
 
 
