@@ -1,6 +1,7 @@
 """The invariants of the design in random simulations, and in simulations with a fault."""
 
 import random
+import re
 from collections.abc import Sequence
 
 import hypothesis
@@ -61,9 +62,17 @@ def test_the_invariants_hold_in_thousands_of_sessions(
 def test_a_fault_is_noticed(fault: str, renderers: Sequence[Renderer]) -> None:
     drawn = random.Random(f"{seed} {fault}")
     parts, says = FAULTS[fault].parts, FAULTS[fault].says
-    with pytest.raises(AssertionError, match=says):
-        for number in range(NOTICED_WITHIN):
+    other_errors = []
+    for number in range(NOTICED_WITHIN):
+        try:
             _sessions(drawn.randbytes(LONGEST // 2), renderers[number % 2], parts)
+        except AssertionError as error:
+            if re.search(says, str(error)):
+                return
+            # A fault has more than one effect: in few worlds another check meets it first.
+            other_errors.append(str(error))
+
+    pytest.fail(f"no error in {NOTICED_WITHIN} worlds is {says!r}; others: {other_errors}")
 
 
 def _sessions(choices: bytes, renderer: Renderer, parts: Parts | None = None) -> int:
