@@ -20,8 +20,9 @@ from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.addresses import HOST, free_port
 from seamlessflow.infra.settings import KafkaSettings, ProcessSettings, load
 from tests.builders.own_topics import own_topics
+from tests.nightly import is_nightly
 from tests.seed import seed
-from tests.sharing import SharedByFile, is_nightly, readable
+from tests.sharing import SharedByFile, readable
 
 READY_TIMEOUT_S = 180
 HEAP_MB = 1024

@@ -1,7 +1,8 @@
 """Sharing of the tests among processes, and those that are left to the night."""
 
+from tests.nightly import EACH_TIME, NIGHTLY, is_nightly
 from tests.paths import ROOT
-from tests.sharing import ALONE, NIGHTLY, is_nightly, readable, unit_of
+from tests.sharing import ALONE, readable, unit_of
 
 
 def test_a_file_is_one_unit_and_whole_runs_are_one_all_together() -> None:
@@ -13,7 +14,7 @@ def test_a_file_is_one_unit_and_whole_runs_are_one_all_together() -> None:
 def test_every_place_of_the_lists_is_there() -> None:
     for folder in ALONE:
         assert (ROOT / folder).is_dir(), folder
-    for place in NIGHTLY:
+    for place in (*NIGHTLY, *EACH_TIME):
         path, _, test = place.partition("::")
         assert (ROOT / path).exists(), place
         if test:
@@ -23,6 +24,12 @@ def test_every_place_of_the_lists_is_there() -> None:
 def test_a_test_at_night_is_known_by_the_beginning_of_its_id() -> None:
     assert is_nightly("tests/faults/test_matrix.py::test_any")
     assert not is_nightly("tests/unit/test_sharing.py::test_any")
+
+
+def test_a_case_that_runs_each_time_is_one_of_a_test_at_night() -> None:
+    for case in EACH_TIME:
+        assert case.startswith(NIGHTLY), case
+        assert not is_nightly(case)
 
 
 def test_output_that_is_no_text_can_be_sent() -> None:
