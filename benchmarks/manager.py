@@ -126,7 +126,7 @@ class Log:
         if owned:
             claim = PartitionClaimed(partition=0, epoch=1, manager=_MANAGER, at_ms=0)
             partition.apply(claim, 0, _arguments)
-            partition.appended([record for record in self.records if hasattr(record, "epoch")])
+            partition.note_appended([record for record in self.records if hasattr(record, "epoch")])
         for offset, data in enumerate(self.encoded, 1):
             partition.apply(decode(data), offset, _arguments)
         return partition

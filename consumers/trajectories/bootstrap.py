@@ -7,7 +7,7 @@ from uuid import uuid4
 
 from seamlessflow.consumers.trajectories.acting.spilling import SpillFile
 from seamlessflow.consumers.trajectories.bus.connections import connect
-from seamlessflow.consumers.trajectories.decisions.context import ControlTerms, JudgeTerms
+from seamlessflow.consumers.trajectories.decisions.context import ControlTerms, JudgeTerms, RunTerms
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.renderers import Renderers
 from seamlessflow.consumers.trajectories.sessions.fold import FOLD_VERSION, FOLDED_SINCE
@@ -58,10 +58,8 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     ):
         connections = connect(settings, name, static, made, stopping)
         renderers = Renderers(LONG_TEXT)
-        judges = judge_terms(settings)
-        manager = Manager(
-            name, section, connections, renderers, made, spilled, control=control, judges=judges
-        )
+        terms = RunTerms(control, judge_terms(settings))
+        manager = Manager(section, connections, renderers, made, spilled, terms)
         manager.run(stopping)
 
 

@@ -27,7 +27,7 @@ from seamlessflow.consumers.trajectories.bus.connections import Connections, clo
 from seamlessflow.consumers.trajectories.bus.inbox import Outages
 from seamlessflow.consumers.trajectories.bus.outbox import Outbox
 from seamlessflow.consumers.trajectories.bus.request_ends import RequestEnds
-from seamlessflow.consumers.trajectories.decisions.context import Contexts, ControlTerms, JudgeTerms
+from seamlessflow.consumers.trajectories.decisions.context import Contexts, RunTerms
 from seamlessflow.consumers.trajectories.decisions.fleet import RolloutFleet
 from seamlessflow.consumers.trajectories.decisions.training import RunEnds, SessionFates
 from seamlessflow.consumers.trajectories.matching.renderers import LongPrompts, Renderers
@@ -104,18 +104,16 @@ class Manager:
 
     def __init__(
         self,
-        name: str,
         settings: ManagerSection,
         connections: Connections,
         renderers: Renderers,
         instruments: Instruments,
         spilled: SpillStore,
+        terms: RunTerms,
         clock: Callable[[], int] = now_ms,
-        control: ControlTerms | None = None,
-        judges: JudgeTerms | None = None,
     ) -> None:
         hand_back_ms = int(settings.hand_back_s * 1000)
-        self._name = name
+        self._name = name = connections.manager
         self._succession = Succession(settings.slot, name)
         self._connections = connections
         self._partitions: dict[int, Partition] = {}
@@ -125,7 +123,7 @@ class Manager:
         self._run_ends = RunEnds()
         self._clock = clock
         self._outages = Outages(clock)
-        contexts = self._contexts(settings, control, judges)
+        contexts = self._contexts(settings, terms)
         self._outbox = outbox = Outbox(connections.producer, connections.echoes, self._fleet)
         metrics = instruments.metrics
         failures = Failures(contexts, outbox, metrics)
@@ -142,9 +140,7 @@ class Manager:
         self._spilling = Spilling(self._partitions, spilled, budget_bytes, metrics)
         self._next_housekeeping = 0.0
 
-    def _contexts(
-        self, settings: ManagerSection, control: ControlTerms | None, judges: JudgeTerms | None
-    ) -> Contexts:
+    def _contexts(self, settings: ManagerSection, terms: RunTerms) -> Contexts:
         return Contexts(
             self._fleet,
             self._renderers.for_policy,
@@ -154,8 +150,7 @@ class Manager:
             self._fates,
             self._outages.ended_ms,
             self._run_ends,
-            control or ControlTerms(),
-            judges or JudgeTerms(),
+            terms,
         )
 
     def run(self, stopping: Callable[[], bool]) -> None:

@@ -17,7 +17,6 @@ from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.names import PROVIDER
 from seamlessflow.producers.agents.beginnings import Beginnings, NoBeginning
-from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.gateway_client.client import (
     GatewayClient,
     GatewayRefused,
@@ -32,9 +31,8 @@ from seamlessflow.producers.agents.gateway_client.ending import (
     closing_calls,
 )
 from seamlessflow.producers.agents.harness.session import AgentSession, SharedHttpClient
-from seamlessflow.producers.agents.play import Play, UserCode, description
+from seamlessflow.producers.agents.play import Play, UserCode, WatchedRun, description
 from seamlessflow.producers.agents.roles import by_role, calls_by_role, policies_of
-from seamlessflow.producers.agents.serving import ServingTime
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.agents.stalls import Leftovers
 from seamlessflow.schemas.forks import PLAYBACK, history, of_session
@@ -62,14 +60,11 @@ class Episodes:
         gateway: GatewayClient,
         instruments: Instruments,
         leftovers: Leftovers,
-        ended: EndedGroups | None = None,
-        serving: ServingTime | None = None,
+        watched: WatchedRun | None = None,
         beginnings: Beginnings | None = None,
     ) -> None:
-        """`ended`: reports groups that need no further session; without it no group is reported.
-        `serving`: the clock of agents; without it, all time counts. `beginnings`: copies for
-        sessions that go on from ended ones; without it none does.
-        """
+        """`beginnings`: copies for sessions that go on from ended ones; without it none does."""
+        watched = watched or WatchedRun()
         self._settings = settings
         self._rules = EndingRules(
             settings.on_timeout,
@@ -81,9 +76,9 @@ class Episodes:
         self._gateway = gateway
         self._telemetry = instruments.traces
         self._metrics = instruments.metrics
-        self._ended = ended or EndedGroups()
-        self._serving = serving or ServingTime()
-        self._play = Play(settings, code, leftovers, self._ended, self._serving)
+        self._ended = watched.ended
+        self._serving = watched.serving
+        self._play = Play(settings, code, leftovers, watched)
         self._beginnings = beginnings
         self._http = SharedHttpClient(settings.concurrency)
 

@@ -8,7 +8,7 @@ import logging
 import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import cast
 
@@ -51,6 +51,17 @@ class UserCode:
     threads: CallThreads
 
 
+@dataclass(frozen=True, slots=True)
+class WatchedRun:
+    """Facts of the run that a process reads beside its tasks.
+
+    Unless a watch fills them, no group ends and all time counts.
+    """
+
+    ended: EndedGroups = field(default_factory=EndedGroups)
+    serving: ServingTime = field(default_factory=ServingTime)
+
+
 class Play:
     """Calls of the user's code, for all episodes of a process."""
 
@@ -59,16 +70,15 @@ class Play:
         settings: AgentsSection,
         code: UserCode,
         leftovers: Leftovers,
-        ended: EndedGroups,
-        serving: ServingTime,
+        watched: WatchedRun,
     ) -> None:
         self._settings = settings
         self._agent = code.agent
         self._judge = code.judge
         self._threads = code.threads
         self._leftovers = leftovers
-        self._ended = ended
-        self._serving = serving
+        self._ended = watched.ended
+        self._serving = watched.serving
         self._running: set[ContainedCall] = set()
 
     def stop(self) -> None:

@@ -20,7 +20,7 @@ from seamlessflow.infra.telemetry.instruments import Instruments, instruments
 from seamlessflow.infra.user_functions import load_function
 from seamlessflow.producers.agents.backlog import Place
 from seamlessflow.producers.agents.beginnings import Beginnings
-from seamlessflow.producers.agents.ended_groups import EndedGroups, watch_groups
+from seamlessflow.producers.agents.ended_groups import watch_groups
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
 from seamlessflow.producers.agents.environments.venvs import environment_spec
 from seamlessflow.producers.agents.episode import Episodes
@@ -29,8 +29,8 @@ from seamlessflow.producers.agents.harness.agent import Agent, CallableAgent, Co
 from seamlessflow.producers.agents.harness.callables import CallThreads
 from seamlessflow.producers.agents.harness.command import Command
 from seamlessflow.producers.agents.harness.containment import contain_exits
-from seamlessflow.producers.agents.play import UserCode
-from seamlessflow.producers.agents.serving import ServingTime, watch_engines
+from seamlessflow.producers.agents.play import UserCode, WatchedRun
+from seamlessflow.producers.agents.serving import watch_engines
 from seamlessflow.producers.agents.settings import AgentsSettings
 from seamlessflow.producers.agents.stalls import Leftovers, LoopWatch, Report
 from seamlessflow.producers.agents.task_feed import AgentCapacity, StartedTask, TaskFeed
@@ -78,18 +78,15 @@ async def _serve(
         give_up=running.give_up,
         metrics=instruments.metrics,
     )
-    ended = EndedGroups()
-    serving = ServingTime()
+    watched = WatchedRun()
     code, gateway = _code_and_gateway(settings)
-    episodes = Episodes(
-        settings.agents, code, gateway, instruments, leftovers, ended, serving, beginnings
-    )
+    episodes = Episodes(settings.agents, code, gateway, instruments, leftovers, watched, beginnings)
     topics = [TASKS, FLEET, CONTROL] if settings.pacing.redundancy else [TASKS, FLEET]
     await asyncio.to_thread(find_cluster, settings.kafka, topics, stop.is_set)
     if isinstance(code.agent, EnvironmentAgent):
         await code.agent.begin()
     loop = asyncio.get_running_loop()
-    watches = _watches(settings, name, ended, serving, running, lambda report: feed.report(report))
+    watches = _watches(settings, name, watched, running, lambda report: feed.report(report))
     # The feed calls these in its own thread; episodes belong to this loop.
     feed = TaskFeed(
         settings.kafka,
@@ -133,8 +130,7 @@ def _code_and_gateway(settings: AgentsSettings) -> tuple[UserCode, GatewayClient
 def _watches(
     settings: AgentsSettings,
     name: str,
-    ended: EndedGroups,
-    serving: ServingTime,
+    watched: WatchedRun,
     running: "_RunningEpisodes",
     report: Report,
 ) -> list[ReaderThread | LoopWatch]:
@@ -147,10 +143,10 @@ def _watches(
         call(running.give_up, error)
 
     def note(records: list[Record]) -> None:
-        call(serving.note, records)
+        call(watched.serving.note, records)
 
     def end(groups: list[str]) -> None:
-        call(ended.end, groups)
+        call(watched.ended.end, groups)
 
     watches: list[ReaderThread | LoopWatch] = [LoopWatch(lambda notice: _tell(notice, report))]
     watches.append(watch_engines(settings.kafka, f"{name}-fleet", note, failed))

@@ -81,7 +81,7 @@ class CommitSchedule:
             return  # all of it is in the next job again
         for number, emissions in job.emissions.items():
             self._trajectories.inc(len(emissions))
-            partitions[number].committed(len(emissions), job.offsets[number])
+            partitions[number].note_committed(len(emissions), job.offsets[number])
 
 
 def portion(

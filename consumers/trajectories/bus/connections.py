@@ -18,6 +18,8 @@ from seamlessflow.schemas.topics import TRAJECTORIES
 class Connections:
     """Records arrive in the inbox and leave through the producer and the committer."""
 
+    manager: str
+    """Name of the manager that they belong to."""
     inbox: ManagerInbox
     echoes: Echoes
     readers: Readers
@@ -52,7 +54,7 @@ def connect(
     producer = Producer(kafka, name, trace=trace)
     committer = Committer(kafka, member, producer, readers.requests, group, stopping, trace)
     largest = largest_trajectory(kafka)
-    return Connections(inbox, echoes, readers, producer, committer, largest)
+    return Connections(name, inbox, echoes, readers, producer, committer, largest)
 
 
 def close(connections: Connections) -> None:

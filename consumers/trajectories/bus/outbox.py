@@ -64,7 +64,7 @@ class Outbox:
         Raises what `encode` raises, before anything has changed.
         """
         values = [self._producer.encode(event) for event in decision.events]
-        partition.appended(decision.events)
+        partition.note_appended(decision.events)
         for _, prompt in decision.prompts:
             if isinstance(prompt, GenerateTurn):
                 self._fleet.add_turn(prompt.worker)

@@ -56,18 +56,19 @@ class RequestEnds:
         self._under_way = True
         self._next_ms = now_ms + _EVERY_MS
         numbers = [partition.number for partition in owned]
-        # Runs on another thread; `_measured` then runs on the main thread.
+        # Runs on another thread; `_note_bounds` then runs on the main thread.
         self._ask(
-            numbers, lambda bounds: self._inbox.post(partial(self._measured, owned, now_ms, bounds))
+            numbers,
+            lambda bounds: self._inbox.post(partial(self._note_bounds, owned, now_ms, bounds)),
         )
 
-    def _measured(self, asked: list[Partition], asked_ms: int, bounds: RequestBounds) -> None:
+    def _note_bounds(self, asked: list[Partition], asked_ms: int, bounds: RequestBounds) -> None:
         self._under_way = False
         for partition in asked:
             # Not for a partition that was assigned again meanwhile, which is another object.
             if partition.number in bounds and self._partitions.get(partition.number) is partition:
                 start, end = bounds[partition.number]
-                partition.measured(start, end, asked_ms, self._clock())
+                partition.note_bounds(start, end, asked_ms, self._clock())
 
 
 class BoundsReader:

@@ -37,6 +37,14 @@ class JudgeTerms:
 
 
 @dataclass(frozen=True, slots=True)
+class RunTerms:
+    """Settings of the run for all sessions: how turns end early, and which judges are awaited."""
+
+    control: ControlTerms = ControlTerms()
+    judges: JudgeTerms = JudgeTerms()
+
+
+@dataclass(frozen=True, slots=True)
 class Context:
     """Everything that a decision depends on, except the session and the command."""
 
@@ -75,8 +83,7 @@ class Contexts:
     outage_ended_ms: Callable[[], int] = lambda: 0
     """Returns when the last outage of Kafka ended; 0 without one."""
     run_ends: RunEnds = field(default_factory=RunEnds)
-    control: ControlTerms = field(default_factory=ControlTerms)
-    judges: JudgeTerms = JudgeTerms()
+    terms: RunTerms = RunTerms()
 
     def now(self, partition: Partition) -> Context:
         """Return the context of a decision made now about a session of `partition`."""
@@ -96,8 +103,8 @@ class Contexts:
             max(partition.owner_since_ms, self.outage_ended_ms()),
             self.fates,
             self.run_ends,
-            self.control,
-            self.judges,
+            self.terms.control,
+            self.terms.judges,
         )
 
 

@@ -140,14 +140,14 @@ class CommandsRead:
     _target: tuple[int, int] | None = None
     """Measured end that is still to be reached, and the time before its measurement."""
 
-    def taken_over(self, last_event_ms: int) -> None:
+    def note_takeover(self, last_event_ms: int) -> None:
         """Begin to own the partition, whose last event was recorded at this time.
 
         Nobody answered since then, or nothing was asked: an outage to clients either way.
         """
         self._measured_ms = last_event_ms
 
-    def measured(self, end: int, asked_ms: int, now_ms: int) -> None:
+    def note_end(self, end: int, asked_ms: int, now_ms: int) -> None:
         """Take an end of the partition that was measured between these two times.
 
         After an outage, or a time without an owner, no deadline passes for as long as it lasted.
@@ -280,24 +280,24 @@ class Partition(LoggedPartition):
         if not others:
             del self.named[session.opened.name]
 
-    def measured(self, start: int, end: int, asked_ms: int, now_ms: int) -> None:
+    def note_bounds(self, start: int, end: int, asked_ms: int, now_ms: int) -> None:
         """Take the bounds of `requests` that were measured between these two times."""
         # Commands that retention removed before they were read will not come.
         self.next_request = max(self.next_request, start)
         if self.read_again_to is None:
             self.read_again_to = end
-        self.commands_read.measured(end, asked_ms, now_ms)
+        self.commands_read.note_end(end, asked_ms, now_ms)
 
     def may_pass_ms(self, now_ms: int) -> int:
         """Return the time up to which deadlines may pass."""
         return self.commands_read.as_of_ms(self.next_request, now_ms)
 
-    def appended(self, events: list[Record]) -> None:
+    def note_appended(self, events: list[Record]) -> None:
         """Count events that were sent, until `apply` reads them back."""
         for event in events:
             self.unread[session_name(event.session_id)] += 1  # type: ignore[attr-defined]
 
-    def committed(self, emissions: int, progress: tuple[int, PartitionProgress]) -> None:
+    def note_committed(self, emissions: int, progress: tuple[int, PartitionProgress]) -> None:
         """Drop the first `emissions`, which a transaction committed."""
         del self.emitted[:emissions]
         self.last_committed = progress
@@ -344,7 +344,7 @@ class Partition(LoggedPartition):
         self.owned = mine and not self.fenced
         self.owner_since_ms = event.at_ms
         if self.owned and self._last_event_ms is not None:
-            self.commands_read.taken_over(self._last_event_ms)
+            self.commands_read.note_takeover(self._last_event_ms)
         return True
 
     def _settle(self, event: Record, session_id: str, epoch: int) -> None:

@@ -7,13 +7,11 @@ from seamlessflow.infra.telemetry.instruments import Instruments
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.tracing import telemetry
 from seamlessflow.producers.agents.beginnings import Beginnings
-from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.episode import Episodes
 from seamlessflow.producers.agents.gateway_client.client import GatewayClient
 from seamlessflow.producers.agents.harness.agent import Agent
 from seamlessflow.producers.agents.harness.callables import Callback, CallThreads
-from seamlessflow.producers.agents.play import UserCode
-from seamlessflow.producers.agents.serving import ServingTime
+from seamlessflow.producers.agents.play import UserCode, WatchedRun
 from seamlessflow.producers.agents.settings import AgentsSection
 from seamlessflow.producers.agents.stalls import Leftovers
 from seamlessflow.schemas.records import Task
@@ -52,8 +50,7 @@ def run(
     task: Task | None = None,
     answering: Answering = accepting,
     judge: Callback | None = None,
-    ended: EndedGroups | None = None,
-    serving: ServingTime | None = None,
+    watched: WatchedRun | None = None,
     beginnings: Beginnings | None = None,
     **settings: object,
 ) -> ScriptedGateway:
@@ -66,9 +63,7 @@ def run(
             metrics = Metrics()
             left = Leftovers("agents", 1, report=print, give_up=print, metrics=metrics)
             code, instruments = UserCode(agent, judge, THREADS), Instruments(NO_TRACES, metrics)
-            episodes = Episodes(
-                section, code, client, instruments, left, ended, serving, beginnings
-            )
+            episodes = Episodes(section, code, client, instruments, left, watched, beginnings)
             try:
                 await episodes.run(task or a_task())
             finally:

@@ -14,6 +14,7 @@ from seamlessflow.producers.agents.ended_groups import EndedGroups
 from seamlessflow.producers.agents.gateway_client.client import GatewayRefused
 from seamlessflow.producers.agents.harness.agent import CallableAgent
 from seamlessflow.producers.agents.harness.session import AgentSession
+from seamlessflow.producers.agents.play import WatchedRun
 from seamlessflow.producers.agents.serving import ServingTime
 from seamlessflow.schemas.json_form import to_json
 from tests.builders.records.fleet import heartbeat
@@ -114,9 +115,9 @@ def test_an_agent_is_stopped_when_its_group_is_complete_without_it() -> None:
         await asyncio.Event().wait()
         raise AssertionError
 
-    gateway = run(CallableAgent(hanging, THREADS), ended=groups)
+    gateway = run(CallableAgent(hanging, THREADS), watched=WatchedRun(ended=groups))
     assert closed(gateway) == ("pruned", "setting")
-    again = run(CallableAgent(hanging, THREADS), ended=groups)
+    again = run(CallableAgent(hanging, THREADS), watched=WatchedRun(ended=groups))
     assert again.paths() == [], "and none of the group is started any more"
 
 
@@ -227,7 +228,9 @@ def test_the_clock_of_an_agent_stands_while_no_engine_can_answer() -> None:
         serving.note([heartbeat(state="ready", at_ms=now_ms())])
         return 1.0
 
-    gateway = run(CallableAgent(agent, THREADS), serving=serving, time_limit_s=LIMIT_S)
+    gateway = run(
+        CallableAgent(agent, THREADS), watched=WatchedRun(serving=serving), time_limit_s=LIMIT_S
+    )
     assert closed(gateway) == ("complete", "policy")
 
 
@@ -240,7 +243,9 @@ def test_the_clock_of_an_agent_goes_on_once_an_engine_can_answer() -> None:
         await asyncio.Event().wait()
         return 1.0
 
-    gateway = run(CallableAgent(agent, THREADS), serving=serving, time_limit_s=LIMIT_S)
+    gateway = run(
+        CallableAgent(agent, THREADS), watched=WatchedRun(serving=serving), time_limit_s=LIMIT_S
+    )
     assert closed(gateway) == ("timeout", "policy")
 
 
@@ -255,7 +260,9 @@ def test_a_task_that_waited_while_its_engine_was_away_has_its_time() -> None:
     serving.elapsed_s([task.policy])
     serving.note([heartbeat(state="asleep", at_ms=now_ms())])
     seconds[0] = 50.0
-    assert closed(run(CallableAgent(agent, THREADS), task, serving=serving)) == (
+    assert closed(
+        run(CallableAgent(agent, THREADS), task, watched=WatchedRun(serving=serving))
+    ) == (
         "complete",
         "policy",
     )

@@ -12,7 +12,7 @@ from functools import partial
 from seamlessflow.consumers.trajectories.bus.connections import Connections
 from seamlessflow.consumers.trajectories.bus.inbox import ManagerInbox
 from seamlessflow.consumers.trajectories.bus.outbox import Echoes
-from seamlessflow.consumers.trajectories.decisions.context import ControlTerms, JudgeTerms
+from seamlessflow.consumers.trajectories.decisions.context import ControlTerms, JudgeTerms, RunTerms
 from seamlessflow.consumers.trajectories.manager import Manager
 from seamlessflow.consumers.trajectories.matching.match import PromptRenderer
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
@@ -77,20 +77,19 @@ class SteppedManager(Manager):
         self._policies = 0
         self.spilled = SpilledStates()
         super().__init__(
-            name,
             self.settings,
-            self._stepped(),
+            self._stepped(name),
             SteppedRenderers(self.renders(renderer)),  # type: ignore[arg-type]
             _INSTRUMENTS,
             self.spilled,
+            RunTerms(self.control, self.judges),
             clock,
-            self.control,
-            self.judges,
         )
         self.hear(len(topics.records[FLEET.name, 0]))
 
-    def _stepped(self) -> Connections:
+    def _stepped(self, name: str) -> Connections:
         return Connections(
+            name,
             self._inbox,
             self._echoes,
             self.readers,  # type: ignore[arg-type]

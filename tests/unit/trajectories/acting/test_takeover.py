@@ -78,7 +78,7 @@ def test_a_first_start_reads_on_once_its_trajectories_are_committed() -> None:
     reading.look()
     assert readers.numbers[SESSIONS.name] == {0}
 
-    takeovers[0].partition.committed(1, (0, PartitionProgress()))
+    takeovers[0].partition.note_committed(1, (0, PartitionProgress()))
     reading.look()
     assert readers.numbers[SESSIONS.name] == set()
 

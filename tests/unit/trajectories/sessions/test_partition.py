@@ -178,7 +178,7 @@ def test_a_name_is_forgotten_with_its_last_session() -> None:
 def test_a_session_is_unread_until_all_its_events_are_read_back() -> None:
     mine = partition()
     read(mine, claimed(1))
-    mine.appended([opened(), rewarded()])
+    mine.note_appended([opened(), rewarded()])
     read(mine, opened(), start=1)
     between = dict(mine.unread)
     read(mine, rewarded(), start=2)
@@ -196,23 +196,23 @@ def test_a_record_that_does_not_belong_on_the_log_is_ignored() -> None:
 def test_no_deadline_passes_before_a_measured_end_is_read() -> None:
     read = CommandsRead()
     before = read.as_of_ms(9, 1_000)
-    read.measured(end=9, asked_ms=900, now_ms=950)
+    read.note_end(end=9, asked_ms=900, now_ms=950)
 
     assert [before, read.as_of_ms(8, 1_000), read.as_of_ms(9, 1_000)] == [0, 0, 900]
 
 
 def test_an_end_that_was_measured_first_is_reached_first() -> None:
     read = CommandsRead()
-    read.measured(end=9, asked_ms=1_000, now_ms=1_000)
-    read.measured(end=20, asked_ms=2_000, now_ms=2_000)
+    read.note_end(end=9, asked_ms=1_000, now_ms=1_000)
+    read.note_end(end=20, asked_ms=2_000, now_ms=2_000)
 
     assert read.as_of_ms(9, 2_000) == 1_000
 
 
 def test_deadlines_wait_behind_a_take_over_for_as_long_as_nobody_answered() -> None:
     read = CommandsRead()
-    read.taken_over(last_event_ms=1_000)
-    read.measured(end=1, asked_ms=11_000, now_ms=11_000)
+    read.note_takeover(last_event_ms=1_000)
+    read.note_end(end=1, asked_ms=11_000, now_ms=11_000)
 
     assert [read.as_of_ms(1, 20_999), read.as_of_ms(1, 21_000)] == [0, 11_000]
 
@@ -220,9 +220,9 @@ def test_deadlines_wait_behind_a_take_over_for_as_long_as_nobody_answered() -> N
 def test_deadlines_wait_behind_an_outage_for_as_long_as_it_lasted_but_no_longer_than_30_s() -> None:
     short, long = CommandsRead(), CommandsRead()
     for read, away_ms in ((short, 8_000), (long, 127_000)):
-        read.measured(end=1, asked_ms=1_000, now_ms=1_000)
+        read.note_end(end=1, asked_ms=1_000, now_ms=1_000)
         read.as_of_ms(1, 1_000)
-        read.measured(end=1, asked_ms=1_000 + away_ms, now_ms=1_000 + away_ms)
+        read.note_end(end=1, asked_ms=1_000 + away_ms, now_ms=1_000 + away_ms)
 
     assert [short.as_of_ms(1, 16_999), short.as_of_ms(1, 17_000)] == [0, 9_000]
     assert [long.as_of_ms(1, 157_999), long.as_of_ms(1, 158_000)] == [0, 128_000]
