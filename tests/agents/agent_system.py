@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.rendering.settings import RendererSettings, rendering_hash
@@ -20,6 +18,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.topics import CONTROL, FLEET, fleet_key
+from tests import http
 from tests.agents.engine import record as engine_record
 from tests.agents.engine.record import SampledTurn
 from tests.agents.engine.worker import RECORD
@@ -72,7 +71,7 @@ class AgentSystem:
         return AgentSession(self, session_id, base_url, api_key, sampled_before, self._answers())
 
     def _answers(self) -> dict[str, float]:
-        text = httpx.get(f"{self.running.url}/metrics", timeout=60).text
+        text = http.get(f"{self.running.url}/metrics", timeout=60).text
         lines = (line.rpartition(" ") for line in text.splitlines())
         return {
             name: float(count)

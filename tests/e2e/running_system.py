@@ -30,6 +30,7 @@ from seamlessflow.infra.weights.versions import PublishedWeights
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Sampling
 from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS, TRAJECTORIES, fleet_key
+from tests import http
 from tests.builders.own_topics import SMALL, own_topics, small
 from tests.builders.records import control, fleet
 from tests.waiting import until
@@ -182,7 +183,7 @@ class RunningSystem:
 
     def admin(self, path: str, **body: object) -> httpx.Response:
         """Call the session API."""
-        return httpx.post(
+        return http.post(
             f"{self.url}{path}",
             json=body,
             headers={"authorization": f"Bearer {self.admin_key}"},
@@ -204,7 +205,7 @@ class RunningSystem:
 
     def _gateway_answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/ready", timeout=5).status_code == 200
+            return http.get(f"{self.url}/ready", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 

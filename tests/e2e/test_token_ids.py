@@ -11,6 +11,7 @@ import pytest
 from seamlessflow.producers.gateway.calls.chains import trained_chains
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import POLICY, unpack
+from tests import http
 from tests.agents.agent_system import AgentSession, AgentSystem
 from tests.agents.engine.scripts import cue
 
@@ -162,7 +163,7 @@ def test_the_ids_of_several_choices_with_a_stop_text_are_those_on_the_log(
 
 def chains(system: AgentSystem, session: str, key: str) -> httpx.Response:
     headers = {"authorization": f"Bearer {key}"}
-    return httpx.get(f"{system.running.url}/sessions/{session}/chains", headers=headers, timeout=60)
+    return http.get(f"{system.running.url}/sessions/{session}/chains", headers=headers, timeout=60)
 
 
 def spoken(session: AgentSession) -> list[int]:

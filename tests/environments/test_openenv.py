@@ -14,6 +14,7 @@ from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.producers.agents.environments.child import EnvironmentUnusable, EpisodeFailed
 from seamlessflow.producers.agents.environments.known import KNOWN
 from seamlessflow.producers.agents.environments.venvs import directory
+from tests import http
 from tests.agents.agent_system import AgentSystem, same_tokens
 from tests.agents.engine.scripts import cue
 from tests.e2e.running_system import RunningSystem
@@ -51,7 +52,7 @@ class Server:
 
     def _answers(self) -> bool:
         try:
-            return httpx.get(f"{self.url}/health", timeout=5).status_code == 200
+            return http.get(f"{self.url}/health", timeout=5).status_code == 200
         except httpx.TransportError:
             return False
 

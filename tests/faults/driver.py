@@ -10,6 +10,7 @@ import httpx
 from seamlessflow.recorded.audit.audit import follow
 from seamlessflow.recorded.audit.auditor import AuditReport
 from seamlessflow.schemas import records as r
+from tests import http
 from tests.faults.faults import AGENTS, BROKER, TRAINING, Fault, Kind
 from tests.faults.faulty_run import FREEZE_S, START_S, FaultyRun
 from tests.faults.tally import Tally
@@ -153,7 +154,7 @@ class Driver:
 
 def _ready(url: str) -> bool:
     try:
-        return httpx.get(f"{url}/ready", timeout=_ALIVE_S).status_code == 200
+        return http.get(f"{url}/ready", timeout=_ALIVE_S).status_code == 200
     except httpx.TransportError:
         return False
 

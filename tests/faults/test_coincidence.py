@@ -21,6 +21,7 @@ from seamlessflow.producers.gateway.calls.keys import derived_admin_key
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import TRAJECTORIES
+from tests import http
 from tests.faults.driver import Driver
 from tests.faults.faults import MANAGER, MOVING_WORKER, OTHERS, SCHEDULER
 from tests.faults.faulty_run import FaultyRun, faulty_run
@@ -62,7 +63,7 @@ class Turn:
         secret = self.run.config.gateway.secret.get_secret_value()
         headers = {"authorization": f"Bearer {derived_admin_key(secret)}"}
         url = f"{url or self.run.urls[0]}/sessions{path}"
-        answer = httpx.post(url, json=body, headers=headers, timeout=LIMIT_S)
+        answer = http.post(url, json=body, headers=headers, timeout=LIMIT_S)
         read: dict[str, Any] = answer.raise_for_status().json()
         return read
 
@@ -101,7 +102,7 @@ def _streamed(url: str, key: str, name: str) -> str:
     }
     headers = {"authorization": f"Bearer {key}", "idempotency-key": name}
     text = ""
-    with httpx.stream(
+    with http.stream(
         "POST", f"{url}/v1/chat/completions", headers=headers, json=body, timeout=SILENCE_S
     ) as answer:
         answer.raise_for_status()

@@ -23,6 +23,7 @@ from seamlessflow.infra.rendering.settings import RendererSettings, rendering_ha
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.topics import CONTROL, FLEET, TRAJECTORIES, fleet_key
+from tests import http
 from tests.agents.engine.worker import RECORD
 from tests.builders.own_topics import SMALL
 from tests.builders.records import control, fleet
@@ -82,7 +83,7 @@ class RecordingSystem:
         """Close a session, and repeat the call by its idempotency key."""
         key = secrets.token_hex(8)  # another one for the next session of the same name
         for _ in range(2):
-            httpx.post(
+            http.post(
                 f"{self.running.url}/sessions/{session_id}/close",
                 json={},
                 headers={
@@ -141,7 +142,7 @@ class Agent:
     ) -> httpx.Response:
         """Send one call; header names are given with underscores."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return httpx.post(
+        return http.post(
             f"{self.base_url}{path}",
             json={"model": "any", **body},
             headers={"authorization": f"Bearer {self.api_key}", **self.headers, **named},

@@ -13,6 +13,7 @@ from seamlessflow.producers.rollout.engine.contract import SamplingParams
 from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 from seamlessflow.producers.rollout.vllm_engine.engine import VllmEngine
 from seamlessflow.producers.rollout.vllm_engine.server import VllmServer
+from tests import http
 from tests.builders.models import plain_logprobs, prompt
 from tests.builders.rollout.generation import Generation
 from tests.vllm.models import LONG_CONTEXT, VERSION
@@ -179,7 +180,7 @@ def test_weights_of_another_form_are_rejected_and_change_nothing(
 def test_an_update_whose_worker_was_killed_in_the_middle_does_not_hold_the_next_one_up(
     server: VllmServer, plain: Callable[[int], PreTrainedModel], request: pytest.FixtureRequest
 ) -> None:
-    begun = httpx.post(f"{server.url}/start_weight_update", timeout=30, trust_env=False)
+    begun = http.post(f"{server.url}/start_weight_update", timeout=30, trust_env=False)
     assert begun.status_code == httpx.codes.OK
     engine: VllmEngine = request.getfixturevalue("engine")
     asked = Generation(engine, prompt(20), SamplingParams(20), "asked")
@@ -190,6 +191,6 @@ def test_an_update_whose_worker_was_killed_in_the_middle_does_not_hold_the_next_
 
 def running(server: VllmServer) -> int:
     """Return the number of requests that the server runs or has waiting."""
-    lines = httpx.get(f"{server.url}/metrics", timeout=30, trust_env=False).text.splitlines()
+    lines = http.get(f"{server.url}/metrics", timeout=30, trust_env=False).text.splitlines()
     names = ("vllm:num_requests_running{", "vllm:num_requests_waiting{")
     return int(sum(float(line.split()[-1]) for line in lines if line.startswith(names)))

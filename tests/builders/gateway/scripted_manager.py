@@ -30,10 +30,11 @@ from seamlessflow.schemas.records import (
     RequestTurn,
 )
 from seamlessflow.schemas.topics import FLEET, REPLIES, REQUESTS
+from tests import http
 from tests.builders.own_topics import SMALL, small
 from tests.builders.schemas.made_up import decode
 from tests.paths import ROOT
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 SECRET = "the secret of these tests"
 OPEN_UNTIL_MS = 4_000_000_000_000
@@ -222,7 +223,7 @@ def _variables(values: Mapping[str, object]) -> dict[str, str]:
 def _ready(gateway: GatewayProcess) -> bool:
     assert gateway.process.poll() is None, "the gateway ended"
     try:
-        return httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 200
+        return http.get(f"{gateway.url}/ready").status_code == 200
     except httpx.ConnectError:
         return False
 

@@ -19,6 +19,7 @@ import yaml
 
 from seamlessflow.demo.rehearsed import DEVICES, STRATEGIES
 from seamlessflow.infra.errors import ExitStatus
+from tests import http
 from tests.e2e.runs.short_run import processes_of, short_run
 from tests.waiting import until
 
@@ -140,7 +141,7 @@ def next_console(process: subprocess.Popen[str], said: list[str]) -> str:
 def timeline_of(address: str, **query: str) -> dict[str, Any] | None:
     """Return the data of a timeline with workers, or None as long as there is none."""
     try:
-        answer = httpx.get(f"{address}timeline.json", params=query, timeout=LIMIT_S)
+        answer = http.get(f"{address}timeline.json", params=query, timeout=LIMIT_S)
     except httpx.TransportError:
         return None
     page: dict[str, Any] = answer.json().get("page", {})

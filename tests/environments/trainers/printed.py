@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
-
+from tests import http
 from tests.e2e.running_system import RunningSystem
 from tests.environments.playing import PROGRAMS
 
@@ -52,7 +51,7 @@ def chains(system: RunningSystem, session_id: str) -> list[Chain]:
     """Return a session's chains, as the gateway gives them to other trainers."""
     headers = {"authorization": f"Bearer {system.admin_key}"}
     url = f"{system.url}/sessions/{session_id}/chains"
-    answer = httpx.get(url, headers=headers, timeout=60)
+    answer = http.get(url, headers=headers, timeout=60)
     assert answer.status_code == 200, answer.text
     listed: list[Chain] = answer.json()["chains"]
     return listed

@@ -16,6 +16,7 @@ import httpx
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.producers.agents.environments.known import HOST
 from seamlessflow.schemas import records as r
+from tests import http
 from tests.faults.faulty_run import FaultyRun
 from tests.faults.judges import server, style
 from tests.waiting import until
@@ -69,7 +70,7 @@ class JudgeServer:
 
     def _answers(self) -> bool:
         try:
-            httpx.get(self.url, timeout=1)
+            http.get(self.url, timeout=1)
         except httpx.TransportError:
             return False
         return True

@@ -5,11 +5,11 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-import httpx
 import pytest
 
 from seamlessflow.processes.usage import peak_rss_mb
 from seamlessflow.producers.gateway.calls.keys import derived_admin_key
+from tests import http
 from tests.faults.driver import Driver
 from tests.faults.faults import BROKER, Kind
 from tests.faults.faulty_run import FaultyRun, faulty_run
@@ -48,7 +48,7 @@ def opened(run: FaultyRun, name: str) -> str:
     secret = run.config.gateway.secret.get_secret_value()
     headers = {"authorization": f"Bearer {derived_admin_key(secret)}"}
     body = {"session_id": name, "policy": "policy", "purpose": "eval"}
-    answer = httpx.post(f"{run.urls[0]}/sessions", json=body, headers=headers, timeout=30)
+    answer = http.post(f"{run.urls[0]}/sessions", json=body, headers=headers, timeout=30)
     key: str = answer.raise_for_status().json()["api_key"]
     return key
 

@@ -16,6 +16,7 @@ from seamlessflow.schemas.records import (
     OpenSession,
     RequestTurn,
 )
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,
@@ -103,11 +104,10 @@ def test_what_is_done_by_name_is_answered_with_the_session_s_own_id(
 ) -> None:
     manager.ids[session] = f"{session}~1"
     path = f"{gateway.url}/sessions/{session}/{done}"
-    answer = httpx.post(
+    answer = http.post(
         path,
         headers=gateway.admin,
         json={"value": 1} if done == "reward" else {},
-        timeout=PATIENCE_S,
     )
     assert answer.json() == {"session_id": f"{session}~1"}
 
@@ -118,24 +118,20 @@ def test_a_session_is_described_to_an_administrator_and_to_its_own_agent(
 ) -> None:
     path = f"{gateway.url}/sessions/{session}{end}"
     for headers in (gateway.admin, gateway.bearing(session)):
-        answer = httpx.get(path, headers=headers, timeout=PATIENCE_S)
+        answer = http.get(path, headers=headers)
         assert (answer.status_code, answer.json()) == (200, {"status": "open"})
     assert manager.await_command(DescribeSession, session, 2).reply is not None
 
 
 def test_a_session_is_not_described_to_others(gateway: GatewayProcess, session: str) -> None:
     path = f"{gateway.url}/sessions/{session}"
-    assert (
-        httpx.get(path, headers=gateway.bearing("another"), timeout=PATIENCE_S).status_code == 403
-    )
-    assert httpx.get(path, timeout=PATIENCE_S).status_code == 401
-    assert httpx.post(path, headers=gateway.admin, timeout=PATIENCE_S).status_code == 405
+    assert http.get(path, headers=gateway.bearing("another")).status_code == 403
+    assert http.get(path).status_code == 401
+    assert http.post(path, headers=gateway.admin).status_code == 405
 
 
 def test_a_session_without_a_name_gets_one(gateway: GatewayProcess) -> None:
-    opened = httpx.post(
-        f"{gateway.url}/sessions", headers=gateway.admin, json={"policy": "p"}, timeout=PATIENCE_S
-    )
+    opened = http.post(f"{gateway.url}/sessions", headers=gateway.admin, json={"policy": "p"})
     access = opened.json()
     assert gateway.keys.session_of(access["api_key"].encode()) == access["session_id"]
 
@@ -145,9 +141,7 @@ def test_a_call_repeated_with_its_key_opens_no_other_session(
 ) -> None:
     def opening(key: str) -> httpx.Response:
         headers = {**gateway.admin, "idempotency-key": key}
-        return httpx.post(
-            f"{gateway.url}/sessions", headers=headers, json={"policy": "p"}, timeout=PATIENCE_S
-        )
+        return http.post(f"{gateway.url}/sessions", headers=headers, json={"policy": "p"})
 
     first, again, other = opening("k"), opening("k"), opening("l")
     assert first.json() == again.json()
@@ -172,11 +166,9 @@ def test_the_key_of_a_session_call_goes_with_its_command(
 ) -> None:
     path, body = f"{gateway.url}/sessions/{session}/{done}", {"value": 1}
     headers = {**gateway.admin, "idempotency-key": "k"}
-    httpx.post(path, headers=headers, json=body if done == "reward" else {}, timeout=PATIENCE_S)
+    http.post(path, headers=headers, json=body if done == "reward" else {})
     assert manager.await_command(kind, session).idempotency_key == "k"
-    too_long = httpx.post(
-        path, headers={**headers, "idempotency-key": "k" * 257}, json={}, timeout=PATIENCE_S
-    )
+    too_long = http.post(path, headers={**headers, "idempotency-key": "k" * 257}, json={})
     assert too_long.status_code == 400
 
 
@@ -195,11 +187,8 @@ def test_the_session_interface_says_why_it_refuses(gateway: GatewayProcess, sess
         assert nan.status_code == 400
     headers = gateway.bearing(session)
     for path in (f"/sessions/{session}/reward", f"/sessions/{session}/close", "/sessions"):
-        assert (
-            httpx.post(gateway.url + path, headers=headers, json={}, timeout=PATIENCE_S).status_code
-            == 403
-        )
-        assert httpx.post(gateway.url + path, json={}, timeout=PATIENCE_S).status_code == 401
+        assert http.post(gateway.url + path, headers=headers, json={}).status_code == 403
+        assert http.post(gateway.url + path, json={}).status_code == 401
 
 
 def test_a_session_begins_with_a_forked_prefix(
@@ -207,45 +196,31 @@ def test_a_session_begins_with_a_forked_prefix(
 ) -> None:
     fork = orjson.loads(to_json(forked()))
     path, body = f"{gateway.url}/sessions", {"session_id": session, "policy": "p"}
-    opened = httpx.post(
-        path, headers=gateway.admin, json={**body, "fork": fork}, timeout=PATIENCE_S
-    )
+    opened = http.post(path, headers=gateway.admin, json={**body, "fork": fork})
     assert opened.status_code == 201
     assert manager.await_command(OpenSession, session).fork == forked()
 
     wrongs: list[object] = [fork | {"mode": "x"}, fork | {"hash": "!"}, fork | {"typo": 1}, []]
     for wrong in wrongs:
-        refused = httpx.post(
-            path, headers=gateway.admin, json={**body, "fork": wrong}, timeout=PATIENCE_S
-        )
+        refused = http.post(path, headers=gateway.admin, json={**body, "fork": wrong})
         assert refused.status_code == 400
         assert refused.json()["error"]["param"].startswith("fork")
     large = fork | {"appended": ["A" * 200_000]}
-    assert (
-        httpx.post(
-            path, headers=gateway.admin, json={"fork": large}, timeout=PATIENCE_S
-        ).status_code
-        == 413
-    )
+    assert http.post(path, headers=gateway.admin, json={"fork": large}).status_code == 413
 
 
 def test_the_admin_key_may_speak_for_a_session(gateway: GatewayProcess, session: str) -> None:
     body = {"model": "m", "messages": [USER]}
     path = f"{gateway.url}/sessions/{session}/v1/chat/completions"
-    assert httpx.post(path, headers=gateway.admin, json=body, timeout=PATIENCE_S).status_code == 200
-    assert (
-        httpx.post(
-            path, headers=gateway.bearing("other"), json=body, timeout=PATIENCE_S
-        ).status_code
-        == 403
-    )
+    assert http.post(path, headers=gateway.admin, json=body).status_code == 200
+    assert http.post(path, headers=gateway.bearing("other"), json=body).status_code == 403
 
 
 def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
-    assert httpx.get(f"{gateway.url}/v2", timeout=PATIENCE_S).status_code == 404
-    assert httpx.get(f"{gateway.url}/sessions/x/other", timeout=PATIENCE_S).status_code == 404
-    assert httpx.get(f"{gateway.url}/v1/chat/completions", timeout=PATIENCE_S).status_code == 405
-    refused = httpx.post(f"{gateway.url}/health", timeout=PATIENCE_S)
+    assert http.get(f"{gateway.url}/v2").status_code == 404
+    assert http.get(f"{gateway.url}/sessions/x/other").status_code == 404
+    assert http.get(f"{gateway.url}/v1/chat/completions").status_code == 405
+    refused = http.post(f"{gateway.url}/health")
     assert (refused.status_code, refused.headers["allow"]) == (405, "GET, HEAD")
 
 
@@ -263,7 +238,7 @@ def test_unknown_paths_and_methods_are_refused(gateway: GatewayProcess) -> None:
 def test_an_unknown_path_close_to_another_is_answered_with_that(
     gateway: GatewayProcess, path: str, meant: str
 ) -> None:
-    refused = httpx.post(gateway.url + path, json={}, timeout=PATIENCE_S)
+    refused = http.post(gateway.url + path, json={})
     assert refused.status_code == 404
     assert f"did you mean {meant}?" in refused.json()["error"]["message"]
 
@@ -272,7 +247,7 @@ def test_an_unknown_path_close_to_another_is_answered_with_that(
     "path", ["/v1/responses/input_tokens", "/v1/messages/batches", "/v1beta/models/m:predict"]
 )
 def test_a_method_that_is_not_here_is_no_path(gateway: GatewayProcess, path: str) -> None:
-    refused = httpx.post(gateway.url + path, json={}, timeout=PATIENCE_S)
+    refused = http.post(gateway.url + path, json={})
     assert refused.status_code == 404
     assert "did you mean" not in refused.json()["error"]["message"]
 
@@ -303,8 +278,8 @@ def test_a_head_is_a_get_without_its_body(gateway: GatewayProcess, path: str) ->
 
 
 def test_it_tells_how_it_is(gateway: GatewayProcess) -> None:
-    assert httpx.get(f"{gateway.url}/health", timeout=PATIENCE_S).json() == {"status": "alive"}
-    assert httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).json() == {"status": "ready"}
-    metrics = httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text
+    assert http.get(f"{gateway.url}/health").json() == {"status": "alive"}
+    assert http.get(f"{gateway.url}/ready").json() == {"status": "ready"}
+    metrics = http.get(f"{gateway.url}/metrics").text
     assert 'seamlessflow_gateway_requests_total{route="ready",status="200"}' in metrics
     assert "process_cpu_seconds_total" in metrics

@@ -10,6 +10,7 @@ import pytest
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import RequestTurn
+from tests import http
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
@@ -19,7 +20,6 @@ from tests.builders.gateway.scripted_manager import (
     assert_told,
     gateway_process,
 )
-from tests.waiting import PATIENCE_S
 
 BODY = {"model": "m", "messages": [USER]}
 CHAT = "/v1/chat/completions"
@@ -68,19 +68,15 @@ def test_a_body_of_which_nothing_comes_ends_with_408(
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd", "gzip, identity"])
 def test_an_encoded_body_is_refused(gateway: GatewayProcess, session: str, encoding: str) -> None:
-    answer = httpx.post(
+    answer = http.post(
         gateway.url + CHAT,
         headers={**gateway.bearing(session), "content-encoding": encoding},
         content=gzip.compress(orjson.dumps(BODY)),
-        timeout=PATIENCE_S,
     )
     assert answer.status_code == 415
     assert answer.json()["error"]["code"] == "unsupported_encoding"
     plain = {**gateway.bearing(session), "content-encoding": "identity"}
-    assert (
-        httpx.post(gateway.url + CHAT, headers=plain, json=BODY, timeout=PATIENCE_S).status_code
-        == 200
-    )
+    assert http.post(gateway.url + CHAT, headers=plain, json=BODY).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -115,7 +111,7 @@ def test_an_older_client_gets_its_stream_without_chunks(
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "DELETE", "PATCH"])
 @pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/sessions", "/sessions/s/close"])
 def test_another_method_is_refused(gateway: GatewayProcess, method: str, path: str) -> None:
-    answer = httpx.request(method, gateway.url + path, timeout=PATIENCE_S)
+    answer = http.request(method, gateway.url + path)
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
     if method != "HEAD":
         assert answer.json()["error"]["code"] == "method_not_allowed"
@@ -123,7 +119,7 @@ def test_another_method_is_refused(gateway: GatewayProcess, method: str, path: s
 
 def test_a_key_too_long_to_be_kept_is_refused(gateway: GatewayProcess, session: str) -> None:
     headers = {**gateway.bearing(session), "idempotency-key": "k" * 257}
-    answer = httpx.post(gateway.url + CHAT, headers=headers, json=BODY, timeout=PATIENCE_S)
+    answer = http.post(gateway.url + CHAT, headers=headers, json=BODY)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == "idempotency-key"
 
@@ -134,12 +130,7 @@ def test_keys_that_differ_stay_different(
     bearing = [(name.encode(), value.encode()) for name, value in gateway.bearing(session).items()]
     for key in (b"k\xe4", b"k\xf6"):
         headers = [*bearing, (b"idempotency-key", key)]
-        assert (
-            httpx.post(
-                gateway.url + CHAT, headers=headers, json=BODY, timeout=PATIENCE_S
-            ).status_code
-            == 200
-        )
+        assert http.post(gateway.url + CHAT, headers=headers, json=BODY).status_code == 200
     turns = [manager.await_command(RequestTurn, session, number) for number in (1, 2)]
     assert turns[0].idempotency_key != turns[1].idempotency_key
 
@@ -152,10 +143,7 @@ def test_a_strange_retry_count_does_no_harm(
         (b"authorization", gateway.bearing(session)["authorization"].encode()),
         (b"x-stainless-retry-count", count.encode()),
     ]
-    assert (
-        httpx.post(gateway.url + CHAT, headers=headers, json=BODY, timeout=PATIENCE_S).status_code
-        == 200
-    )
+    assert http.post(gateway.url + CHAT, headers=headers, json=BODY).status_code == 200
     assert 0 <= manager.await_command(RequestTurn, session).retry_count < 10**9
 
 
@@ -205,11 +193,9 @@ def test_a_connection_may_rest_between_calls(gateway: GatewayProcess) -> None:
 
 def test_a_call_is_named_as_its_client_wants(gateway: GatewayProcess, session: str) -> None:
     named = {**gateway.bearing(session), "x-request-id": "my-call.1"}
-    whole = httpx.post(gateway.url + CHAT, headers=named, json=BODY, timeout=PATIENCE_S)
-    streamed = httpx.post(
-        gateway.url + CHAT, headers=named, json={**BODY, "stream": True}, timeout=PATIENCE_S
-    )
-    refused = httpx.post(gateway.url + CHAT, headers=named, json={}, timeout=PATIENCE_S)
+    whole = http.post(gateway.url + CHAT, headers=named, json=BODY)
+    streamed = http.post(gateway.url + CHAT, headers=named, json={**BODY, "stream": True})
+    refused = http.post(gateway.url + CHAT, headers=named, json={})
     for answer in (whole, streamed, refused):
         assert answer.headers["x-request-id"] == "my-call.1"
 
@@ -222,7 +208,7 @@ def test_a_name_that_is_none_is_not_repeated(
         (b"authorization", gateway.bearing(session)["authorization"].encode()),
         (b"x-request-id", name.encode()),
     ]
-    answer = httpx.post(gateway.url + CHAT, headers=headers, json=BODY, timeout=PATIENCE_S)
+    answer = http.post(gateway.url + CHAT, headers=headers, json=BODY)
     assert f"chatcmpl-{answer.headers['x-request-id']}" == answer.json()["id"]
 
 
@@ -233,11 +219,10 @@ def test_a_body_over_the_limit_is_refused_at_every_path(
 ) -> None:
     body = b" " * (LIMIT + 1)
     headers = gateway.admin if path == "/sessions" else gateway.bearing("s")
-    answer = httpx.post(
+    answer = http.post(
         gateway.url + path,
         headers=headers,
         content=body if announced else iter([body[:LIMIT], body[LIMIT:]]),
-        timeout=PATIENCE_S,
     )
     assert answer.status_code == 413
     assert_told(answer, path)
@@ -247,6 +232,6 @@ def test_a_body_over_the_limit_is_refused_at_every_path(
 def test_a_missing_key_is_told_in_the_shape_of_each_dialect(
     gateway: GatewayProcess, path: str
 ) -> None:
-    answer = httpx.post(gateway.url + path, json={}, timeout=PATIENCE_S)
+    answer = http.post(gateway.url + path, json={})
     assert answer.status_code == 401
     assert_told(answer, path)

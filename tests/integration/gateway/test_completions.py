@@ -2,19 +2,18 @@
 
 import struct
 
-import httpx
 import openai
 import orjson
 import pytest
 
 from seamlessflow.schemas.records import AssignReward, Record, RequestTurn, Sampling
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
     deltas,
     finished,
 )
-from tests.waiting import PATIENCE_S
 
 
 def test_a_text_is_continued(client: openai.OpenAI, manager: ScriptedManager, session: str) -> None:
@@ -69,11 +68,10 @@ def test_an_answer_is_rewarded_by_its_name(
     client: openai.OpenAI, gateway: GatewayProcess, manager: ScriptedManager, session: str
 ) -> None:
     answer = client.completions.create(model="m", prompt="once")
-    judged = httpx.post(
+    judged = http.post(
         f"{gateway.url}/sessions/{session}/reward",
         headers=gateway.admin,
         json={"value": 1, "turn": answer.id},
-        timeout=PATIENCE_S,
     )
     assert judged.status_code == 200
     assigned = manager.await_command(AssignReward, session)

@@ -13,6 +13,7 @@ from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import RequestTurn
 from seamlessflow.schemas.topics import REPLIES, REQUESTS
+from tests import http
 from tests.builders.garbage import append_newer, buried, litter
 from tests.builders.gateway.bodies import BODIES
 from tests.builders.gateway.damage import damaged
@@ -26,7 +27,7 @@ from tests.builders.gateway.scripted_manager import (
     gateway_process,
 )
 from tests.builders.own_topics import SMALL
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 COUNTED = {
     "/v1/messages/count_tokens": "/v1/messages",
@@ -56,10 +57,8 @@ def assert_unharmed(
 ) -> None:
     """Check that the gateway still answers and that every record it wrote can be read."""
     assert gateway.process.poll() is None
-    assert httpx.get(f"{gateway.url}/health", timeout=PATIENCE_S).status_code == 200
-    answer = httpx.post(
-        gateway.url + CHAT, headers=gateway.bearing("well"), json=BODY, timeout=PATIENCE_S
-    )
+    assert http.get(f"{gateway.url}/health").status_code == 200
+    answer = http.post(gateway.url + CHAT, headers=gateway.bearing("well"), json=BODY)
     assert answer.status_code == 200
     reader = Reader(kafka, "ends-of-requests")
     partitions = [(REQUESTS.name, number) for number in range(SMALL[REQUESTS.name].partitions)]

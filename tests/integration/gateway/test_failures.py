@@ -14,6 +14,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import (
     RequestTurn,
 )
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
@@ -24,7 +25,6 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
-from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_a_stream_that_waits_for_long_is_kept_alive(
         body = {"model": "m", "messages": [USER], "stream": True}
         headers = {"authorization": f"Bearer {patient.keys.session_key(session)}"}
         url = f"{patient.url}/v1/chat/completions"
-        with httpx.stream("POST", url, json=body, headers=headers, timeout=DEADLINE_S) as answer:
+        with http.stream("POST", url, json=body, headers=headers, timeout=DEADLINE_S) as answer:
             lines = answer.iter_lines()
             first = next(lines)
             asked.set()
@@ -152,7 +152,7 @@ def test_a_stream_that_waits_for_long_is_kept_alive(
 )
 def test_a_malformed_body_is_refused(gateway: GatewayProcess, session: str, body: bytes) -> None:
     path = f"{gateway.url}/v1/chat/completions"
-    answer = httpx.post(path, headers=gateway.bearing(session), content=body, timeout=PATIENCE_S)
+    answer = http.post(path, headers=gateway.bearing(session), content=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
@@ -174,11 +174,10 @@ def test_a_body_over_the_limit_is_refused(
     gateway: GatewayProcess, session: str, announced: bool
 ) -> None:
     body = b" " * 200_001
-    answer = httpx.post(
+    answer = http.post(
         f"{gateway.url}/v1/chat/completions",
         headers=gateway.bearing(session),
         content=body if announced else iter([body[:100_000], body[100_000:]]),
-        timeout=PATIENCE_S,
     )
     assert answer.status_code == 413
     assert answer.json()["error"]["code"] == "request_too_large"
@@ -203,4 +202,4 @@ def test_damaged_requests_do_no_harm(
             connection.shutdown(socket.SHUT_WR)
             answer = connection.recv(65_536)
             assert not answer.startswith(b"HTTP/1.1 500")
-    assert httpx.get(f"{gateway.url}/health", timeout=PATIENCE_S).status_code == 200
+    assert http.get(f"{gateway.url}/health").status_code == 200

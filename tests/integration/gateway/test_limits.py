@@ -13,6 +13,7 @@ import pytest
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import RequestTurn
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     GatewayProcess,
@@ -54,7 +55,7 @@ def narrow(prefixed: KafkaSettings, manager: ScriptedManager) -> Iterator[Gatewa
 
 def chat(gateway: GatewayProcess, session: str, size: int = 2) -> httpx.Response:
     """Make a call whose message has so many bytes."""
-    return httpx.post(
+    return http.post(
         f"{gateway.url}/v1/chat/completions",
         headers=gateway.bearing(session),
         json={"model": "m", "messages": [{"role": "user", "content": "h" * size}]},
@@ -127,7 +128,7 @@ def held(port: int) -> bool:
 
 
 def in_flight(gateway: GatewayProcess) -> float:
-    lines = httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text.splitlines()
+    lines = http.get(f"{gateway.url}/metrics").text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(IN_FLIGHT))
 
 
@@ -178,26 +179,23 @@ def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
             broker.stop()
             assert chat(gateway, "s").status_code == 503
             until(
-                lambda: httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 503,
+                lambda: http.get(f"{gateway.url}/ready").status_code == 503,
                 "not ready",
             )
             refused = chat(gateway, "s")
             assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
             for path, body in ALIKE.items():
-                other = httpx.post(
+                other = http.post(
                     f"{gateway.url}/v1/{path}",
                     headers=gateway.bearing("s"),
                     json=body,
-                    timeout=PATIENCE_S,
                 )
                 assert (other.status_code, other.headers["retry-after"]) == (503, "1")
                 assert_told(other, f"/v1/{path}")
-            assert httpx.get(f"{gateway.url}/health", timeout=PATIENCE_S).status_code == 200
+            assert http.get(f"{gateway.url}/health").status_code == 200
             with Broker(tmp_path / "kafka", port, short_lived=True):
                 until(
-                    lambda: (
-                        httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 200
-                    ),
+                    lambda: http.get(f"{gateway.url}/ready").status_code == 200,
                     "ready",
                 )
                 until(lambda: chat(gateway, "s").status_code == 200, "an answer")

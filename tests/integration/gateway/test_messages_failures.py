@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import anthropic
-import httpx
 import pytest
 
 from seamlessflow.schemas.records import CancelTurn, Record, RequestTurn
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     USER,
     GatewayProcess,
@@ -16,7 +16,6 @@ from tests.builders.gateway.scripted_manager import (
     deltas,
     finished,
 )
-from tests.waiting import PATIENCE_S
 
 ASKED: Any = {"model": "m", "max_tokens": 9, "messages": [USER]}
 
@@ -163,11 +162,11 @@ def test_a_malformed_body_is_refused(
     gateway: GatewayProcess, session: str, path: str, body: bytes
 ) -> None:
     key = {"x-api-key": gateway.keys.session_key(session)}
-    answer = httpx.post(gateway.url + path, headers=key, content=body, timeout=PATIENCE_S)
+    answer = http.post(gateway.url + path, headers=key, content=body)
     assert answer.status_code == 400
     assert answer.json()["type"] == "error"
     assert answer.json()["error"]["type"] == "invalid_request_error"
-    assert httpx.get(gateway.url + path, headers=key, timeout=PATIENCE_S).status_code == 405
+    assert http.get(gateway.url + path, headers=key).status_code == 405
 
 
 def test_a_call_whose_client_left_is_cancelled(

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-import httpx
 import openai
 import orjson
 import pytest
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 
 from seamlessflow.schemas.identity import tool_call_id
 from seamlessflow.schemas.records import AssignReward, Record, RequestTurn
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
@@ -19,7 +19,6 @@ from tests.builders.gateway.scripted_manager import (
     deltas,
     finished,
 )
-from tests.waiting import PATIENCE_S
 
 TOOLS: list[Any] = [
     {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": False},
@@ -181,9 +180,7 @@ def test_a_response_is_rewarded_by_its_id(
 ) -> None:
     response = client.responses.create(model="m", input="hi")
     path = f"{gateway.url}/sessions/{session}/reward"
-    reward = httpx.post(
-        path, headers=gateway.admin, json={"value": 1, "turn": response.id}, timeout=PATIENCE_S
-    )
+    reward = http.post(path, headers=gateway.admin, json={"value": 1, "turn": response.id})
     assert reward.status_code == 200
     turn = manager.await_command(RequestTurn, session)
     assert manager.await_command(AssignReward, session).reward.turn_id == turn.turn_id

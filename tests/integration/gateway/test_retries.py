@@ -12,6 +12,7 @@ from seamlessflow.schemas.records import (
     Record,
     RequestTurn,
 )
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
@@ -22,7 +23,7 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 
 def test_a_closed_session_is_not_tried_again(
@@ -85,7 +86,7 @@ def test_a_turn_that_completes_after_its_client_left_is_reported(
     manager.scripts[session] = lambda turn: []
     path, body = f"{gateway.url}/v1/chat/completions", {"messages": [USER], "stream": stream}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(path, headers=gateway.bearing(session), json={"model": "m", **body}, timeout=0.2)
+        http.post(path, headers=gateway.bearing(session), json={"model": "m", **body}, timeout=0.2)
     turn = manager.await_command(RequestTurn, session)
     manager.send(turn.reply, *deltas(turn, "he"), finished(turn, "hello"))
 
@@ -103,7 +104,7 @@ def test_it_is_reported_as_soon_as_it_completes_and_once(
     with gateway_process(prefixed, disconnect_grace_s=600) as gateway:
         path, body = f"{gateway.url}/v1/chat/completions", {"model": "m", "messages": [USER]}
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(path, headers=gateway.bearing(session), json=body, timeout=0.2)
+            http.post(path, headers=gateway.bearing(session), json=body, timeout=0.2)
         until(lambda: "seamlessflow_gateway_in_flight 0" in metrics(gateway), "the call to end")
         turn = manager.await_command(RequestTurn, session)
         manager.send(turn.reply, finished(turn, "hello"), finished(turn, "hello"))
@@ -112,14 +113,12 @@ def test_it_is_reported_as_soon_as_it_completes_and_once(
 
         assert (report.turn_id, report.reason) == (turn.turn_id, "client_gone")
         assert "seamlessflow_gateway_turns_undelivered_total 1" in metrics(gateway)
-        httpx.post(
-            path, headers=gateway.bearing(f"{session}-2"), json=body, timeout=PATIENCE_S
-        ).raise_for_status()
+        http.post(path, headers=gateway.bearing(f"{session}-2"), json=body).raise_for_status()
         assert manager.find(CancelTurn, session) == [report]
 
 
 def metrics(gateway: GatewayProcess) -> str:
-    return httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text
+    return http.get(f"{gateway.url}/metrics").text
 
 
 def test_a_turn_that_a_retry_got_counts_as_delivered(
@@ -139,14 +138,14 @@ def test_a_turn_that_a_retry_got_counts_as_delivered(
         path, headers = f"{gateway.url}/v1/chat/completions", gateway.bearing(session)
         body = {"model": "m", "messages": [USER]}
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(path, headers=headers, json=body, timeout=0.2)
+            http.post(path, headers=headers, json=body, timeout=0.2)
         again = {**headers, "x-stainless-retry-count": "1"}
-        assert httpx.post(path, headers=again, json=body, timeout=DEADLINE_S).status_code == 200
+        assert http.post(path, headers=again, json=body, timeout=DEADLINE_S).status_code == 200
         # Left later than the first call, so that one's grace time is over when this one's is.
         other = f"{session}-later"
         manager.scripts[other] = lambda turn: []
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(path, headers=gateway.bearing(other), json=body, timeout=0.2)
+            http.post(path, headers=gateway.bearing(other), json=body, timeout=0.2)
         manager.await_command(CancelTurn, other)
 
         assert manager.find(CancelTurn, session) == []
@@ -169,7 +168,7 @@ def test_a_retry_joins_the_turn_and_nothing_is_cancelled(
     path, headers = f"{gateway.url}/v1/chat/completions", gateway.bearing(session)
     body = {"model": "m", "messages": [USER]}
     with pytest.raises(httpx.ReadTimeout):
-        httpx.post(path, headers=headers, json=body, timeout=0.2)
+        http.post(path, headers=headers, json=body, timeout=0.2)
     again = {**headers, "x-stainless-retry-count": "1"}
     with ThreadPoolExecutor(1) as pool:
         call = pool.submit(httpx.post, path, headers=again, json=body, timeout=DEADLINE_S)
@@ -178,7 +177,7 @@ def test_a_retry_joins_the_turn_and_nothing_is_cancelled(
         other = f"{session}-later"
         manager.scripts[other] = lambda turn: []
         with pytest.raises(httpx.ReadTimeout):
-            httpx.post(path, headers=gateway.bearing(other), json=body, timeout=0.2)
+            http.post(path, headers=gateway.bearing(other), json=body, timeout=0.2)
         manager.await_command(CancelTurn, other)
         manager.send(first[0].reply, finished(first[0], "at last"))
         answer = call.result(DEADLINE_S)

@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
-
 from seamlessflow.infra.settings import KafkaSettings
+from tests import http
 from tests.builders.gateway.scripted_manager import ScriptedManager, gateway_process
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 BODY = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
@@ -42,7 +41,7 @@ def collector() -> Iterator[tuple[str, list[tuple[str, bytes]]]]:
 
 def chat(url: str, headers: Mapping[str, str]) -> None:
     sent = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
-    answer = httpx.post(f"{url}/v1/chat/completions", headers=sent, json=BODY, timeout=PATIENCE_S)
+    answer = http.post(f"{url}/v1/chat/completions", headers=sent, json=BODY)
     assert answer.status_code == 200
 
 

@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import orjson
 import pytest
 
@@ -21,9 +20,10 @@ from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG
+from tests import http
 from tests.builders.own_topics import SMALL
 from tests.builders.processes import PROCESSES, settings
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 END_S = 8.0
@@ -97,7 +97,7 @@ def lag_shown(directory: Path) -> set[str]:
     shown = set()
     for file in (directory / "data" / "metrics").iterdir():
         [target] = orjson.loads(file.read_bytes())
-        text = httpx.get(f"http://{target['targets'][0]}/metrics", timeout=PATIENCE_S).text
+        text = http.get(f"http://{target['targets'][0]}/metrics").text
         if f"{CONSUMER_LAG}{{" in text:
             shown.add(target["labels"]["service"])
     return shown

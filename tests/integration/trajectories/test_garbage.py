@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import orjson
 import pytest
 
@@ -15,12 +14,13 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG, UNREADABLE
 from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.topics import CONTROL, ENDED_SESSIONS, FLEET, REQUESTS, SESSIONS, Topic
+from tests import http
 from tests.builders.garbage import append, append_newer, buried, litter
 from tests.builders.own_topics import SMALL
 from tests.builders.records import commands, control, fleet, sessions
 from tests.builders.records.content import message
 from tests.builders.trajectories.manager_system import DEADLINE_S, ManagerSystem, manager_system
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 pytestmark = pytest.mark.kafka
 PARTITION, PARTITIONS = 7, SMALL[SESSIONS.name].partitions
@@ -88,9 +88,7 @@ def test_a_manager_shows_its_lag_and_what_it_could_not_read(
     [entry] = orjson.loads(target.read_bytes())
 
     def shown() -> set[str]:
-        return set(
-            httpx.get(f"http://{entry['targets'][0]}/metrics", timeout=PATIENCE_S).text.splitlines()
-        )
+        return set(http.get(f"http://{entry['targets'][0]}/metrics").text.splitlines())
 
     read_whole = (REQUESTS, SESSIONS, FLEET)
     wanted = {f'{UNREADABLE}{{topic="{topic.name}"}} 7.0' for topic in read_whole}

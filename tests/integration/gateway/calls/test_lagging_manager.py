@@ -3,11 +3,11 @@
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-import httpx
 import openai
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record, RequestTurn
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
@@ -59,7 +59,7 @@ def ask(gateway: GatewayProcess, session: str) -> str | None:
 
 
 def metrics(gateway: GatewayProcess) -> dict[str, float]:
-    lines = httpx.get(f"{gateway.url}/metrics", timeout=DEADLINE_S).text.splitlines()
+    lines = http.get(f"{gateway.url}/metrics", timeout=DEADLINE_S).text.splitlines()
     rows = (line.rpartition(" ") for line in lines if not line.startswith("#"))
     return {name: float(value) for name, _, value in rows}
 
@@ -78,7 +78,7 @@ def answers(gateway: GatewayProcess, status: int) -> float:
 def full(gateway: GatewayProcess, session: str) -> bool:
     """Return True if a call is refused for want of a place, with the time to come again."""
     path, headers = f"{gateway.url}/v1/chat/completions", gateway.bearing(session)
-    answer = httpx.post(path, headers=headers, json=BODY, timeout=DEADLINE_S)
+    answer = http.post(path, headers=headers, json=BODY, timeout=DEADLINE_S)
     return (answer.status_code, answer.headers.get("retry-after")) == (429, "1")
 
 

@@ -8,6 +8,7 @@ import openai
 from seamlessflow.infra.network.addresses import free_port
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import RequestTurn
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
@@ -30,14 +31,14 @@ def chat(client: httpx.Client, gateway: GatewayProcess, session: str) -> httpx.R
 
 def refuses(gateway: GatewayProcess) -> bool:
     try:
-        httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S)
+        http.get(f"{gateway.url}/ready")
     except httpx.TransportError:
         return True
     return False
 
 
 def not_ready(gateway: GatewayProcess) -> bool:
-    return httpx.get(f"{gateway.url}/ready", timeout=PATIENCE_S).status_code == 503
+    return http.get(f"{gateway.url}/ready").status_code == 503
 
 
 def called(gateway: GatewayProcess, manager: ScriptedManager) -> int:

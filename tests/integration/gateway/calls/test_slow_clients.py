@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
-import httpx
 import pytest
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import CancelTurn, CountTokens, RequestTurn
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     DEADLINE_S,
     USER,
@@ -21,7 +21,7 @@ from tests.builders.gateway.scripted_manager import (
     gateway_process,
 )
 from tests.builders.resident_memory import NOW, resident
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 CHAT, COUNT = "/v1/chat/completions", "/v1/messages/count_tokens"
 BODY = {"model": "m", "messages": [USER]}
@@ -62,12 +62,12 @@ def request(gateway: GatewayProcess, session: str, path: str = CHAT, **more: obj
 
 def chat(gateway: GatewayProcess, session: str) -> int:
     headers = gateway.bearing(session)
-    answer = httpx.post(f"{gateway.url}{CHAT}", headers=headers, json=BODY, timeout=DEADLINE_S)
+    answer = http.post(f"{gateway.url}{CHAT}", headers=headers, json=BODY, timeout=DEADLINE_S)
     return answer.status_code
 
 
 def in_flight(gateway: GatewayProcess) -> float:
-    lines = httpx.get(f"{gateway.url}/metrics", timeout=PATIENCE_S).text.splitlines()
+    lines = http.get(f"{gateway.url}/metrics").text.splitlines()
     name = "seamlessflow_gateway_in_flight "
     return next(float(line.split()[1]) for line in lines if line.startswith(name))
 

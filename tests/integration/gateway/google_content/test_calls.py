@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import httpx
 import orjson
 import pytest
 from google import genai
@@ -13,6 +12,7 @@ from google.genai import errors, types
 
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import CountTokens, Record, RequestTurn, Sampling
+from tests import http
 from tests.builders.gateway.scripted_manager import (
     GatewayProcess,
     ScriptedManager,
@@ -21,7 +21,6 @@ from tests.builders.gateway.scripted_manager import (
     finished,
     gateway_process,
 )
-from tests.waiting import PATIENCE_S
 
 BODY: Any = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
 CALL = {"id": "call_x_0", "type": "function", "function": {"name": "f", "arguments": '{"a":1}'}}
@@ -156,11 +155,10 @@ def test_without_server_sent_events_a_stream_is_a_json_array(
         *deltas(turn, "he"),
         finished(turn),
     ]
-    answer = httpx.post(
+    answer = http.post(
         f"{gateway.url}/v1beta/models/m:streamGenerateContent",
         headers={"x-goog-api-key": gateway.keys.session_key(session)},
         json=BODY,
-        timeout=PATIENCE_S,
     )
     assert answer.headers["content-type"] == "application/json"
     said = [chunk["candidates"][0]["content"]["parts"][0]["text"] for chunk in answer.json()]
@@ -250,23 +248,14 @@ def test_a_key_in_the_url_is_taken_and_written_nowhere(
     with gateway_process(prefixed, stream_keep_alive_s=1) as running:
         key = running.keys.session_key(session)
         url = f"{running.url}/v1beta/models/m"
-        assert (
-            httpx.post(
-                f"{url}:generateContent?key={key}", json=BODY, timeout=PATIENCE_S
-            ).status_code
-            == 200
-        )
+        assert http.post(f"{url}:generateContent?key={key}", json=BODY).status_code == 200
         for wrong in (f"{url}:generateContent?key=sf-wrong", f"{url}:generateContent?key=%ff"):
-            refused = httpx.post(wrong, json=BODY, timeout=PATIENCE_S)
+            refused = http.post(wrong, json=BODY)
             assert refused.json()["error"]["status"] == "UNAUTHENTICATED"
             assert "sf-wrong" not in refused.text
-        assert (
-            httpx.post(f"{url}:other?key={key}", json=BODY, timeout=PATIENCE_S).status_code == 404
-        )
-        metrics = httpx.get(f"{running.url}/metrics", timeout=PATIENCE_S).text
-        plain = httpx.post(
-            f"{running.url}/v1/chat/completions?key={key}", json=BODY, timeout=PATIENCE_S
-        )
+        assert http.post(f"{url}:other?key={key}", json=BODY).status_code == 404
+        metrics = http.get(f"{running.url}/metrics").text
+        plain = http.post(f"{running.url}/v1/chat/completions?key={key}", json=BODY)
         assert plain.status_code == 401
     output = capfd.readouterr()
     for written in (output.out, output.err, metrics, repr(manager.find(RequestTurn, session))):

@@ -18,8 +18,9 @@ from seamlessflow.infra.settings import ProcessSettings, TelemetrySettings
 from seamlessflow.infra.telemetry.instruments import MetricsExport, MetricsOutput
 from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.infra.telemetry.names import CONSUMER_LAG, METRICS, UNREADABLE
+from tests import http
 from tests.paths import ROOT
-from tests.waiting import PATIENCE_S, until
+from tests.waiting import until
 
 LATENCY = "seamlessflow_gateway_first_reply_seconds"
 CALLS = "seamlessflow_gateway_requests_total"
@@ -167,13 +168,13 @@ def test_a_port_of_its_own_is_served_and_recorded_until_the_process_ends(tmp_pat
     [entry] = orjson.loads(target.read_bytes())
     assert entry["labels"] == {"service": "gateway", "process": "a"}
     [address] = entry["targets"]
-    shown = httpx.get(f"http://{address}/metrics", timeout=PATIENCE_S)
+    shown = http.get(f"http://{address}/metrics")
     assert shown.headers["content-type"].startswith("text/plain")
     assert f'{CALLS}{{route="chat",status="200"}} 1.0' in shown.text
     output.close()
     assert not target.exists()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(f"http://{address}/metrics", timeout=PATIENCE_S)
+        http.get(f"http://{address}/metrics")
 
 
 def test_a_port_that_is_taken_is_refused_with_its_setting(tmp_path: Path) -> None:

@@ -71,16 +71,22 @@ def sampled(draw: st.DrawFn) -> dict[str, Any]:
 
 
 class Vendor:
-    """A transport that answers the client's first call and keeps the body of the next one."""
+    """A transport that answers the client's first call and keeps the body of the next one.
 
-    def __init__(self, message: dict[str, Any], cuts: Sequence[int] = ()) -> None:
-        self.body = b""
-        self._message = message
-        self._cuts = cuts
+    All examples share a client: each one would read the certificates of its machine again.
+    """
+
+    def __init__(self) -> None:
         client = httpx.Client(transport=httpx.MockTransport(self._answer))
         self.client = genai.Client(
             api_key="k", http_options=types.HttpOptions(base_url="http://g", httpx_client=client)
         )
+
+    def will_answer(self, message: dict[str, Any], cuts: Sequence[int] = ()) -> None:
+        """Answer the next calls with this message; its texts are streamed in these pieces."""
+        self.body = b""
+        self._message = message
+        self._cuts = cuts
 
     def _answer(self, sent: httpx.Request) -> httpx.Response:
         self.body = sent.read()
@@ -121,6 +127,11 @@ class Vendor:
         assert [message["content"] for message in answered] == [str(n) for n in range(len(calls))]
         read: dict[str, Any] = orjson.loads(messages[1])
         return read
+
+
+@pytest.fixture(scope="module")
+def vendor() -> Vendor:
+    return Vendor()
 
 
 def chat_of(vendor: Vendor, *, shows_thoughts: bool) -> Any:
@@ -166,9 +177,9 @@ def assert_same(back: dict[str, Any], message: dict[str, Any]) -> None:
 
 @given(message=sampled(), shows_thoughts=st.booleans())
 def test_a_whole_answer_comes_back_as_it_was_sampled(
-    message: dict[str, Any], shows_thoughts: bool
+    vendor: Vendor, message: dict[str, Any], shows_thoughts: bool
 ) -> None:
-    vendor = Vendor(message)
+    vendor.will_answer(message)
     chat = chat_of(vendor, shows_thoughts=shows_thoughts)
     answer = chat.send_message("x")
     thoughts = [part.text for part in answer.candidates[0].content.parts if part.thought]
@@ -182,9 +193,9 @@ def test_a_whole_answer_comes_back_as_it_was_sampled(
     message=sampled(), cuts=st.lists(st.integers(0, 29), max_size=4), shows_thoughts=st.booleans()
 )
 def test_a_streamed_answer_comes_back_as_it_was_sampled(
-    message: dict[str, Any], cuts: list[int], shows_thoughts: bool
+    vendor: Vendor, message: dict[str, Any], cuts: list[int], shows_thoughts: bool
 ) -> None:
-    vendor = Vendor(message, cuts)
+    vendor.will_answer(message, cuts)
     chat = chat_of(vendor, shows_thoughts=shows_thoughts)
     *_, last = chat.send_message_stream("x")
     assert last.usage_metadata.candidates_token_count == 3
@@ -198,9 +209,9 @@ def has_thought(message: dict[str, Any], shows_thoughts: bool) -> bool:
 @pytest.mark.parametrize(
     "spelt", ['{"a": 1, "b": [true, null]}', '{"é": "ü"}', "{}", "[1, 2]", '"x"']
 )
-def test_arguments_come_back_in_the_spelling_of_most_models(spelt: str) -> None:
+def test_arguments_come_back_in_the_spelling_of_most_models(vendor: Vendor, spelt: str) -> None:
     call = {"type": "function", "id": "call_t_0", "function": {"name": "f", "arguments": spelt}}
-    vendor = Vendor({"role": "assistant", "content": None, "tool_calls": [call]})
+    vendor.will_answer({"role": "assistant", "content": None, "tool_calls": [call]})
     chat = chat_of(vendor, shows_thoughts=False)
     chat.send_message("x")
     assert vendor.came_back(chat)["tool_calls"] == [call]
@@ -208,9 +219,9 @@ def test_arguments_come_back_in_the_spelling_of_most_models(spelt: str) -> None:
 
 @given(message=sampled())
 def test_responses_without_ids_answer_the_calls_of_their_name_in_order(
-    message: dict[str, Any],
+    vendor: Vendor, message: dict[str, Any]
 ) -> None:
-    vendor = Vendor(message)
+    vendor.will_answer(message)
     chat = chat_of(vendor, shows_thoughts=False)
     chat.send_message("x")
     assert_same(vendor.came_back(chat, with_ids=False), message)
