@@ -34,7 +34,7 @@ from tests import http
 from tests.builders.own_topics import SMALL, small
 from tests.builders.schemas.made_up import decode
 from tests.paths import ROOT
-from tests.waiting import until
+from tests.waiting import PATIENCE_S, until
 
 SECRET = "the secret of these tests"
 OPEN_UNTIL_MS = 4_000_000_000_000
@@ -195,6 +195,8 @@ def gateway_process(
 ) -> Iterator[GatewayProcess]:
     """Run a gateway in its own process, ready to serve; end it by SIGTERM."""
     port = settings.pop("port", None) or free_port()
+    # A broker that a busy machine starves for seconds is not away.
+    settings = {"kafka_timeout_s": PATIENCE_S, **settings}
     environment = {
         **os.environ,
         **_variables({"kafka__bootstrap_servers": kafka.bootstrap_servers}),
