@@ -37,7 +37,8 @@ _TRANSACTION_TIMEOUT_S = 5
 _SETTLE_SLICE_S = 4.0  # then `settle` looks whether the process must end
 
 OnDelivery = Callable[[DeliveryFailed | None, int], None]
-"""Called from the producer's thread with the error or None, and the record's offset."""
+"""Called with the error or None, and the record's offset: by the producer's thread, or by one that
+finds the queue full, waits for it, or closes it."""
 
 
 class Producer:
@@ -200,8 +201,8 @@ class Producer:
             self._producer.poll(0)  # reports that are not fetched keep the client alive
 
     def _await_room(self, full: QueueFull, number: int, span: SendSpan | None) -> None:
-        if self._waits_for_room:
-            self._producer.poll(_POLL_S)  # records leave the queue meanwhile
+        # Records leave the queue with the report of what became of them.
+        if self._producer.poll(_POLL_S if self._waits_for_room else 0) or self._waits_for_room:
             return
         self._unsettled.pop(number)
         if span is not None:

@@ -4,12 +4,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from seamlessflow.infra.errors import DeliveryFailed, NewerRelease
+from seamlessflow.infra.errors import DeliveryFailed, NewerRelease, QueueFull
 from seamlessflow.infra.kafka.client import BEGINNING, Received
 from seamlessflow.infra.kafka.dead_letters import DeadLetters, send_letter
 from seamlessflow.infra.kafka.producer import Producer
@@ -303,3 +303,28 @@ def test_a_lost_record_that_nobody_asked_about_fails_the_next_call(kafka: KafkaS
     producer.send_bytes(TOPIC.name, b"x" * (TOPIC.max_record_bytes + 1), None, 0)
     with pytest.raises(DeliveryFailed, match="lost"):
         producer.close()
+
+
+def test_what_kafka_has_takes_no_room_of_a_queue_although_it_was_not_reported_yet(
+    kafka: KafkaSettings,
+) -> None:
+    create_topics(kafka, [TOPIC])
+    two_thirds = b"x" * 700_000
+    producer = Producer(
+        kafka,
+        "writer",
+        report_every_s=10_000,
+        waits_for_room=False,
+        **{"queue.buffering.max.kbytes": 1_024},
+    )
+
+    def sent() -> bool:
+        with suppress(QueueFull):
+            producer.send_bytes(TOPIC.name, two_thirds, None, 0)
+            return True
+        return False
+
+    with closing(producer):
+        assert sent()
+        until(sent, "room for a second record")
+        assert not all(sent() for _ in range(100))
