@@ -1,20 +1,20 @@
 """Live pages: each is rendered once for all that show it, and sent as server-sent events.
 
-A page is rendered when the log has changed, at most once a second, and so seldom that rendering
-takes no more than a thirtieth of the time.
+A page is rendered when the log has changed, at most once a second, and so seldom that renderings of
+all pages together take no more than a thirtieth of the time.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from seamlessflow.infra.errors import SeamlessFlowError
 
 LEAST_S = 1.0
 _TIMES = 30
-"""Times of a rendering from one to the next."""
+"""Times of a rendering of all pages, from one of a page to its next."""
 _KEEP_ALIVE_S = 15.0
 MOST_CHANNELS = 40
 _log = logging.getLogger(__name__)
@@ -26,19 +26,31 @@ class LivePage:
 
     def __init__(self, render: RenderPage) -> None:
         self.render = render
-        self.readers: set[asyncio.Queue[str | None]] = set()
+        self.readers: set[asyncio.Queue[bytes | None]] = set()
         self.version = -1
         """Version of the log that was rendered last."""
         self.due_s = 0.0
+        self.took_s = 0.0
+        """Time of its last rendering."""
         self.html = ""
+        self.event = b""
+        """The page as it is sent."""
 
-    def put(self, html: str | None) -> None:
-        """Give all readers the newest page, or None at the end; an unread one is replaced."""
-        self.html = html or self.html
+    def put(self, html: str) -> None:
+        """Give all readers the newest page."""
+        self.html = html
+        self.event = event(html)
+        self._give(self.event)
+
+    def end(self) -> None:
+        """Tell all readers that no page follows."""
+        self._give(None)
+
+    def _give(self, sent: bytes | None) -> None:
         for reader in self.readers:
             with contextlib.suppress(asyncio.QueueEmpty):
-                reader.get_nowait()
-            reader.put_nowait(html)
+                reader.get_nowait()  # an unread page is replaced
+            reader.put_nowait(sent)
 
 
 class Broadcaster:
@@ -69,21 +81,21 @@ class Broadcaster:
         `render` is called in another thread.
         """
         channel = self._channels.setdefault(name, LivePage(render))
-        reader: asyncio.Queue[str | None] = asyncio.Queue(1)
+        reader: asyncio.Queue[bytes | None] = asyncio.Queue(1)
         channel.readers.add(reader)
-        if channel.html:
-            reader.put_nowait(channel.html)
+        if channel.event:
+            reader.put_nowait(channel.event)
         try:
             yield b": the page follows\n\n"
             while True:
                 try:
-                    html = await asyncio.wait_for(reader.get(), _KEEP_ALIVE_S)
+                    sent = await asyncio.wait_for(reader.get(), _KEEP_ALIVE_S)
                 except TimeoutError:
                     yield b": nothing new\n\n"
                     continue
-                if html is None:
+                if sent is None:
                     return
-                yield event(html)
+                yield sent
         finally:
             channel.readers.discard(reader)
             if not channel.readers:
@@ -92,7 +104,7 @@ class Broadcaster:
     def close(self) -> None:
         """End the events of all browsers."""
         for page in self._channels.values():
-            page.put(None)
+            page.end()
 
     async def run(self) -> None:
         """RenderPage what is due, for ever."""
@@ -111,11 +123,17 @@ class Broadcaster:
             html = await asyncio.to_thread(channel.render)
         except SeamlessFlowError as error:  # Kafka is away, say: the page stays as it was
             _log.warning("%s", error)
-        took_s = time.monotonic() - began_s
-        channel.due_s = time.monotonic() + max(LEAST_S, _TIMES * took_s)
+        now_s = time.monotonic()
+        channel.took_s = now_s - began_s
+        channel.due_s = now_s + pause_s(page.took_s for page in self._channels.values())
         self.renderings += 1
         if html != channel.html:
             channel.put(html)
+
+
+def pause_s(renderings_s: Iterable[float]) -> float:
+    """Return the time from a rendering of a page to its next, from those that all pages take."""
+    return max(LEAST_S, _TIMES * sum(renderings_s))
 
 
 def event(html: str) -> bytes:

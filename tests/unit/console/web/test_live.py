@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from seamlessflow.console.web.live import MOST_CHANNELS, Broadcaster, event
+from seamlessflow.console.web.live import LEAST_S, MOST_CHANNELS, Broadcaster, event, pause_s
 from seamlessflow.infra.errors import KafkaUnavailable
 
 
@@ -41,6 +41,12 @@ async def _once_for_all() -> None:
         await events.aclose()
     assert broadcaster.readers == 0
     running.cancel()
+
+
+def test_different_pages_share_a_thirtieth_of_the_time() -> None:
+    assert pause_s([0.001]) == LEAST_S
+    for pages in (1, 20):
+        assert sum([0.1] * pages) / pause_s([0.1] * pages) <= 1 / 29
 
 
 def test_a_page_that_cannot_be_rendered_now_stays_as_it_was() -> None:
