@@ -236,6 +236,8 @@ class ControlFold:
                 self._complete(record)
             case r.RunFinished():
                 self.finished[record.policy] = record.steps
+            case r.LineageStarted():  # a run that had ended goes on
+                self.finished.pop(record.policy, None)
 
     def _publish(self, record: r.WeightsPublished) -> None:
         self.versions[record.policy] = record.version

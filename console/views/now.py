@@ -14,7 +14,7 @@ from seamlessflow.console.models.surroundings import (
     Surroundings,
 )
 from seamlessflow.console.models.warnings import RunWarning
-from seamlessflow.console.views.waits import Wait, flow_of, step_phase, waits_of
+from seamlessflow.console.views.waits import SILENT_MS, Wait, flow_of, step_phase, waits_of
 from seamlessflow.infra.kafka.topics.lag import GroupState
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import shown_step, step_name
@@ -22,7 +22,6 @@ from seamlessflow.trainer.metrics.phases import PHASES
 from seamlessflow.trainer.metrics.symptoms import symptoms
 
 MOST_LINES = 60
-_SILENT_MS = 15_000
 _SHOWN_WARNINGS = 12
 
 
@@ -162,7 +161,7 @@ def now_page(picture: RunPicture, around: Surroundings = NOTHING_KNOWN) -> NowPa
         sessions_open=sum(len(fold.open) for fold in picture.sessions.values()),
         sessions_total=sum(fold.sessions for fold in picture.sessions.values()),
         with_agents=flow.with_agents,
-        turns_sampled=flow.sampled,
+        turns_sampled=flow.turns.total(),
         turns_waiting=flow.without_worker,
         partitions=tuple(_partitions(picture)),
         processes=tuple(_processes(picture)),
@@ -297,7 +296,7 @@ def _processes(picture: RunPicture) -> Iterator[ProcessLine]:
     )
     for process in in_order:
         # A manager beats by its claims of partitions alone.
-        silent = process.kind != "manager" and picture.at_ms - process.seen_ms > _SILENT_MS
+        silent = process.kind != "manager" and picture.at_ms - process.seen_ms > SILENT_MS
         state, detail = _state(process)
         yield ProcessLine(
             name=process.name,

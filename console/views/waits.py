@@ -9,6 +9,9 @@ from seamlessflow.console.models.control import StepState, WorkerState
 from seamlessflow.infra.printable import number_of
 from seamlessflow.schemas.tokens import step_name
 
+SILENT_MS = 5_000
+"""Age of a heartbeat, one of which comes each second, from which on its process is silent."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
@@ -31,7 +34,8 @@ class Flow:
     """Open sessions without a turn under way and before their end."""
     without_worker: int
     """Turns under way that no worker samples."""
-    sampled: int
+    turns: Counter[str]
+    """Turns under way by the worker that has them."""
 
 
 def flow_of(picture: RunPicture) -> Flow:
@@ -47,7 +51,7 @@ def flow_of(picture: RunPicture) -> Flow:
         groups=Counter(group.state for group in groups if group.purpose == "train"),
         with_agents=idle,
         without_worker=sum(not turn.worker for turn in turns),
-        sampled=sum(bool(turn.worker) for turn in turns),
+        turns=Counter(turn.worker for turn in turns if turn.worker),
     )
 
 
@@ -58,6 +62,7 @@ def waits_of(picture: RunPicture, flow: Flow) -> tuple[Wait, ...]:
         *_of_steps(picture),
         *_of_trainers(picture, flow),
         *_of_turns(picture, flow),
+        *_of_silent_workers(picture, flow),
     )
 
 
@@ -83,7 +88,7 @@ def _worker(worker: WorkerState, picture: RunPicture, flow: Flow) -> tuple[str, 
             return "new weights", "its turns are paused while it loads them"
         case "acquired", "rollout":
             beat = picture.fleet.worker(worker.worker, "rollout")
-            if beat is None or beat.running or beat.waiting:
+            if beat is None or beat.running or beat.waiting or flow.turns[worker.worker]:
                 return None
             return "turns to sample", _why_no_turns(flow)
         case "acquired", "train":
@@ -149,6 +154,19 @@ def _of_turns(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
             why="no worker that rolls out has taken them",
             since_ms=min(turn.since_ms for turn in turns if not turn.worker),
         )
+
+
+def _of_silent_workers(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
+    """Yield the turns of workers whose rollout process gives no sign of life."""
+    for process in picture.fleet.processes.values():
+        turns = flow.turns[process.name] if process.kind == "rollout" else 0
+        if turns and picture.at_ms - process.seen_ms > SILENT_MS:
+            yield Wait(
+                who=(number_of(turns, "turn"),),
+                what=process.name,
+                why="its rollout process sends no heartbeat",
+                since_ms=process.seen_ms,
+            )
 
 
 def step_phase(step: StepState) -> str:

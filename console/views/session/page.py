@@ -34,6 +34,8 @@ from seamlessflow.schemas.arrays import Float32s, Float64s, Int32s, Int64s
 from seamlessflow.schemas.records import Reward
 from seamlessflow.schemas.tokens import step_name
 
+_OF_STEPS = (TokenReason.TRAINED, TokenReason.LOST_STEP)
+"""Reasons of tokens that a step has trained."""
 OVERVIEW = 1_000
 """Most entries of an overview."""
 
@@ -208,7 +210,8 @@ def _outcome(tokens: ExplainedTokens) -> str:
     counts = np.bincount(tokens.reasons_T[counted_T], minlength=len(tokens.rows))
     row = tokens.rows[int(counts.argmax())]
     whole = int(np.count_nonzero(columns.sampled_T))
-    return f"{number_of(int(counts.max()), 'token')} of {whole:,} sampled: {row.words}"
+    untrained = "" if row.kind in _OF_STEPS else "not trained: "
+    return f"{number_of(int(counts.max()), 'token')} of {whole:,} sampled: {untrained}{row.words}"
 
 
 def _places(tokens: ExplainedTokens) -> dict[str, str]:

@@ -38,6 +38,7 @@ const seconds = ms => {
   const s = (ms - data.training_ms[0]) / 1000, span = view.to - view.from;
   return s.toFixed(span < 2e3 ? 3 : span < 2e4 ? 2 : span < 2e5 ? 1 : 0) + " s";
 };
+const clock = ms => new Date(data.start_ms + ms).toISOString().slice(11, 23) + " UTC";
 const lasting = ms => ms < 1e3 ? Math.round(ms) + " ms" : (ms / 1000).toFixed(ms < 1e5 ? 2 : 0) + " s";
 const number = n => Number(n).toLocaleString("en");
 const width = () => $("chart").clientWidth - left - RIGHT;
@@ -187,13 +188,15 @@ function drawAxis(context, h) {
 function factsAt(x, y) {
   const at = msOf(x), px = (view.to - view.from) / width();
   if (x < left || x > left + width()) return [];
-  if (y >= STEPS_Y && y < STEPS_Y + STEPS_H) return stepFacts(stepAt(at, px, data.lanes[Math.floor((y - STEPS_Y) / LANE_H)]));
+  if (inSteps(y)) return stepFacts(stepUnder(x, y));
   if (y >= GROUPS_Y && y < GROUPS_Y + GROUPS_H) return [seconds(at), (data.groups.values[lastBefore(data.groups.times, at)] ?? 0) + " groups under way"];
   if (Math.abs(y - MARKS_Y) < 8) return data.marks.filter(m => Math.abs(m[0] - at) < 5 * px).slice(0, 8).map(m => seconds(m[0]) + "  " + m[1]);
   const row = y < TOP ? undefined : rows[Math.floor((y - TOP + view.top) / view.row)];
   return row ? rowFacts(row, at, px) : [];
 }
 const several = () => data.lanes.length > 1;
+const inSteps = y => y >= STEPS_Y && y < STEPS_Y + STEPS_H;
+const stepUnder = (x, y) => stepAt(msOf(x), 4 * (view.to - view.from) / width(), data.lanes[Math.floor((y - STEPS_Y) / LANE_H)]);
 const stepAt = (at, slack, policy) => data.steps.find(([ready, started, ended, , , , , , of]) => of === policy && (ready ?? started ?? ended) - slack <= at && at <= (ended ?? data.length_ms) + slack);
 function stepFacts(of) {
   if (!of) return [];
@@ -205,10 +208,10 @@ function stepFacts(of) {
 }
 function rowFacts(row, at, px) {
   const i = lastBefore(row.start, at);
-  if (i < 0 || row.end[i] + px < at) return [row.name, seconds(at), "not there"];
+  if (i < 0 || row.end[i] + px < at) return [row.name, `${seconds(at)}, ${clock(at)}`, "not there"];
   const small = row.end[i] - row.start[i] < px, from = small ? at - px / 2 : row.start[i], to = small ? at + px / 2 : row.end[i];
   const sums = Array.from(columns(row, from, to, 1)), total = sums.reduce((a, b) => a + b, 0) || 1;
-  const lines = [row.name, `${seconds(from)} to ${seconds(to)} (${lasting(to - from)})`];
+  const lines = [row.name, `${seconds(from)} to ${seconds(to)} (${lasting(to - from)}), from ${clock(from)}`];
   sums.map((sum, k) => [sum, k]).filter(p => p[0] > 0).sort((a, b) => b[0] - a[0])
     .forEach(([sum, k]) => lines.push(`${data.parts[k][0]} ${(100 * sum / total).toFixed(0)} %`));
   const v = lastBefore(row.loaded.times, at), g = lastBefore(row.given.times, at);
@@ -250,13 +253,13 @@ function listen() {
   canvas.addEventListener("pointerleave", () => { $("tip").style.display = "none"; });
   $("whole").onclick = () => show(0, data.length_ms);
   $("training").onclick = () => show(...data.training_ms);
-  $("taller").onclick = () => { view.row = Math.min(60, view.row * 1.5); redraw(); };
-  $("lower").onclick = () => { view.row = Math.max(1, view.row / 1.5); redraw(); };
+  $("taller").onclick = () => { view.row = Math.min(60, view.row * 1.5); size(); redraw(); };
+  $("lower").onclick = () => { view.row = Math.max(1, view.row / 1.5); size(); redraw(); };
   addEventListener("resize", () => { size(); redraw(); });
 }
 function click(event) {
-  const box = $("chart").getBoundingClientRect(), y = event.clientY - box.top, at = msOf(event.clientX - box.left);
-  const of = y >= STEPS_Y && y < STEPS_Y + STEPS_H ? stepAt(at) : null;
+  const box = $("chart").getBoundingClientRect(), y = event.clientY - box.top;
+  const of = inSteps(y) ? stepUnder(event.clientX - box.left, y) : null;
   if (of) { const begin = of[0] ?? of[1], end = of[2] ?? data.length_ms, more = (end - begin) / 4 + 1; show(begin - more, end + more); }
 }
 function table() {
@@ -307,7 +310,7 @@ function words() {
   const ended = data.steps.filter(of => of[2] !== null), took = data.training_ms[1] - data.training_ms[0];
   const done = data.lanes.map(policy => `${ended.filter(of => of[8] === policy).length} of ${policy}`);
   $("summary").textContent = [`${ended.length} optimizer steps in ${lasting(took)}` + (several() ? ": " + done.join(", ") : ""), `${rows.length} workers`, `${data.switches} changes of role`,
-    `${data.handed_back} turns handed back`, `idle ${(100 * data.idle).toFixed(1)} % of device time`, `from ${new Date(data.start_ms).toISOString()}`].join("   ·   ");
+    `${data.handed_back} turns handed back`, `idle ${(100 * data.idle).toFixed(1)} % of device time`, `0 s is ${new Date(data.start_ms + data.training_ms[0]).toISOString()}`].join("   ·   ");
   $("legend").replaceChildren();
   data.parts.forEach(([label, colour], k) => {
     if (!rows.some(row => row.spent_ms[k] > 0) && !data.mixes.some(mix => mix.some((v, i) => i % 2 === 0 && v === k))) return;

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.web.console import NAV, RunBeside
@@ -26,6 +26,8 @@ PAGES = (
     *("/sessions", "/records", "/record/tasks:3:41", "/compare", "/compare?with=control:40"),
 )
 SESSION = "/session/g-0.0.0"
+STEPS_Y = 27
+"""Height at which the timeline draws optimizer steps."""
 DRAWN = {"/timeline": ".timeline tbody tr", SESSION: "html[data-tokens-ready]"}
 """Parts that a script draws, by page."""
 SHORT_MS = 60_000
@@ -245,6 +247,27 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
         expect(page.locator(".timeline tbody tr")).to_have_count(2)
         expect(page.locator(".timeline-summary")).to_contain_text("12 optimizer steps")
         page.get_by_role("button", name="whole run").click()
+
+
+def _shows_less(page: Page, chart: Locator, place: float, less: str) -> bool:
+    """Click on a place, maybe between two steps, and return whether the next frame shows less."""
+    chart.click(position={"x": place, "y": STEPS_Y})
+    page.evaluate("() => new Promise(done => requestAnimationFrame(() => setTimeout(done, 50)))")
+    return bool(page.evaluate(less))
+
+
+def test_a_click_on_a_step_shows_that_step(browser: Browser, console: Served) -> None:
+    span = "() => { const { from, to } = JSON.parse(sessionStorage.timeline); return to - from; }"
+    with looking(browser, console) as page:
+        page.goto("/timeline")
+        expect(page.locator(".timeline tbody tr")).to_have_count(2)
+        page.get_by_role("button", name="training").click()
+        chart = page.locator(".timeline-chart")
+        width = chart.evaluate("canvas => canvas.clientWidth")
+        page.wait_for_function("() => sessionStorage.timeline")
+        whole = page.evaluate(span)
+        places = (width * part / 20 for part in range(2, 19))
+        assert any(_shows_less(page, chart, place, f"({span})() < {whole / 2}") for place in places)
 
 
 def test_the_timeline_grows_above_that_of_another_run(browser: Browser) -> None:

@@ -2,9 +2,13 @@
 
 from typing import Any
 
+import pytest
+
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.views.now import NowPage, now_page
+from seamlessflow.console.views.waits import SILENT_MS
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.records import LineageStarted
 from tests.builders.console.memory_log import history_of, items_of
 from tests.builders.records import control, fleet, sessions
 
@@ -163,6 +167,24 @@ def test_a_run_that_has_ended_waits_for_nothing() -> None:
     shown = page(on_control(control.joined("w"), control.finished(1)))
     assert shown.finished
     assert shown.waits == ()
+
+
+def test_a_run_that_goes_on_behind_its_end_has_not_ended() -> None:
+    again = LineageStarted(at_ms=0, policy="", lineage="b", step=1, settings=b"{}")
+    shown = page(on_control(control.joined("w"), control.finished(1), again))
+    assert not shown.finished
+    assert [wait.what for wait in shown.waits] == ["a role"]
+
+
+@pytest.mark.parametrize(("later_ms", "silent"), [(0, False), (SILENT_MS + 1_000, True)])
+def test_turns_wait_for_a_worker_that_is_silent(later_ms: int, silent: bool) -> None:
+    begin = on_control(control.joined("w"), control.acquired("w"))
+    beats = items_of("fleet", [fleet.heartbeat("w", "rollout")])
+    asked = [sessions.claimed(), sessions.opened(), sessions.started("a")]
+    events = items_of("sessions", [*asked, sessions.dispatched("a", 1, worker="w")], step_ms=0)
+    (at,) = items_of("control", [control.usage("w")], first=2, step_ms=later_ms)
+    waits = page(begin, beats, events, [at]).waits
+    assert [(wait.who, wait.what) for wait in waits] == [(("1 turn",), "w")] * silent
 
 
 def test_an_empty_log_has_an_empty_page() -> None:
