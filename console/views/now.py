@@ -14,7 +14,7 @@ from seamlessflow.console.models.surroundings import (
     Surroundings,
 )
 from seamlessflow.console.models.warnings import RunWarning
-from seamlessflow.console.views.waits import SILENT_MS, Wait, flow_of, step_phase, waits_of
+from seamlessflow.console.views.waits import Wait, flow_of, is_silent, step_phase, waits_of
 from seamlessflow.infra.kafka.topics.lag import GroupState
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import shown_step, step_name
@@ -295,8 +295,6 @@ def _processes(picture: RunPicture) -> Iterator[ProcessLine]:
         picture.fleet.processes.values(), key=lambda process: (process.kind, process.name)
     )
     for process in in_order:
-        # A manager beats by its claims of partitions alone.
-        silent = process.kind != "manager" and picture.at_ms - process.seen_ms > SILENT_MS
         state, detail = _state(process)
         yield ProcessLine(
             name=process.name,
@@ -304,7 +302,7 @@ def _processes(picture: RunPicture) -> Iterator[ProcessLine]:
             state=state,
             detail=detail,
             seen_ms=process.seen_ms,
-            silent=silent,
+            silent=is_silent(process, picture),
         )
 
 

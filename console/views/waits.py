@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from seamlessflow.console.log.history import RunPicture
 from seamlessflow.console.models.control import StepState, WorkerState
+from seamlessflow.console.models.fleet import LivingProcess
 from seamlessflow.infra.printable import number_of
 from seamlessflow.schemas.tokens import step_name
 
@@ -156,11 +157,19 @@ def _of_turns(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
         )
 
 
+def is_silent(process: LivingProcess, picture: RunPicture) -> bool:
+    """Return whether a process has sent no heartbeat for long.
+
+    A manager sends none: it shows its life by its claims of partitions alone.
+    """
+    return process.kind != "manager" and picture.at_ms - process.seen_ms > SILENT_MS
+
+
 def _of_silent_workers(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
     """Yield the turns of workers whose rollout process gives no sign of life."""
     for process in picture.fleet.processes.values():
         turns = flow.turns[process.name] if process.kind == "rollout" else 0
-        if turns and picture.at_ms - process.seen_ms > SILENT_MS:
+        if turns and is_silent(process, picture):
             yield Wait(
                 who=(number_of(turns, "turn"),),
                 what=process.name,

@@ -32,25 +32,16 @@ class LivePage:
         self.due_s = 0.0
         self.took_s = 0.0
         """CPU time of its last rendering."""
-        self.html = ""
         self.event = b""
-        """The page as it is sent."""
+        """The newest page as it is sent."""
 
-    def put(self, html: str) -> None:
-        """Give all readers the newest page."""
-        self.html = html
-        self.event = event(html)
-        self._give(self.event)
-
-    def end(self) -> None:
-        """Tell all readers that no page follows."""
-        self._give(None)
-
-    def _give(self, sent: bytes | None) -> None:
+    def put(self, newest: bytes | None) -> None:
+        """Give all readers the newest page, or None at the end; an unread one is replaced."""
+        self.event = newest or self.event
         for reader in self.readers:
             with contextlib.suppress(asyncio.QueueEmpty):
-                reader.get_nowait()  # an unread page is replaced
-            reader.put_nowait(sent)
+                reader.get_nowait()
+            reader.put_nowait(newest)
 
 
 class Broadcaster:
@@ -104,7 +95,7 @@ class Broadcaster:
     def close(self) -> None:
         """End the events of all browsers."""
         for page in self._channels.values():
-            page.end()
+            page.put(None)
 
     async def run(self) -> None:
         """RenderPage what is due, for ever."""
@@ -117,16 +108,17 @@ class Broadcaster:
 
     async def _render(self, channel: LivePage) -> None:
         channel.version = self._version
-        html = channel.html
+        newest = channel.event
         try:
             html, channel.took_s = await asyncio.to_thread(_timed, channel.render)
+            newest = event(html)
         except SeamlessFlowError as error:  # Kafka is away, say: the page stays as it was
             _log.warning("%s", error)
         pause = pause_s(page.took_s for page in self._channels.values())
         channel.due_s = time.monotonic() + pause
         self.renderings += 1
-        if html != channel.html:
-            channel.put(html)
+        if newest != channel.event:
+            channel.put(newest)
 
 
 def _timed(render: RenderPage) -> tuple[str, float]:
