@@ -171,7 +171,7 @@ def test_a_retry_joins_the_turn_and_nothing_is_cancelled(
         http.post(path, headers=headers, json=body, timeout=0.2)
     again = {**headers, "x-stainless-retry-count": "1"}
     with ThreadPoolExecutor(1) as pool:
-        call = pool.submit(httpx.post, path, headers=again, json=body, timeout=DEADLINE_S)
+        call = pool.submit(http.post, path, headers=again, json=body, timeout=DEADLINE_S)
         manager.await_command(RequestTurn, session, 2)
         # Left later than the first call, so that one's grace time is over when this one's is.
         other = f"{session}-later"

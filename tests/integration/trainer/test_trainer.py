@@ -29,8 +29,6 @@ from tests.builders.trainer.scripted_scheduler import ScriptedScheduler, environ
 GROUP_SIZE = 6
 MOST_LIVES = 6
 """So many steps have groups, each in a life of its own."""
-LEARNED = 0.1
-"""Least gain of six steps, which gain about 0.2: groups come in any order."""
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +89,7 @@ def test_a_recorded_topic_is_learned_from_to_the_last_step(
     assert [record.version for record in weights] == list(range(7))
     last = verify(Path(weights[-1].directory), weights[-1].manifest_sha256)
     assert (last.version, last.optimizer_step, last.policy) == (6, 6, "tiny")
-    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + LEARNED
+    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
     assert completed[0].metrics["mismatch_max"] < 1e-4
     assert completed[3].metrics["staleness_max"] == 3
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 7
@@ -127,7 +125,7 @@ def test_advantages_of_a_whole_batch_are_learned_from(
     started(monkeypatch, log, model, tmp_path, **more, TRAINER__CRITIC__LR=0.01).join()
     scheduler.wait_for(lambda: bool(scheduler.records(r.RunFinished)))
     weights = scheduler.records(r.WeightsPublished)
-    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + LEARNED
+    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
     expected = {"value_loss", "value_mean", "explained_variance"}
     reported = expected & scheduler.records(r.StepCompleted)[-1].metrics.keys()
     assert reported == (expected if advantage.endswith("gae") else set())
@@ -147,7 +145,7 @@ def test_trees_with_advantages_scaled_by_entropy_are_learned_from(
     started(monkeypatch, log, model, tmp_path, **more).join()
     scheduler.wait_for(lambda: bool(scheduler.records(r.RunFinished)))
     weights = scheduler.records(r.WeightsPublished)
-    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + LEARNED
+    assert bandit_return(Path(weights[-1].directory)) > bandit_return(model) + 0.2
     assert all(
         record.metrics["tokens_saved"] > 0.2 for record in scheduler.records(r.StepCompleted)
     )
