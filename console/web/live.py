@@ -114,6 +114,8 @@ class Broadcaster:
             newest = event(html)
         except SeamlessFlowError as error:  # Kafka is away, say: the page stays as it was
             _log.warning("%s", error)
+        except Exception:  # a fault of this page, which ends no other
+            _log.exception("a live page was not rendered")
         pause = pause_s(page.took_s for page in self._channels.values())
         channel.due_s = time.monotonic() + pause
         self.renderings += 1

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, Route, expect
 
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.web.console import NAV, RunBeside
@@ -109,6 +109,20 @@ def test_now_grows_without_a_reload(browser: Browser, console: Served) -> None:
         assert page.evaluate("window.sameWindow")
         expect(page.get_by_role("cell", name="gateway")).to_be_visible()  # still unfolded
         expect(page.locator("#chosen")).to_have_text("control:10000")
+
+
+def test_a_page_is_live_though_its_scripts_come_one_by_one(
+    browser: Browser, console: Served
+) -> None:
+    def long_after_htmx(route: Route) -> None:
+        page.wait_for_function("window.htmx")
+        page.evaluate("new Promise(done => setTimeout(done))")
+        route.continue_()
+
+    with looking(browser, console) as page:
+        page.route("**/hx-sse.min.js", long_after_htmx)
+        with page.expect_request("**/live/now"):
+            page.goto("/now", wait_until="commit")
 
 
 def test_records_are_followed(browser: Browser, console: Served) -> None:

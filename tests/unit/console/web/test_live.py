@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+import pytest
+
 from seamlessflow.console.web.live import LEAST_S, MOST_CHANNELS, Broadcaster, event, pause_s
 from seamlessflow.infra.errors import KafkaUnavailable
 
@@ -72,6 +74,25 @@ async def _outage() -> None:
         away = False
         broadcaster.changed()
         assert await next_page(events) == b"data: page 2\n\n"
+    running.cancel()
+
+
+def test_a_page_with_a_fault_ends_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    asyncio.run(asyncio.wait_for(_fault(), 60))
+    assert "ValueError: a fault of this page" in caplog.text
+
+
+async def _fault() -> None:
+    broadcaster = Broadcaster()
+
+    def fail() -> str:
+        raise ValueError("a fault of this page")
+
+    async with aclosing(broadcaster.events("broken", fail)) as broken:
+        await anext(broken)
+        async with aclosing(broadcaster.events("now", lambda: "page")) as events:
+            running = asyncio.create_task(broadcaster.run())
+            assert await next_page(events) == b"data: page\n\n"
     running.cancel()
 
 
