@@ -2,13 +2,19 @@
 
 from tests.nightly import EACH_TIME, NIGHTLY, is_nightly
 from tests.paths import ROOT
-from tests.sharing import ALONE, readable, unit_of
+from tests.sharing import ALONE, cost_of, readable, unit_of
 
 
 def test_a_file_is_one_unit_and_whole_runs_are_one_all_together() -> None:
     assert unit_of("tests/unit/test_docs.py::test_a[x::y]") == "tests/unit/test_docs.py"
     units = {unit_of("tests/e2e/test_forks.py::test_a"), unit_of("tests/faults/test_leader.py::b")}
     assert units == {"alone"}
+
+
+def test_whole_runs_come_first_and_a_test_with_a_broker_counts_for_many() -> None:
+    units = {"tests/unit/test_a.py": 20, "tests/integration/test_b.py": 2, "alone": 1}
+    longest_first = sorted(units, key=lambda unit: -cost_of(unit, units[unit]))
+    assert longest_first == ["alone", "tests/integration/test_b.py", "tests/unit/test_a.py"]
 
 
 def test_every_place_of_the_lists_is_there() -> None:
