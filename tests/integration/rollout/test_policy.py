@@ -121,22 +121,25 @@ def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
     system: RolloutSystem, versions: list[PublishedWeights]
 ) -> None:
     role = serving(system, "learns", 3, versions[0])
-    turns = [f"t-learns-{number}" for number in range(TURNS)]
-    for number, turn_id in enumerate(turns):
-        system.generate(role, turn_id, prompt(number), sampling=LONG, stream=True)
-    system.progressed(turns[0], 1)
+    # More than it samples at once: some are in their middle whenever the weights come.
+    turns = {f"t-learns-{number}": prompt(number) for number in range(2 * TURNS)}
+    for turn_id, prompted in turns.items():
+        system.generate(role, turn_id, prompted, sampling=LONG, stream=True)
+    # Of any: a turn that ends at once has no progress.
+    system.wait(r.TurnProgressed, lambda progress: progress.turn_id in turns)
     announce(system, "learns", versions[1])
     system.wait(r.GenerationResumed, lambda resumed: resumed.worker == "learns")
+    begun = [turn_id for turn_id in turns if system.outputs(turn_id)]
     plain = [plain_model(version) for version in versions]
     mixed = 0
-    for number, turn_id in enumerate(turns):
+    for turn_id in begun:
         system.completed(turn_id)
         records = system.outputs(turn_id)
         ids, logprobs = ids_and_logprobs(records)
         version_of = versions_by_token(records, len(ids))
         mixed += len(set(version_of)) > 1
-        start = len(prompt(number))
-        expected = [plain_logprobs(model, prompt(number) + ids, start) for model in plain]
+        prompted = turns[turn_id]
+        expected = [plain_logprobs(model, prompted + ids, len(prompted)) for model in plain]
         chosen = [expected[version][place] for place, version in enumerate(version_of)]
         np.testing.assert_allclose(logprobs, chosen, atol=TOLERANCE)
     assert mixed, "no turn was in its middle at the update"
