@@ -4,14 +4,13 @@ A fold of a partition takes its records in the order of their offsets. The state
 nearest copy before it, and the records from there on folded in.
 """
 
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Generic, Protocol, Self, TypeVar
 
 from seamlessflow.infra.kafka.client import Received
 
-MOST_COPIES = 256
-"""Copies of one fold; beyond that every other one is dropped, and they stand twice as far apart."""
 _KEPT_STATES = 4
 
 
@@ -31,17 +30,21 @@ F = TypeVar("F", bound=Fold)
 
 
 class Checkpoints(Generic[F]):
-    """The fold of one partition up to its newest record, and copies of earlier states."""
+    """The fold of one partition up to its newest record, and copies of earlier states.
 
-    def __init__(self, first: F, every: int, most: int = MOST_COPIES) -> None:
+    Beyond `most` copies every other one is dropped, and they stand twice as far apart.
+    """
+
+    def __init__(self, first: F, every: int, most: int) -> None:
         self.newest = first
         self.end = 0
         """Offset behind the last record that was folded in."""
         self._every = every
         self._most = most
         self._since = 0
-        self._copies: dict[int, F] = {0: first.copy()}
-        """States by the offset behind their last record."""
+        self._ends = [0]
+        """Offsets behind the last records of the copies, in ascending order."""
+        self._copies = [first.copy()]
         self._asked: OrderedDict[int, F] = OrderedDict()
 
     def apply(self, item: Received) -> None:
@@ -51,7 +54,8 @@ class Checkpoints(Generic[F]):
         self._since += 1
         if self._since >= self._every:
             self._since = 0
-            self._copies[self.end] = self.newest.copy()
+            self._ends.append(self.end)
+            self._copies.append(self.newest.copy())
             if len(self._copies) > self._most:
                 self._thin()
 
@@ -62,12 +66,12 @@ class Checkpoints(Generic[F]):
         """
         if end >= self.end:
             return self.end, self.newest.copy()
-        copied = max((at for at in self._copies if at <= end), default=0)
+        number = bisect_right(self._ends, end) - 1
         asked = max((at for at in self._asked if at <= end), default=0)
-        if asked > copied:
+        if asked > self._ends[number]:
             self._asked.move_to_end(asked)
             return asked, self._asked[asked].copy()
-        return copied, self._copies[copied].copy()
+        return self._ends[number], self._copies[number].copy()
 
     def keep(self, end: int, state: F) -> None:
         """Keep a state that was asked for: the next question is often about the same moment."""
@@ -88,7 +92,7 @@ class Checkpoints(Generic[F]):
 
     def _thin(self) -> None:
         self._every *= 2
-        self._copies = dict(list(self._copies.items())[::2])
+        del self._ends[1::2], self._copies[1::2]
 
 
 def folded_on(state: F, items: Iterable[Received]) -> F:

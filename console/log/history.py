@@ -5,7 +5,7 @@ changes.
 """
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -18,14 +18,18 @@ from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.fleet import FleetFold
 from seamlessflow.console.models.sessions import SessionsFold
 from seamlessflow.infra.kafka.client import LogPartition, Received
-from seamlessflow.infra.kafka.unreadable import Raw
+from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
 from seamlessflow.schemas.topics import CONTROL, FLEET, SESSIONS
 
 AnyFold = ControlFold | FleetFold | SessionsFold
+Decoded = Callable[[Received], Received]
 _CONTROL = (CONTROL.name, 0)
-_EVERY = {CONTROL.name: 256, FLEET.name: 512, SESSIONS.name: 32}
-"""Records from one copy to the next at first, by topic. A moment needs half of it from each of the
-partitions, and there are many of `sessions`."""
+_COPIES = {CONTROL.name: (256, 256), FLEET.name: (512, 256), SESSIONS.name: (16, 512)}
+"""Records from one copy to the next at first, and most copies, by topic.
+
+A moment reads half of these records of each partition. `sessions` has many partitions, and its
+copies are small.
+"""
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,10 @@ class History:
         read = self._lookup.ranges(ranges)
         states: dict[LogPartition, AnyFold] = {}
         for place, (end, _, state) in starts.items():
-            items = map(self.decoder.decoded, read.get(place, ()))
+            raw = read.get(place, ())
+            decoded = self.decoder.decoded
+            fleet = place[0] == FLEET.name
+            items = newest_by_key(raw, decoded) if fleet else map(decoded, raw)
             states[place] = folded_on(state, items)
             if place in ranges:
                 with self._changing:
@@ -144,7 +151,7 @@ class History:
             first = first_fold(place)
             if first is None:
                 return
-            fold = self._folds[place] = Checkpoints(first, _EVERY[place[0]])
+            fold = self._folds[place] = Checkpoints(first, *_COPIES[place[0]])
         decoded = self.decoder.decoded(item)
         fold.apply(decoded)
         if place == _CONTROL:
@@ -161,6 +168,19 @@ def first_fold(place: LogPartition) -> AnyFold | None:
         case (SESSIONS.name, number):
             return SessionsFold(number)
     return None
+
+
+def newest_by_key(items: Sequence[Received], decoded: Decoded) -> Iterator[Received]:
+    """Return the last readable record of each key, in log order: a compacted topic has no more."""
+    newest: list[Received] = []
+    keys: set[bytes] = set()
+    for item in reversed(items):
+        key = item.record.key if isinstance(item.record, Raw) else None
+        if key is None or key not in keys:
+            newest.append(decoded(item))
+            if key is not None and not isinstance(newest[-1].record, Unreadable):
+                keys.add(key)
+    return reversed(newest)
 
 
 def picture_of(

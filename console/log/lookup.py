@@ -1,6 +1,7 @@
 """Records read again from Kafka when a view needs them. Any thread; one question at a time.
 
-Its client is apart from the one that follows: it jumps, and nothing waits for it but the question.
+Its clients are apart from the one that follows: they jump, and nothing waits for them but the
+question.
 """
 
 import threading
@@ -28,10 +29,13 @@ _CACHED_BYTES = 32 * 1024 * 1024
 _ENTRY_BYTES = 1_000
 _NEIGHBOURS = 64
 """Offsets that are read with their neighbours at once rather than each by itself."""
+_FEW = 2_000
+"""Most records of a partition that a jump reads."""
+_JUMP_BYTES, _RANGE_BYTES = 32_768, 262_144
+"""Bytes that are fetched of each partition at once: by a jump, which throws away what it fetches
+beyond its records, and for a longer range."""
 _OPTIONS: Mapping[str, Any] = {
     "enable.partition.eof": True,
-    # A jump reads few records: what is fetched beyond them is thrown away.
-    "fetch.message.max.bytes": 262_144,
     "queued.min.messages": 1_000,
     "queued.max.messages.kbytes": 16_384,
     "fetch.queue.backoff.ms": 5,
@@ -75,7 +79,8 @@ class RecordLookup:
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
-        self._reader: Reader | None = None
+        self._readers: dict[int, Reader] = {}
+        """By the bytes that they fetch at once."""
         self._asking = threading.Lock()
         self._cached: OrderedDict[tuple[LogPartition, int], Received] = OrderedDict()
         self._cached_bytes = 0
@@ -108,16 +113,15 @@ class RecordLookup:
         return records
 
     def close(self) -> None:
-        """Close the client."""
+        """Close the clients."""
         with self._asking:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+            for reader in self._readers.values():
+                reader.close()
+            self._readers.clear()
 
     def _read(self, ranges: Ranges) -> dict[LogPartition, list[Received]]:
-        reader = self._reader = self._reader or Reader(
-            self._settings, GROUP, rules=ReadingRules(decode=Raw), **_OPTIONS
-        )
+        fetched = _JUMP_BYTES if _longest(ranges) <= _FEW else _RANGE_BYTES
+        reader = self._readers.get(fetched) or self._reader(fetched)
         records: dict[LogPartition, list[Received]] = {place: [] for place in ranges}
         left = dict(ranges)
         reader.assign({place: first for place, (first, _) in ranges.items()})
@@ -132,11 +136,16 @@ class RecordLookup:
                 del left[place]
             reader.remove(done)
             if left and time.monotonic() > deadline_s:
-                self._reader = None  # its client may be in any state
-                reader.close()
+                self._readers.pop(fetched).close()  # its client may be in any state
                 reason = f"records of {', '.join(f'{topic}[{n}]' for topic, n in left)}"
                 raise KafkaUnavailable(self._settings.bootstrap_servers, _PATIENCE_S, reason)
         return records
+
+    def _reader(self, fetched: int) -> Reader:
+        options = {**_OPTIONS, "fetch.message.max.bytes": fetched}
+        rules = ReadingRules(decode=Raw)
+        reader = self._readers[fetched] = Reader(self._settings, GROUP, rules=rules, **options)
+        return reader
 
     def _cache(self, records: Mapping[tuple[LogPartition, int], Received]) -> None:
         with self._asking:
@@ -148,6 +157,10 @@ class RecordLookup:
             while self._cached_bytes > _CACHED_BYTES and len(self._cached) > 1:
                 _, dropped = self._cached.popitem(last=False)
                 self._cached_bytes -= dropped.size + _ENTRY_BYTES
+
+
+def _longest(ranges: Ranges) -> int:
+    return max(end - first for first, end in ranges.values())
 
 
 def _rounds(offsets: Mapping[LogPartition, Iterable[int]]) -> Iterator[Ranges]:

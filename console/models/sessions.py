@@ -9,6 +9,8 @@ from a worker that has lost the turn, does not count.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from sys import intern
 from typing import Any, Self
 
 from seamlessflow.infra.kafka.client import Received
@@ -18,7 +20,6 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 OPEN = "open"
 PAGE_ROWS = 32
-_MOST_GROUPS = 256
 _LONGEST = 200
 
 
@@ -60,8 +61,10 @@ class SessionRow:
     @property
     def reward(self) -> float | None:
         """Value of the reward of that name, else of the first; None without any."""
-        values = dict(self.rewards)
-        return values.get("reward", next(iter(values.values()), None))
+        for name, value in self.rewards:
+            if name == "reward":
+                return value
+        return self.rewards[0][1] if self.rewards else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +99,6 @@ class SessionsFold:
     open: dict[str, int] = field(default_factory=dict)
     """IndexRow numbers of the sessions that are not finalized."""
     turns: dict[str, TurnUnderWay] = field(default_factory=dict)
-    ended_groups: dict[str, int] = field(default_factory=dict)
-    """Number of finalized sessions of the groups that were seen last."""
 
     def copy(self) -> Self:
         """Return a copy that no later record changes."""
@@ -130,6 +131,10 @@ class SessionsFold:
         for page in reversed(self.pages):
             yield from reversed(page)
 
+    def opened_since(self, at_ms: int) -> Iterator[SessionRow]:
+        """Yield the sessions that opened at a time or later, the newest first."""
+        return takewhile(lambda row: row.opened_ms >= at_ms, self.rows())
+
     def row(self, number: int) -> SessionRow:
         """Return a session by its number in the order of their opening."""
         page, place = divmod(number, PAGE_ROWS)
@@ -142,14 +147,14 @@ class SessionsFold:
             session_id=record.session_id,
             partition=self.partition,
             offset=item.offset,
-            policy=record.policy,
-            purpose=record.purpose,
-            split=record.split,
-            task_id=record.task_id,
-            group_id=record.group_id,
+            policy=intern(record.policy),
+            purpose=intern(record.purpose),
+            split=intern(record.split),
+            task_id=intern(record.task_id),
+            group_id=intern(record.group_id),
             sample=record.sample,
             attempt=record.attempt,
-            agent=record.agent,
+            agent=intern(record.agent),
             opened_ms=item.timestamp_ms,
             last_ms=item.timestamp_ms,
         )
@@ -177,11 +182,7 @@ class SessionsFold:
             case r.SessionFinalized():
                 self._change(session_id, at_ms, finalized_ms=at_ms)
                 self._drop_turns(session_id)
-                group = self.row(self.open.pop(session_id)).group_id
-                if group:
-                    self.ended_groups[group] = self.ended_groups.pop(group, 0) + 1
-                    if len(self.ended_groups) > _MOST_GROUPS:
-                        del self.ended_groups[next(iter(self.ended_groups))]
+                del self.open[session_id]
 
     def _turn(self, record: Record, at_ms: int) -> None:
         match record:

@@ -23,6 +23,8 @@ from seamlessflow.trainer.metrics.symptoms import symptoms
 
 MOST_LINES = 60
 _SHOWN_WARNINGS = 12
+_SKEW_MS = 60_000
+"""Most by which clocks of two hosts are taken to differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,11 +258,13 @@ def _groups(picture: RunPicture, groups: list[GroupUnderWay]) -> Iterator[GroupL
     opened: Counter[str] = Counter()
     turns: Counter[str] = Counter()
     ended: Counter[str] = Counter()
+    since_ms = min((group.admitted_ms for group in groups), default=picture.at_ms) - _SKEW_MS
     for fold in picture.sessions.values():
         group_of = {name: fold.row(number).group_id for name, number in fold.open.items()}
         opened.update(group_of.values())
         turns.update(group_of.get(turn.session_id, "") for turn in fold.turns.values())
-        ended.update(fold.ended_groups)
+        rows = fold.opened_since(since_ms)
+        ended.update(row.group_id for row in rows if row.finalized_ms is not None)
     for group in groups:
         yield GroupLine(
             group_id=group.group_id,

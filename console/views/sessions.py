@@ -2,7 +2,7 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from seamlessflow.console.log.history import RunPicture
@@ -92,28 +92,22 @@ def sessions_page(
     picture: RunPicture, query: SessionQuery, drop_reason: DropReason = _no_reason
 ) -> SessionsPage:
     """Return the page."""
-    statuses: Counter[str] = Counter()
-    shown: list[SessionRow] = []
-    rewards = 0.0
-    rewarded = 0
-    place = 0
-    for row in _newest_first(picture):
-        if not fits(row, query, drop_reason):
-            continue
-        statuses[row.status] += 1
-        if (reward := row.reward) is not None:
-            rewards += reward
-            rewarded += 1
-        if query.skip <= place < query.skip + query.count:
-            shown.append(row)
-        place += 1
+    matching = [
+        row
+        for fold in picture.sessions.values()
+        for row in fold.rows()
+        if fits(row, query, drop_reason)
+    ]
+    statuses = Counter(row.status for row in matching)
+    rewards = [reward for row in matching if (reward := row.reward) is not None]
+    shown = heapq.nlargest(query.skip + query.count, matching, _opening)[query.skip :]
     turns = _workers(picture)
     return SessionsPage(
         total=sum(fold.sessions for fold in picture.sessions.values()),
-        matching=place,
+        matching=len(matching),
         skip=query.skip,
         statuses=dict(sorted(statuses.items())),
-        reward_mean=rewards / rewarded if rewarded else None,
+        reward_mean=sum(rewards) / len(rewards) if rewards else None,
         lines=tuple(
             SessionLine(
                 row=row,
@@ -128,11 +122,9 @@ def sessions_page(
 
 def fits(row: SessionRow, query: SessionQuery, drop_reason: DropReason = _no_reason) -> bool:
     """Return whether a session fits a search."""
-    parts = (
-        *((query.session, row.session_id), (query.task, row.task_id)),
-        *((query.group, row.group_id), (query.agent, row.agent)),
-    )
-    if any(part not in text for part, text in parts):
+    if query.session not in row.session_id or query.task not in row.task_id:
+        return False
+    if query.group not in row.group_id or query.agent not in row.agent:
         return False
     if query.version is not None and query.version not in row.versions:
         return False
@@ -163,12 +155,9 @@ def _has_status(row: SessionRow, status: str) -> bool:
     return row.status == status
 
 
-def _newest_first(picture: RunPicture) -> Iterator[SessionRow]:
-    return heapq.merge(
-        *(fold.rows() for fold in picture.sessions.values()),
-        key=lambda row: (row.opened_ms, row.partition, row.offset),
-        reverse=True,
-    )
+def _opening(row: SessionRow) -> tuple[int, int, int]:
+    """Return by what sessions are sorted: their opening's time, and its place."""
+    return row.opened_ms, row.partition, row.offset
 
 
 def _workers(picture: RunPicture) -> dict[str, str]:

@@ -36,7 +36,6 @@ NO_NAMES = {"one", "of", "found", "told", "there", "known", "own", "given"}
 ENTRIES = {"producers/rollout/vllm_engine/inside_vllm"}
 """Packages that another program imports, whatever their size."""
 APART = {
-    "console/log/checkpoints": "pure, beside locks and lookups",
     "producers/rollout/torch_engine/compatibility": "transformers' inner names, in one place",
     "producers/rollout/vllm_engine/model": "files of a model beside a running engine",
     "producers/rollout/vllm_engine/process_guard": "runs in a process of its own, without vLLM",

@@ -130,6 +130,17 @@ def test_records_that_are_far_apart_are_read_again_by_their_places(
         assert {"name": "worker", "text": "w3", "left_out": 0} in line["fields"]  # type: ignore[index]
 
 
+def test_a_jump_and_a_long_range_have_the_same_records(
+    kafka: KafkaSettings, producer: Producer
+) -> None:
+    append(producer, "tasks", *(tasks.task(task_id=f"t-{number}") for number in range(3_000)))
+    lookup, place = RecordLookup(kafka), ("tasks", 0)
+    whole = lookup.ranges({place: (0, 3_000)})[place]
+    assert [item.offset for item in whole] == list(range(3_000))
+    assert lookup.ranges({place: (1_490, 1_510)})[place] == whole[1_490:1_510]
+    lookup.close()
+
+
 def test_garbage_is_shown_and_nothing_is_written(kafka: KafkaSettings, producer: Producer) -> None:
     append(producer, "sessions", sessions.claimed(), partition=2)
     offsets = litter(kafka, SESSIONS, 2, sessions.opened())

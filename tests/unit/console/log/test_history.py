@@ -3,7 +3,13 @@
 import random
 from collections.abc import Iterable, Sequence
 
-from seamlessflow.console.log.history import AnyFold, RunPicture, first_fold, picture_of
+from seamlessflow.console.log.history import (
+    AnyFold,
+    RunPicture,
+    first_fold,
+    newest_by_key,
+    picture_of,
+)
 from seamlessflow.console.log.lookup import RawDecoder
 from seamlessflow.console.log.moment import READ_TOPICS, Moment
 from seamlessflow.console.views.now import now_page
@@ -14,11 +20,12 @@ from seamlessflow.console.web.session_pages import SessionPages
 from seamlessflow.consumers.trajectories.sessions.session import Session
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.show.observed import ObservedSession, observed_at
+from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.tokens import POLICY
-from seamlessflow.schemas.topics import SESSIONS
-from tests.builders.console.memory_log import KAFKA, console_of, history_of, items_of
+from seamlessflow.schemas.topics import SESSIONS, fleet_key
+from tests.builders.console.memory_log import KAFKA, console_of, history_of, items_of, raw_item
 from tests.builders.console.recorded import delivered, recorded_items
-from tests.builders.records import control
+from tests.builders.records import control, fleet
 
 Facts = tuple[dict[str, str], list[tuple[str, float]], int, int | None]
 """States of turns by their ids, rewards, sampled tokens, and the time of the end."""
@@ -142,6 +149,17 @@ def test_a_moment_reads_few_records_again(rng: random.Random) -> None:
         history.picture(Moment("control", 0, rng.randrange(20_000)))
     sizes = [end - start for ranges in log.asked for start, end in ranges.values()]
     assert max(sizes) <= 256
+
+
+def test_of_heartbeats_the_last_of_each_process_that_can_be_read_counts() -> None:
+    beats = [fleet.heartbeat(f"w{number % 3}", running=number) for number in range(9)]
+    items = [
+        raw_item("fleet", 0, offset, offset, encode(beat), key=fleet_key(beat))
+        for offset, beat in enumerate(beats)
+    ]
+    items.append(raw_item("fleet", 0, 9, 9, b"garbage", key=fleet_key(beats[-1])))
+    read = list(newest_by_key(items, RawDecoder(KAFKA).decoded))
+    assert [item.offset for item in read] == [6, 7, 8, 9]
 
 
 def test_records_that_are_delivered_twice_count_once() -> None:

@@ -127,6 +127,21 @@ def test_turns_stand_at_the_worker_that_has_them() -> None:
     assert shown.partitions[0].manager == "me"
 
 
+def test_a_group_has_its_ended_sessions_whichever_opened_first() -> None:
+    records: list[Any] = [sessions.claimed()]
+    for name in ("first", "second", "third"):
+        records.append(sessions.opened(session_id=name, group_id="g"))
+    for name in ("third", "first"):
+        records += [sessions.closed(session_id=name), sessions.finalized(session_id=name)]
+    records.append(sessions.opened(session_id="of another", group_id="h"))
+    begin = on_control(control.admitted("g", group_size=3), control.admitted("h", group_size=1))
+    groups = page(begin, items_of("sessions", records)).groups
+    assert {group.group_id: (group.open, group.ended) for group in groups} == {
+        "g": (1, 2),
+        "h": (1, 0),
+    }
+
+
 def test_waits_of_many_workers_for_one_reason_are_one_line() -> None:
     workers = [f"w{number}" for number in range(40)]
     records = [record for w in workers for record in (control.joined(w), control.acquired(w))]
