@@ -189,7 +189,7 @@ class EnvironmentChild:
         """End the process and what it started: ask it, then use force."""
         self._out.close()  # the end of its input
         ended = await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)
-        self._folder.end_leftovers(self._process.pid)
+        await asyncio.to_thread(self._folder.end_leftovers, self._process.pid)
         if not ended:
             await asyncio.to_thread(self._process.kill)
         await asyncio.to_thread(self._folder.remove)

@@ -12,6 +12,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,6 +23,11 @@ _PREFIX = "environment-"
 _DRAFT = f"new-{_PREFIX}"
 """Begins the name of a folder that is not locked yet."""
 _SHOWN_CHARACTERS = 80
+_PROCESSES = Path("/proc")
+_STARTING_S = 5.0
+_LOOK_S = 0.005
+_OF_THE_KERNEL = 0x00200000
+"""The flag of threads of the kernel, PF_KTHREAD, which have no variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +57,7 @@ class EnvironmentFolder:
         """Kill the process group and, on Linux, all other processes of the user with its mark."""
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
-        _end_marked(self.path.name)
+        end_marked(self.path.name)
 
     def left_behind(self, process: int) -> LeftBehind:
         """Return what there is besides the process, as far as the user may look at it."""
@@ -76,7 +82,7 @@ def end_abandoned() -> None:
             continue
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _end_marked(path.name)
+            end_marked(path.name)
             shutil.rmtree(path, ignore_errors=True)
         except BlockingIOError:
             continue  # its process lives
@@ -84,26 +90,59 @@ def end_abandoned() -> None:
             os.close(lock)
 
 
-def _end_marked(mark: str) -> None:
-    for process in _marked(mark):
+def end_marked(mark: str, processes: Path = _PROCESSES) -> None:
+    """Kill the processes with the mark, as far as the user may look at them.
+
+    The kernel shows no variables of a program that is just being started, and then its words before
+    its variables. So one without variables is looked at again, for a few seconds at most.
+    """
+    if not sys.platform.startswith("linux"):
+        return
+    deadline_s = time.monotonic() + _STARTING_S
+    unclear = list(processes.glob("[0-9]*"))
+    with_words: set[Path] = set()
+    while unclear and time.monotonic() < deadline_s:
+        starting = [process for process in unclear if not _end_if_marked(process, mark)]
+        unclear = [process for process in starting if process not in with_words]
+        with_words.update(process for process in unclear if _read(process / "cmdline"))
+        time.sleep(_LOOK_S if unclear else 0)
+
+
+def _end_if_marked(process: Path, mark: str) -> bool:
+    """Kill a process with the mark. Return False for one that may be about to get variables."""
+    variables = _read(process / "environ")
+    if _has(mark, variables):
         with suppress(ProcessLookupError, PermissionError):
-            os.kill(process, signal.SIGKILL)
+            os.kill(int(process.name), signal.SIGKILL)
+    return bool(variables) or not _is_program(process)
 
 
 def _marked(mark: str) -> Iterator[int]:
     """Yield the processes that have the mark, as far as the user may look at them."""
-    if not sys.platform.startswith("linux"):
-        return
-    entry = f"{_MARK}={mark}".encode()
-    for file in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if entry in file.read_bytes().split(b"\0"):
-                yield int(file.parent.name)
+    if sys.platform.startswith("linux"):
+        for process in _PROCESSES.glob("[0-9]*"):
+            if _has(mark, _read(process / "environ")):
+                yield int(process.name)
+
+
+def _has(mark: str, variables: bytes) -> bool:
+    return f"{_MARK}={mark}".encode() in variables.split(b"\0")
+
+
+def _is_program(process: Path) -> bool:
+    """Return whether a process has not ended, and is no thread of the kernel."""
+    facts = _read(process / "stat").rpartition(b")")[2].split()
+    return bool(facts) and facts[0] not in b"ZX" and not int(facts[6]) & _OF_THE_KERNEL
+
+
+def _read(file: Path) -> bytes:
+    """Return what a file of a process has; nothing if the process is gone or another user's."""
+    with suppress(OSError):
+        return file.read_bytes()
+    return b""
 
 
 def _command(process: int) -> str:
     """Return the command line of a process; empty if it is gone or is about to be."""
-    with suppress(OSError):
-        words = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").strip()
-        return words.decode(errors="replace")[:_SHOWN_CHARACTERS]
-    return ""
+    words = _read(_PROCESSES / str(process) / "cmdline").replace(b"\0", b" ").strip()
+    return words.decode(errors="replace")[:_SHOWN_CHARACTERS]
