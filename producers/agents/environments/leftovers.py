@@ -98,14 +98,16 @@ def end_marked(mark: str, processes: Path = _PROCESSES) -> None:
     """
     if not sys.platform.startswith("linux"):
         return
-    deadline_s = time.monotonic() + _STARTING_S
     unclear = list(processes.glob("[0-9]*"))
     with_words: set[Path] = set()
-    while unclear and time.monotonic() < deadline_s:
+    deadline_s = time.monotonic() + _STARTING_S
+    while True:
         starting = [process for process in unclear if not _end_if_marked(process, mark)]
         unclear = [process for process in starting if process not in with_words]
+        if not unclear or time.monotonic() > deadline_s:
+            return
         with_words.update(process for process in unclear if _read(process / "cmdline"))
-        time.sleep(_LOOK_S if unclear else 0)
+        time.sleep(_LOOK_S)
 
 
 def _end_if_marked(process: Path, mark: str) -> bool:
