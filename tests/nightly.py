@@ -150,6 +150,8 @@ EACH_TIME = (
     "tests/integration/trajectories/test_outage.py::test_a_manager_that_cannot_read_the_fleet_waits_as_it_is_told_and_ends_when_asked[1]",
     "tests/unit/lab/simulation/test_closed_form.py::test_a_step_takes_what_the_device_time_says[multiplexed-1-600",
     "tests/unit/lab/simulation/test_thrashing.py::test_a_gang_that_may_grow_is_at_most_two_percent_slower_than_disaggregated[adaptive-0.85",
+    "tests/unit/trainer/backends/losses/test_formulas.py::test_three_ways_to_the_slopes_of_the_formula_agree[False-loss0]",
+    "tests/unit/trainer/backends/losses/test_formulas.py::test_three_ways_to_the_slopes_of_the_formula_agree[True-loss1]",
     "tests/unit/trainer/backends/losses/test_layouts.py::test_in_float64_every_layout_has_the_loss_and_gradient_of_the_formula[cispo-icepop",
     "tests/unit/trainer/backends/losses/test_layouts.py::test_in_float64_every_layout_has_the_loss_and_gradient_of_the_formula[cloning",
     "tests/unit/trainer/backends/losses/test_layouts.py::test_in_float64_every_layout_has_the_loss_and_gradient_of_the_formula[dppo-tis-token_mean",

@@ -129,16 +129,14 @@ def test_tokens_under_new_weights_are_what_these_say_of_the_whole_history(
     system.wait(r.TurnProgressed, lambda progress: progress.turn_id in turns)
     announce(system, "learns", versions[1])
     system.wait(r.GenerationResumed, lambda resumed: resumed.worker == "learns")
-    begun = [turn_id for turn_id in turns if system.outputs(turn_id)]
     plain = [plain_model(version) for version in versions]
     mixed = 0
-    for turn_id in begun:
+    for turn_id, prompted in turns.items():
         system.completed(turn_id)
         records = system.outputs(turn_id)
         ids, logprobs = ids_and_logprobs(records)
         version_of = versions_by_token(records, len(ids))
         mixed += len(set(version_of)) > 1
-        prompted = turns[turn_id]
         expected = [plain_logprobs(model, prompted + ids, len(prompted)) for model in plain]
         chosen = [expected[version][place] for place, version in enumerate(version_of)]
         np.testing.assert_allclose(logprobs, chosen, atol=TOLERANCE)
