@@ -1,7 +1,7 @@
 """The console on a log of a million made-up records: opening, moments, memory, following.
 
     python -m benchmarks console [--records 1000000] [--workers 200] [--moments 60]
-        [--pages 20] [--rate 400] [--follow-s 20]
+        [--pages 20] [--rate 400] [--follow-s 60]
 
 A real embedded broker has the log, and the command `seamlessflow console` reads it. Half of the
 records are events of sessions, each with seven; a quarter are heartbeats, an eighth is `control`.
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--moments", type=int, default=60)
     parser.add_argument("--pages", type=int, default=20)
     parser.add_argument("--rate", type=int, default=400)
-    parser.add_argument("--follow-s", type=float, default=20.0)
+    parser.add_argument("--follow-s", type=float, default=60.0)
     asked = parser.parse_args(argv)
     made = made_up(asked.workers)
     with Broker(None, short_lived=True) as broker:
@@ -148,8 +148,10 @@ def _steps(workers: int) -> Iterator[Record]:
 
 
 def _prompts() -> Iterator[Sending]:
+    """Yield seven for each four sessions, about as many as these have events."""
     for number in count():
-        name = f"s{number}"
+        session = 4 * number // 7
+        name = f"g-{session // _GROUP}.{session % _GROUP}.0"
         yield PROMPTS, prompts.cancel(session_id=name, reason="x" * 200), name
 
 

@@ -9,13 +9,16 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TypeVar
 
+from seamlessflow.console.models.training import GroupTraining
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.recorded.trace.row import of_kind
 from seamlessflow.schemas import records as r
 
+_TRAINERS = (r.LineageStarted, r.RunFinished)
 WHOLE = 2**62
 """An offset behind all records."""
 
@@ -61,6 +64,16 @@ class PolicyCourse:
     events: Sequence[Received]
 
 
+@dataclass(frozen=True, slots=True)
+class MomentStep:
+    """The step that a moment belongs to."""
+
+    policy: str
+    step: int
+    """Number from 0; of a trainer that has finished, that of the step behind its last."""
+    finished: bool = False
+
+
 Row = TypeVar("Row", CompletedStep, Received)
 
 
@@ -68,6 +81,7 @@ class Course:
     """Rows of one log, in its order. One thread adds, any thread reads."""
 
     def __init__(self) -> None:
+        self.training = GroupTraining()
         self.names: list[str] = []
         """All metrics so far, in the order in which they came."""
         self._numbers: dict[str, int] = {}
@@ -79,6 +93,7 @@ class Course:
 
     def note(self, item: Received) -> None:
         """Take the next record of `control`."""
+        self.training.note(item)
         match item.record:
             case r.StepCompleted() as step:
                 self._steps.append(self._completed(item, step))
@@ -100,6 +115,25 @@ class Course:
     def events(self, end: int) -> Sequence[Received]:
         """Return the evaluations, starts, ends and losses before an offset, in log order."""
         return _before(self._events, end)
+
+    def step_at(self, end: int) -> MomentStep | None:
+        """Return the step that the last record before an offset belongs to, None before the first.
+
+        With several policies it is that of the trainer that completed a step, started or finished
+        last.
+        """
+        rows: list[CompletedStep | Received] = [*self.steps(end)[-1:]]
+        ends = (item for item in reversed(self.events(end)) if isinstance(item.record, _TRAINERS))
+        rows += islice(ends, 1)
+        last = max(rows, key=lambda row: row.offset, default=None)
+        if isinstance(last, CompletedStep):
+            return MomentStep(last.policy, last.step + (last.offset != end - 1))
+        match last.record if last is not None else None:
+            case r.LineageStarted() as start:
+                return MomentStep(start.policy, start.step)
+            case r.RunFinished() as finish:
+                return MomentStep(finish.policy, finish.steps, finished=True)
+        return None
 
     def of_policy(self, policy: str, end: int) -> PolicyCourse:
         """Return a policy's course before an offset of `control`; empty is the first policy."""

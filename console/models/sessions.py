@@ -9,6 +9,7 @@ from a worker that has lost the turn, does not count.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import takewhile
 from sys import intern
 from typing import Any, Self
@@ -173,7 +174,7 @@ class SessionsFold:
                 about = f"{reward.name} of {reward.turn_id}" if reward.turn_id else reward.name
                 row = self.row(self.open[session_id])
                 rewards = dict(row.rewards) | {about: reward.value}
-                self._change(session_id, at_ms, rewards=tuple(rewards.items()))
+                self._change(session_id, at_ms, rewards=_shared(tuple(rewards.items())))
             case r.SessionClosed():
                 reason = next(reversed(record.reason.splitlines()), "")[:_LONGEST]
                 closed: dict[str, Any] = {"status": record.status, "limit": record.limit}
@@ -247,7 +248,7 @@ class SessionsFold:
         }
         if not seen <= set(before):
             versions = tuple(sorted(seen.union(before)))
-            self._change(record.session_id, at_ms, versions=versions)
+            self._change(record.session_id, at_ms, versions=_shared(versions))
 
     def _drop_turns(self, session_id: str) -> None:
         for name in [t.turn_id for t in self.turns.values() if t.session_id == session_id]:
@@ -258,3 +259,9 @@ class SessionsFold:
         rows = list(self.pages[page])
         rows[place] = replace(rows[place], last_ms=at_ms, **changes)
         self.pages[page] = tuple(rows)
+
+
+@lru_cache(4_096)
+def _shared(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return equal values as the object that came first: most sessions have those of others."""
+    return values

@@ -2,18 +2,17 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import RunPicture
-from seamlessflow.console.log.index import KIND_NUMBERS, LogIndex
+from seamlessflow.console.log.index import LogIndex
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.models.course import Course, policies_of
 from seamlessflow.console.models.surroundings import AuditState
+from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.schemas.topics import CONTROL
 
 MOST_MARKS = 100
 _CONTROL = (CONTROL.name, 0)
-_MARKED = KIND_NUMBERS["StepCompleted"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +23,13 @@ class Slider:
     last: int
     value: int
     marks: tuple[int, ...]
-    """Offsets at which steps were completed."""
+    """Offsets at which steps were completed, at most `MOST_MARKS`."""
+    names: tuple[str, ...]
+    """Names of these steps, such as `step 12`."""
+    step: str
+    """Step that the value belongs to; empty before the first."""
+    every: bool
+    """True if each completed step has a mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +57,13 @@ class Frame:
 def frame_of(
     run: str,
     index: LogIndex,
+    course: Course,
     picture: RunPicture,
     following: ReadingProgress,
     audit: AuditState | None,
 ) -> Frame:
     """Return the frame of a page about a moment."""
-    slider = slider_of(index, picture)
+    slider = slider_of(index, course, picture)
     permanent = "" if slider is None else str(Moment(*_CONTROL, slider.value))
     return Frame(
         run=run,
@@ -74,18 +80,38 @@ def frame_of(
     )
 
 
-def slider_of(index: LogIndex, picture: RunPicture) -> Slider | None:
+def slider_of(index: LogIndex, course: Course, picture: RunPicture) -> Slider | None:
     """Return the slider, set to the last record of `control` that belongs to the picture."""
     partition = index.partitions.get(_CONTROL)
     if partition is None or not partition.rows:
         return None
-    offsets = partition.column("offset")
-    completed = offsets[np.flatnonzero(partition.column("kind")[: len(offsets)] == _MARKED)]
+    first = int(partition.column("offset")[0])
+    end = partition.end(partition.rows)
+    value = max(first, partition.end(picture.cut.get(_CONTROL, 0)) - 1)
+    completed = course.steps(end)
     thin = len(completed) // MOST_MARKS + 1
-    first = int(offsets[0])
+    marked = completed[::-1][::thin][::-1]
+    several = len(policies_of(completed, course.events(end))) > 1
     return Slider(
         first=first,
-        last=int(offsets[-1]),
-        value=max(first, partition.end(picture.cut.get(_CONTROL, 0)) - 1),
-        marks=tuple(int(offset) for offset in completed[::-1][::thin][::-1]),
+        last=end - 1,
+        value=value,
+        marks=tuple(row.offset for row in marked),
+        names=tuple(_name(row.step, row.policy if several else "") for row in marked),
+        step=_step_at(course, value + 1, several),
+        every=thin == 1,
     )
+
+
+def _step_at(course: Course, end: int, several: bool) -> str:
+    place = course.step_at(end)
+    if place is None:
+        return ""
+    policy = place.policy if several else ""
+    if place.finished:
+        return f"after {_name(place.step - 1, policy)}"
+    return _name(place.step, policy)
+
+
+def _name(step: int, policy: str) -> str:
+    return f"step {shown_step(step)} of {policy}" if policy else f"step {shown_step(step)}"

@@ -3,6 +3,7 @@
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from seamlessflow.console.log.index import LogIndex
 from seamlessflow.console.log.moment import Moment
@@ -17,6 +18,18 @@ from seamlessflow.console.views.search import FoundRecords
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.kafka.unreadable import Raw, Unreadable
 from seamlessflow.recorded.dead_letters.letters import DeadLetter, RetryMark, letter_or_mark
+from seamlessflow.recorded.retrain.recorded_run import changed_settings, settings_by_path
+from seamlessflow.schemas.records import LineageStarted
+
+
+@dataclass(frozen=True, slots=True)
+class SettingChange:
+    """A setting in which a trainer differs from the one before it."""
+
+    name: str
+    before: str | None
+    """Value; None if that trainer has no such setting."""
+    after: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,6 +55,9 @@ class RecordLine:
     """Session that the record is about."""
     source: str = ""
     """Moment of the record that a dead letter was."""
+    changes: tuple[SettingChange, ...] | None = None
+    """Settings that a trainer's start changed, on that record's own page; None elsewhere, and for
+    a policy's first trainer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +154,24 @@ def record_line(
         session_id=getattr(decoded.record, "session_id", ""),
     )
     return line if not raw.topic.endswith(".dlq") else _letter(line, raw, run)
+
+
+def setting_changes(
+    before: LineageStarted | None, after: LineageStarted
+) -> tuple[SettingChange, ...] | None:
+    """Return the settings in which a trainer differs from the one before, None without one."""
+    if before is None or not before.settings or not after.settings:
+        return None
+    old = settings_by_path(before)
+    new = settings_by_path(after)
+    return tuple(
+        SettingChange(name, _value(old, name), _value(new, name))
+        for name in changed_settings(before, after)
+    )
+
+
+def _value(settings: Mapping[str, Any], name: str) -> str | None:
+    return str(settings[name]) if name in settings else None
 
 
 def _fields(raw: Received, decoded: Received, most: int) -> tuple[FieldText, ...]:

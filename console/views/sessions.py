@@ -2,12 +2,16 @@
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.console.log.history import RunPicture
+from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.sessions import OPEN, SessionRow
+from seamlessflow.console.models.training import CHOSEN, FILTERED, TrainedGroup
 from seamlessflow.console.views.query import Query
+from seamlessflow.console.views.session.reason import MEANINGS, TokenReason
+from seamlessflow.schemas.tokens import shown_step
 
 SHOWN = 100
 MOST_SHOWN = 1_000
@@ -15,6 +19,11 @@ DropReason = Callable[[str], str]
 """Returns why the group of an id was dropped; empty if it was not."""
 FINALIZED = "finalized"
 """Search for sessions that are finalized, whatever their status."""
+YES, NO = "yes", "no"
+"""Searches for sessions that a step has trained, and for all others."""
+_TRAIN = "train"
+_OF_DROPS = {"filtered": TokenReason.GROUP_FILTERED, "stale": TokenReason.STALE}
+_OF_RULES = {FILTERED: TokenReason.GROUP_FILTERED, CHOSEN: TokenReason.LEFT_OUT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +41,28 @@ class SessionQuery:
     """Version of the policy that sampled one of its tokens."""
     reason: str = ""
     """Part of why it ended, of the limit it met, or of why its group was dropped."""
+    trained: str = ""
+    """`yes` or `no`; empty is both."""
     least: float | None = None
     """Least reward."""
     most: float | None = None
     skip: int = 0
     count: int = SHOWN
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTraining:
+    """The steps that trained a session, or why none did."""
+
+    reason: str = ""
+    """A reason of docs/reasons.md; empty for a session that is not for training."""
+    meaning: str = ""
+    steps: tuple[tuple[str, int], ...] = ()
+    """Policy and number, from 1, of each step that counts and trained a token of it."""
+
+
+NOT_FOR_TRAINING = SessionTraining()
+TrainingOf = Callable[[SessionRow], SessionTraining]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +73,7 @@ class SessionLine:
     reward: float | None
     dropped: str
     """Reason for which its group was dropped; empty if it was not."""
+    training: SessionTraining
     waits_for: str
     """`agent`, the worker that samples, `worker` while none does, `rewards`; empty at its end."""
 
@@ -77,6 +104,7 @@ def session_query(query: Query) -> SessionQuery:
         agent=query.text("agent"),
         version=query.number("version"),
         reason=query.text("reason"),
+        trained=query.choice("trained", (YES, NO)),
         least=query.real("least"),
         most=query.real("most"),
         skip=query.number("skip") or 0,
@@ -88,15 +116,22 @@ def _no_reason(group_id: str) -> str:
     return ""
 
 
+def _not_trained(row: SessionRow) -> SessionTraining:
+    return NOT_FOR_TRAINING
+
+
 def sessions_page(
-    picture: RunPicture, query: SessionQuery, drop_reason: DropReason = _no_reason
+    picture: RunPicture,
+    query: SessionQuery,
+    drop_reason: DropReason = _no_reason,
+    training_of: TrainingOf = _not_trained,
 ) -> SessionsPage:
     """Return the page."""
     matching = [
         row
         for fold in picture.sessions.values()
         for row in fold.rows()
-        if fits(row, query, drop_reason)
+        if fits(row, query, drop_reason) and _fits_training(row, query, training_of)
     ]
     statuses = Counter(row.status for row in matching)
     rewards = [reward for row in matching if (reward := row.reward) is not None]
@@ -113,6 +148,7 @@ def sessions_page(
                 row=row,
                 reward=row.reward,
                 dropped=drop_reason(row.group_id),
+                training=training_of(row),
                 waits_for=_waits_for(row, turns),
             )
             for row in shown
@@ -143,6 +179,44 @@ def fits(row: SessionRow, query: SessionQuery, drop_reason: DropReason = _no_rea
         return False
     least = query.least is None or reward >= query.least
     return least and (query.most is None or reward <= query.most)
+
+
+def session_training(row: SessionRow, course: Course, end: int) -> SessionTraining:
+    """Return the steps that trained a session before an offset of `control`, or why none did."""
+    batches = course.training.batches(row.group_id or row.session_id, end)
+    kept = [batch for batch in batches if course.training.survives(batch, end)]
+    steps = tuple(
+        (batch.policy, shown_step(batch.step)) for batch in kept if row.session_id in batch.trained
+    )
+    if not steps and row.purpose != _TRAIN:
+        return NOT_FOR_TRAINING
+    reason = TokenReason.TRAINED if steps else _untrained(row, batches, kept, course, end)
+    return SessionTraining(reason.value, MEANINGS[reason], steps)
+
+
+def _untrained(
+    row: SessionRow,
+    batches: Sequence[TrainedGroup],
+    kept: Sequence[TrainedGroup],
+    course: Course,
+    end: int,
+) -> TokenReason:
+    """Return why no step that counts has trained a session, in the order of its page."""
+    group = row.group_id or row.session_id
+    if course.training.has_failed(group, row.sample, row.attempt, end):
+        return TokenReason.SESSION_FAILED
+    left = [batch for batch in kept if row.session_id in batch.left]
+    if left:
+        return _OF_RULES.get(left[-1].rule, TokenReason.UNKNOWN)
+    if dropped := course.drop_reason(group, end):
+        return _OF_DROPS.get(dropped, TokenReason.GROUP_DROPPED)
+    if any(row.session_id in (*batch.trained, *batch.left) for batch in batches):
+        return TokenReason.LOST_STEP
+    return TokenReason.UNDER_WAY if row.finalized_ms is None else TokenReason.NOT_IN_STEP
+
+
+def _fits_training(row: SessionRow, query: SessionQuery, training_of: TrainingOf) -> bool:
+    return not query.trained or bool(training_of(row).steps) == (query.trained == YES)
 
 
 def _has_reason(row: SessionRow, reason: str, drop_reason: DropReason) -> bool:

@@ -37,7 +37,7 @@ from seamlessflow.lab.timeline.page import FILES as TIMELINE_FILES
 STATIC = Path(str(files(__package__) / "static"))
 _JSON = ".json"
 JSON_TYPE = "application/json"
-_OF_PAST = ("at", "control")
+_OF_PAST = ("at", "control", "time")
 
 
 def application(

@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -14,27 +14,39 @@ from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
-from seamlessflow.console.models.course import Course
+from seamlessflow.console.models.course import Course, starts_of
 from seamlessflow.console.models.surroundings import NOTHING_KNOWN, Surroundings
 from seamlessflow.console.views.compare.rules import RULE_PARTS
 from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.fields import WHOLE
 from seamlessflow.console.views.frame import Frame, frame_of
 from seamlessflow.console.views.now import now_page
-from seamlessflow.console.views.query import Query
-from seamlessflow.console.views.records import RecordLine, RecordsPage, record_line, records_page
+from seamlessflow.console.views.query import Query, QueryRejected
+from seamlessflow.console.views.records import (
+    RecordLine,
+    RecordsPage,
+    record_line,
+    records_page,
+    setting_changes,
+)
 from seamlessflow.console.views.search import found_records, record_query
 from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.session.token_range import TokenRange
-from seamlessflow.console.views.sessions import SessionsPage, session_query, sessions_page
+from seamlessflow.console.views.sessions import (
+    SessionsPage,
+    session_query,
+    session_training,
+    sessions_page,
+)
 from seamlessflow.console.views.step import StepPage, step_query
 from seamlessflow.console.web.compare_pages import ComparePage, ComparePages
 from seamlessflow.console.web.session_pages import SessionPages
 from seamlessflow.console.web.step_pages import StepPages
-from seamlessflow.console.web.templates import environment, url
+from seamlessflow.console.web.templates import day, environment, url
 from seamlessflow.console.web.text_search import records_with_text
 from seamlessflow.console.web.timeline_pages import TimelinePage, TimelinePages
 from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas.records import LineageStarted
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 RECORD, SESSION, TOKENS, STEP, TIMELINE = "record", "session", "tokens", "step", "timeline"
@@ -52,7 +64,7 @@ _FOLLOW = "follow"
 _PARTS = (
     *("topic", "partition", "type", "key", "since", "until", "letters", "before", "count"),
     *("session", "group", "task", "policy", "purpose", "status", "least", "most", "skip"),
-    *("agent", "version", "reason", "text"),
+    *("agent", "version", "reason", "trained", "text"),
     *("beside", "colour", "at", _FOLLOW, "metrics", "smooth", "first", "last"),
     *("with", "step", "window", *(part for part in RULE_PARTS if part != "purpose")),
 )
@@ -142,8 +154,11 @@ class Console:
         picture = self._history.picture(moment) if whole else self._history.outline(moment)
         page = self._views[asked.name](picture, query, asked.place)
         audit = self._beside(picture).audit
-        index = self._history.index
-        return frame_of(self._run.name, index, picture, self._following(), audit), page
+        history = self._history
+        shown = frame_of(
+            self._run.name, history.index, history.course, picture, self._following(), audit
+        )
+        return shown, page
 
     def html(self, asked: AskedPage) -> str:
         """Return the page as HTML."""
@@ -206,7 +221,19 @@ class Console:
         offset = query.number("control")
         if offset is not None:  # the slider of a browser without scripts
             return Moment(CONTROL.name, 0, offset)
+        if query.text("time"):
+            return self._last_until(query)
         return parse_moment(query.text("at"))
+
+    def _last_until(self, query: Query) -> Moment:
+        """Return the last record of `control` up to the time of a query. Raises `QueryRejected`."""
+        partition = self._history.index.partitions.get((CONTROL.name, 0))
+        rows = 0 if partition is None else partition.rows_until(query.time("time") or 0)
+        if partition is None or not rows:
+            began_ms = partition.column("reached_ms")[0] if partition is not None else None
+            reason = f"the log begins at {day(began_ms)} UTC" if began_ms else "no record is read"
+            raise QueryRejected("time", query.text("time"), reason)
+        return Moment(CONTROL.name, 0, partition.end(rows) - 1)
 
     def _beside(self, picture: RunPicture) -> Surroundings:
         """Return what stands on no log, and so belongs to no earlier moment."""
@@ -219,7 +246,7 @@ class Console:
 
     def _timeline(self, picture: RunPicture, query: Query, place: str) -> TimelinePage:
         end = self._history.control_end(picture.cut)
-        return TimelinePage(end, query.text("beside"), live=not query.text("at"))
+        return TimelinePage(end, query.text("beside"), live=picture.moment is None)
 
     def _compare(self, picture: RunPicture, query: Query, place: str) -> ComparePage:
         return self._compared.page(picture, query)
@@ -232,7 +259,10 @@ class Console:
         end = self._history.control_end(picture.cut)
         course = self._history.course
         return sessions_page(
-            picture, session_query(query), lambda group: course.drop_reason(group, end)
+            picture,
+            session_query(query),
+            lambda group: course.drop_reason(group, end),
+            lambda row: session_training(row, course, end),
         )
 
     def _records(self, picture: RunPicture, query: Query, place: str) -> RecordsPage:
@@ -280,7 +310,13 @@ class Console:
         items = self._history.records([(moment.place, moment.offset)])
         if not items:
             raise MomentNotOnLog(moment, "Kafka has no record there, or not any more")
-        return record_line(items[0], self._decoded(items[0]), self._run.option, WHOLE)
+        decoded = self._decoded(items[0])
+        line = record_line(items[0], decoded, self._run.option, WHOLE)
+        if not isinstance(decoded.record, LineageStarted):
+            return line
+        starts = starts_of(self._history.course.events(moment.offset), decoded.record.policy)
+        before = starts[-1][0] if starts else None
+        return replace(line, changes=setting_changes(before, decoded.record))
 
     def _decoded(self, item: Received) -> Received:
         return self._history.decoder.decoded(item)

@@ -1,20 +1,26 @@
 """Live pages: each is rendered once for all that show it, and sent as server-sent events.
 
-A page is rendered when the log has changed, at most once a second, and so seldom that renderings of
-all pages together take no more than a thirtieth of the time.
+A page is rendered when the log has changed, at most once a second, and so seldom that the console
+takes no more than a twentieth of a core.
 """
 
 import asyncio
 import contextlib
 import logging
+import math
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 
 from seamlessflow.infra.errors import SeamlessFlowError
 
 LEAST_S = 1.0
-_TIMES = 30
-"""Times of a rendering of all pages, from one of a page to its next."""
+"""Time from a rendering of a page to its next."""
+LONGEST_S = 5.0
+"""Time from a rendering to the next if the CPU time is spent, as it is while a log is opened."""
+SHARE = 0.05
+"""Share of a core that the console takes while it follows a run, pages included."""
+_MOST_SAVED_S = 0.1
+_MOST_OVERDRAWN_S = 0.5
 _KEEP_ALIVE_S = 15.0
 MOST_CHANNELS = 40
 _log = logging.getLogger(__name__)
@@ -29,9 +35,8 @@ class LivePage:
         self.readers: set[asyncio.Queue[bytes | None]] = set()
         self.version = -1
         """Version of the log that was rendered last."""
-        self.due_s = 0.0
-        self.took_s = 0.0
-        """CPU time of its last rendering."""
+        self.rendered_s = -math.inf
+        """Time of its last rendering."""
         self.event = b""
         """The newest page as it is sent."""
 
@@ -44,12 +49,34 @@ class LivePage:
             reader.put_nowait(newest)
 
 
+class CpuBudget:
+    """CPU time that may be spent: a share of the time, less what the process took for all it does.
+
+    What is saved or overdrawn counts for some seconds.
+    """
+
+    def __init__(self, now_s: float, cpu_s: float) -> None:
+        self._now_s = now_s
+        self._cpu_s = cpu_s
+        self._left_s = 0.0
+
+    def has_left(self, now_s: float, cpu_s: float) -> bool:
+        """Return whether some is left now, at a CPU time of the process so far."""
+        left_s = self._left_s + SHARE * (now_s - self._now_s) - (cpu_s - self._cpu_s)
+        self._left_s = min(_MOST_SAVED_S, max(-_MOST_OVERDRAWN_S, left_s))
+        self._now_s = now_s
+        self._cpu_s = cpu_s
+        return self._left_s > 0
+
+
 class Broadcaster:
     """Channels of all live pages; used on one event loop, but for `changed`."""
 
     def __init__(self) -> None:
         self._channels: dict[str, LivePage] = {}
         self._version = 0
+        self._rendered_s = -math.inf
+        """Time of the last rendering of any page."""
         self.renderings = 0
         """Number of renderings so far."""
 
@@ -98,41 +125,32 @@ class Broadcaster:
             page.put(None)
 
     async def run(self) -> None:
-        """RenderPage what is due, for ever."""
+        """Render what is due, for ever."""
+        budget = CpuBudget(time.monotonic(), time.process_time())
         while True:
             await asyncio.sleep(LEAST_S / 4)
             now_s = time.monotonic()
-            for channel in list(self._channels.values()):
-                if channel.version != self._version and now_s >= channel.due_s:
-                    await self._render(channel)
+            waiting = [page for page in self._channels.values() if self._is_due(page, now_s)]
+            has_left = budget.has_left(now_s, time.process_time())
+            if waiting and (has_left or now_s - self._rendered_s >= LONGEST_S):
+                await self._render(min(waiting, key=lambda page: page.rendered_s))
+
+    def _is_due(self, page: LivePage, now_s: float) -> bool:
+        return page.version != self._version and now_s - page.rendered_s >= LEAST_S
 
     async def _render(self, channel: LivePage) -> None:
         channel.version = self._version
         newest = channel.event
         try:
-            html, channel.took_s = await asyncio.to_thread(_timed, channel.render)
-            newest = event(html)
+            newest = event(await asyncio.to_thread(channel.render))
         except SeamlessFlowError as error:  # Kafka is away, say: the page stays as it was
             _log.warning("%s", error)
         except Exception:  # a fault of this page, which ends no other
             _log.exception("a live page was not rendered")
-        pause = pause_s(page.took_s for page in self._channels.values())
-        channel.due_s = time.monotonic() + pause
+        channel.rendered_s = self._rendered_s = time.monotonic()
         self.renderings += 1
         if newest != channel.event:
             channel.put(newest)
-
-
-def _timed(render: RenderPage) -> tuple[str, float]:
-    """Return a page and the CPU time that it took; a busy machine takes longer."""
-    began_s = time.thread_time()
-    html = render()
-    return html, time.thread_time() - began_s
-
-
-def pause_s(renderings_s: Iterable[float]) -> float:
-    """Return the time from a rendering of a page to its next, from those that all pages take."""
-    return max(LEAST_S, _TIMES * sum(renderings_s))
 
 
 def event(html: str) -> bytes:

@@ -3,7 +3,9 @@
 (() => {
   const slider = document.getElementById("moment");
   if (!slider) return;
-  const chosen = document.getElementById("chosen");
+  const chosen = document.getElementById("chosen"), step = document.getElementById("step");
+  const marks = document.getElementById("steps"), options = [...marks.options];
+  const read = Number(slider.max); /* the marks are of the steps up to here */
   const live = !new URL(location.href).searchParams.has("at");
   let moving = false;
 
@@ -11,11 +13,22 @@
   function show(offset) {
     const url = new URL(location.href);
     url.searchParams.set("at", `control:${offset}`);
-    for (const part of ["follow", "before", "control"]) url.searchParams.delete(part);
+    for (const part of ["follow", "before", "control", "time"]) url.searchParams.delete(part);
     sessionStorage.setItem("slider", "focus");
     location.assign(url);
   }
-  slider.addEventListener("input", () => { moving = true; chosen.value = `control:${slider.value}`; });
+  /* Return the step that an offset belongs to; about, if only some steps have a mark. */
+  function stepAt(offset) {
+    if (offset > read) return "";
+    const next = options.find(mark => Number(mark.value) >= offset);
+    if (next) return "every" in marks.dataset ? next.label : `about ${next.label}`;
+    return options.length ? `after ${options.at(-1).label}` : "";
+  }
+  slider.addEventListener("input", () => {
+    moving = true;
+    chosen.value = `control:${slider.value}`;
+    step.value = stepAt(Number(slider.value));
+  });
   slider.addEventListener("change", () => show(slider.value));
   if (sessionStorage.getItem("slider")) {
     sessionStorage.removeItem("slider");
@@ -23,9 +36,9 @@
   }
   /* The log grows: so does the slider, which stays at its end unless somebody holds it. */
   document.addEventListener("htmx:after:swap", () => {
-    const last = document.querySelector("#status [data-last]")?.dataset.last;
+    const { last, step: newest } = document.querySelector("#status [data-last]")?.dataset ?? {};
     if (!last) return;
     slider.max = last;
-    if (live && !moving) { slider.value = last; chosen.value = `control:${last}`; }
+    if (live && !moving) { slider.value = last; chosen.value = `control:${last}`; step.value = newest; }
   });
 })();

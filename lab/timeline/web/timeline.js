@@ -8,6 +8,7 @@ let STEPS_H, GROUPS_Y, MARKS_Y, TOP; /* lower by a lane for each further policy 
 const within = part => root.querySelector(part), $ = name => within(`.timeline-${name}`);
 const ink = name => getComputedStyle(root).getPropertyValue(`--${name}`);
 const url = root.closest("[data-timeline]")?.dataset.timeline;
+const moments = root.closest("[data-moments]")?.dataset.moments; /* page that shows the run at a time */
 let data, rows, view, colours, left = 60, hovered = -1, sortedBy = 0;
 
 async function unpack(text) {
@@ -191,9 +192,10 @@ function factsAt(x, y) {
   if (inSteps(y)) return stepFacts(stepUnder(x, y));
   if (y >= GROUPS_Y && y < GROUPS_Y + GROUPS_H) return [seconds(at), (data.groups.values[lastBefore(data.groups.times, at)] ?? 0) + " groups under way"];
   if (Math.abs(y - MARKS_Y) < 8) return data.marks.filter(m => Math.abs(m[0] - at) < 5 * px).slice(0, 8).map(m => seconds(m[0]) + "  " + m[1]);
-  const row = y < TOP ? undefined : rows[Math.floor((y - TOP + view.top) / view.row)];
+  const row = rowUnder(y);
   return row ? rowFacts(row, at, px) : [];
 }
+const rowUnder = y => y < TOP || y > TOP + area() ? undefined : rows[Math.floor((y - TOP + view.top) / view.row)];
 const several = () => data.lanes.length > 1;
 const inSteps = y => y >= STEPS_Y && y < STEPS_Y + STEPS_H;
 const stepUnder = (x, y) => stepAt(msOf(x), 4 * (view.to - view.from) / width(), data.lanes[Math.floor((y - STEPS_Y) / LANE_H)]);
@@ -258,8 +260,9 @@ function listen() {
   addEventListener("resize", () => { size(); redraw(); });
 }
 function click(event) {
-  const box = $("chart").getBoundingClientRect(), y = event.clientY - box.top;
-  const of = inSteps(y) ? stepUnder(event.clientX - box.left, y) : null;
+  const box = $("chart").getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+  const of = inSteps(y) ? stepUnder(x, y) : null;
+  if (moments && rowUnder(y) && x >= left && x <= left + width()) location.assign(`${moments}?time=${Math.ceil(data.start_ms + msOf(x))}`);
   if (of) { const begin = of[0] ?? of[1], end = of[2] ?? data.length_ms, more = (end - begin) / 4 + 1; show(begin - more, end + more); }
 }
 function table() {
@@ -321,6 +324,7 @@ function words() {
 }
 function begin(found) {
   prepare(found); look(); words(); size(); listen(); table(); redraw(); again();
+  if (moments) within("small").append(", on a worker's bar: the run at that moment");
 }
 /* The run goes on: a view of all of it grows, any other one stays. */
 function grow(found) {

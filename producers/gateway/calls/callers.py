@@ -139,7 +139,8 @@ def idempotency_key(headers: Mapping[bytes, bytes], body_hash: bytes) -> str | N
     Raises `ApiError` (400) if it is too long.
     """
     key = sent_key(headers)
-    return _codex_key(headers.get(_CODEX_TURN, b""), body_hash) if key is None else key
+    metadata = headers.get(_CODEX_TURN)
+    return _codex_key(metadata, body_hash) if key is None and metadata else key
 
 
 def sent_key(headers: Mapping[bytes, bytes]) -> str | None:

@@ -27,7 +27,8 @@ PAGES = (
 )
 SESSION = "/session/g-0.0.0"
 STEPS_Y = 27
-"""Height at which the timeline draws optimizer steps."""
+FIRST_WORKER_Y = 112
+"""Heights at which the timeline draws optimizer steps, and the first worker."""
 DRAWN = {"/timeline": ".timeline tbody tr", SESSION: "html[data-tokens-ready]"}
 """Parts that a script draws, by page."""
 SHORT_MS = 60_000
@@ -147,6 +148,21 @@ def test_the_slider_goes_back_in_time_by_keys(browser: Browser, console: Served)
         expect(page.get_by_role("rowheader", name="w0").first).to_be_visible()
         page.get_by_role("link", name="now", exact=True).click()
         page.wait_for_url("**/now")
+
+
+def test_the_slider_names_the_step_of_each_moment(browser: Browser) -> None:
+    with served(course_items()) as console, looking(browser, console) as page:
+        page.goto("/curves?at=control:2")
+        step = page.locator("#step")
+        expect(step).to_have_text("step 1")
+        slider = page.locator("#moment")
+        for offset, name in ((8, "step 1"), (9, "step 2"), (10_000, f"after step {STEPS}")):
+            slider.evaluate(
+                "(slider, offset) => { slider.value = offset; "
+                "slider.dispatchEvent(new Event('input')); }",
+                offset,
+            )
+            expect(step).to_have_text(name)
 
 
 def test_a_link_to_a_moment_shows_the_same_after_the_log_has_grown(
@@ -282,6 +298,24 @@ def test_a_click_on_a_step_shows_that_step(browser: Browser, console: Served) ->
         whole = page.evaluate(span)
         places = (width * part / 20 for part in range(2, 19))
         assert any(_shows_less(page, chart, place, f"({span})() < {whole / 2}") for place in places)
+
+
+def test_a_click_on_a_workers_bar_shows_the_run_at_that_moment(
+    browser: Browser, console: Served
+) -> None:
+    with looking(browser, console) as page:
+        page.goto("/timeline")
+        expect(page.locator(".timeline tbody tr")).to_have_count(2)
+        expect(page.get_by_text("on a worker's bar: the run at that moment")).to_be_visible()
+        page.get_by_role("button", name="whole run").click()
+        chart = page.locator(".timeline-chart")
+        width = chart.evaluate("canvas => canvas.clientWidth")
+        chart.click(position={"x": width / 2, "y": FIRST_WORKER_Y})
+        page.wait_for_url("**/now?time=*")
+        offset = int(page.locator("#chosen").inner_text().removeprefix("control:"))
+        last = int(page.locator("#moment").get_attribute("max") or 0)
+        assert 0.3 < offset / last < 0.7
+        expect(page.get_by_role("link", name="now", exact=True)).to_be_visible()
 
 
 def test_the_timeline_grows_above_that_of_another_run(browser: Browser) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog
 from seamlessflow.console.views.query import QueryRejected
-from seamlessflow.console.views.records import RecordLine, RecordsPage
+from seamlessflow.console.views.records import RecordLine, RecordsPage, SettingChange
 from seamlessflow.console.views.search import RecordQuery
 from seamlessflow.console.web.console import AskedPage
 from seamlessflow.console.web.text_search import records_with_text
@@ -14,6 +14,7 @@ from seamlessflow.infra.kafka.client import Received, dead_letter_headers
 from seamlessflow.schemas.codec import encode
 from tests.builders import garbage
 from tests.builders.console import hostile
+from tests.builders.console.course import lineage
 from tests.builders.console.memory_log import RUN, console_of, history_of, items_of, raw_item
 from tests.builders.records import content, control, sessions
 
@@ -60,6 +61,10 @@ def test_records_of_all_topics_stand_in_the_order_of_time_the_newest_first() -> 
         ({"key": "nothing"}, []),
         ({"since": "1500", "until": "2000"}, ["control:2", "sessions:3:1"]),
         ({"since": "1970-01-01T00:00:02"}, ["sessions:3:2", "control:2"]),
+        ({"since": "1970-01-01 00:00:02Z"}, ["sessions:3:2", "control:2"]),
+        ({"since": "1970-01-01T01:00:02+01:00"}, ["sessions:3:2", "control:2"]),
+        ({"until": "1970-01-01 00:00"}, ["control:0"]),
+        ({"since": "1970-01-01T00:00:02.500"}, ["sessions:3:2"]),
         ({"at": "control:1"}, ["control:1", "sessions:3:0", "control:0"]),
         ({"before": "control:1"}, ["sessions:3:0", "control:0"]),
     ],
@@ -195,6 +200,25 @@ def test_times_are_shown_as_dates_beside_their_numbers() -> None:
     assert texts["at_ms"] == "1795759344188 (2026-11-27 06:02:24 UTC)"
 
 
+def test_the_start_of_a_trainer_has_the_settings_that_changed() -> None:
+    starts = [
+        lineage("a", "", 0, lr=0.1, masks=["a"], old=1),
+        control.claimed(),
+        lineage("b", "a", 3, lr=0.2, masks=["a"], new=None),
+        lineage("c", "b", 5, lr=0.2, masks=["a"], new=None),
+    ]
+    console = console_of(items_of("control", starts))
+    shown = [console.page(AskedPage("record", {}, f"control:{n}"))[1].changes for n in range(4)]
+    assert shown[:2] == [None, None]
+    assert shown[2] == (
+        SettingChange("trainer.lr", "0.1", "0.2"),
+        SettingChange("trainer.old", "1", None),
+    )
+    assert shown[3] == ()
+    page = console.html(AskedPage("record", {}, "control:2"))
+    assert '<th scope="row">trainer.lr</th><td class="long">0.1</td>' in page
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -202,6 +226,7 @@ def test_times_are_shown_as_dates_beside_their_numbers() -> None:
         {"type": "Nothing"},
         {"partition": "x"},
         {"since": "yesterday"},
+        {"until": "2026-11-31 10:15"},
         {"count": "100000"},
     ],
 )

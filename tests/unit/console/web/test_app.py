@@ -81,6 +81,7 @@ def test_nothing_can_be_written(client: TestClient, path: str, method: str) -> N
     "path, status, reason",
     [
         ("/now?at=yesterday", 400, "at=yesterday: a moment is"),
+        ("/now?time=yesterday", 400, "time=yesterday: must be a time"),
         ("/now?at=control:99", 404, "at=control:99: the newest record that was read"),
         ("/records?topic=x", 400, "topic=x: must be one of"),
         ("/sessions?least=x", 400, "least=x: must be a number"),
@@ -99,9 +100,45 @@ def test_a_wrong_address_is_explained(
     assert reason in twin.json()["error"]
 
 
+def test_the_slider_has_steps() -> None:
+    client = client_of(course_items())
+    slider = client.get("/now.json?at=control:40").json()["frame"]["slider"]
+    assert (slider["step"], slider["names"][:2]) == ("step 6", ["step 1", "step 2"])
+    text = client.get("/now?at=control:40").text
+    assert f'<option value="{slider["marks"][0]}" label="step 1">' in text
+    assert ">step 6</output>" in text
+
+
 def test_the_slider_works_without_scripts(client: TestClient) -> None:
     twin = client.get("/now.json?control=1").json()
     assert twin["frame"]["moment"] == "control:1"
+
+
+@pytest.mark.parametrize(
+    "time, moment",
+    [
+        ("1000", "control:1"),
+        ("1999", "control:1"),
+        ("1970-01-01 00:00:01.5", "control:1"),
+        ("9000", "control:2"),
+    ],
+)
+def test_a_time_names_the_last_record_up_to_it(time: str, moment: str, client: TestClient) -> None:
+    twin = client.get("/now.json", params={"time": time}).json()
+    assert twin == client.get("/now.json", params={"at": moment}).json()
+    page = client.get("/now", params={"time": time}).text
+    assert f'href="/sessions?at={moment.replace(":", "%3A")}"' in page
+    assert "time=" not in page
+    assert "hx-sse:connect" not in page
+
+
+def test_a_time_before_the_log_is_refused() -> None:
+    client = client_of(items_of("control", [control.claimed()], first=5))
+    answer = client.get("/now.json?time=4999")
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"error": "time=4999: the log begins at 1970-01-01 00:00:05 UTC"},
+    )
 
 
 @pytest.mark.parametrize("content", hostile.ALL)

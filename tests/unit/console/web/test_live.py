@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import pytest
 
-from seamlessflow.console.web.live import LEAST_S, MOST_CHANNELS, Broadcaster, event, pause_s
+from seamlessflow.console.web.live import MOST_CHANNELS, SHARE, Broadcaster, CpuBudget, event
 from seamlessflow.infra.errors import KafkaUnavailable
 
 
@@ -45,10 +45,22 @@ async def _once_for_all() -> None:
     running.cancel()
 
 
-def test_different_pages_share_a_thirtieth_of_the_time() -> None:
-    assert pause_s([0.001]) == LEAST_S
-    for pages in (1, 20):
-        assert sum([0.1] * pages) / pause_s([0.1] * pages) <= 1 / 29
+def test_a_share_of_the_time_may_be_spent_whatever_takes_it() -> None:
+    budget = CpuBudget(now_s=100.0, cpu_s=7.0)
+    assert not budget.has_left(100.0, 7.0)
+    assert budget.has_left(101.0, 7.0)
+    spent_s = 7.0
+    for second in range(102, 202):
+        if budget.has_left(second, spent_s):
+            spent_s += 0.2
+    assert spent_s - 7.0 == pytest.approx(SHARE * 100, abs=0.2)
+
+
+def test_what_the_opening_of_a_log_took_is_soon_forgotten() -> None:
+    budget = CpuBudget(now_s=0.0, cpu_s=0.0)
+    assert not budget.has_left(74.0, 74.0)
+    assert not budget.has_left(83.0, 74.0)
+    assert budget.has_left(85.0, 74.0)
 
 
 def test_a_page_that_cannot_be_rendered_now_stays_as_it_was() -> None:

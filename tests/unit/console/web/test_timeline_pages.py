@@ -35,6 +35,7 @@ def test_another_run_has_a_canvas_below_the_runs_own() -> None:
     client = client_of([control.claimed()])
     text = client.get("/timeline", headers={"accept": "text/html"}).text
     assert text.count("<canvas") == 2
+    assert text.count('data-moments="/now"') == 1  # a time of the other run is no moment of this
     assert 'data-timeline="/timeline.json"' in text
     assert 'data-timeline="/timeline.json?beside=runs%2Fother+%26+more"' in text
     shown = data_of(client, beside=OTHER)

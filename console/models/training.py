@@ -1,0 +1,87 @@
+"""Training of groups: the committed steps whose batches had them, as `control` says it.
+
+Rows are only added, each with its offset, as those of the course are. So a reader of any moment
+needs no copy and no lock.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from seamlessflow.infra.kafka.client import Received
+from seamlessflow.schemas import records as r
+
+FILTERED, CHOSEN = "filtered", "chosen"
+"""Rules that kept sessions of a batch out of the loss: a filter; a choice among the sessions."""
+_CHOOSING = ("selection", "pairs")
+"""Kinds of methods that train some sessions of a group."""
+_Sample = tuple[str, int, int]
+"""Group, sample and attempt."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainedGroup:
+    """A group in the batch of a committed step."""
+
+    offset: int
+    policy: str
+    step: int
+    trained: tuple[str, ...]
+    """Its sessions with a token in the loss."""
+    left: tuple[str, ...]
+    """Its sessions without."""
+    rule: str
+    """Rule that kept the others out; empty if the commit names none."""
+
+
+class GroupTraining:
+    """Rows of one log, in its order. One thread adds, any thread reads."""
+
+    def __init__(self) -> None:
+        self._batches: dict[str, tuple[TrainedGroup, ...]] = {}
+        self._failed: dict[_Sample, int] = {}
+        self._starts: list[tuple[int, str, int]] = []
+        """Offset, policy and first step of each trainer's start."""
+
+    def note(self, item: Received) -> None:
+        """Take the next record of `control`."""
+        match item.record:
+            case r.StepCommitted() as commit:
+                for group in commit.groups:
+                    before = self._batches.get(group.group_id, ())
+                    batch = _trained(item.offset, commit, group)
+                    self._batches[group.group_id] = (*before, batch)
+            case r.SampleFailed() as failed:
+                sample = failed.group_id, failed.sample, failed.attempt
+                self._failed.setdefault(sample, item.offset)
+            case r.LineageStarted() as start:
+                self._starts.append((item.offset, start.policy, start.step))
+
+    def batches(self, group_id: str, end: int) -> Sequence[TrainedGroup]:
+        """Return a group in each batch that had it before an offset, in log order."""
+        return [batch for batch in self._batches.get(group_id, ()) if batch.offset < end]
+
+    def survives(self, batch: TrainedGroup, end: int) -> bool:
+        """Return whether no trainer that started before an offset has undone the batch's step."""
+        return not any(
+            batch.offset < offset < end and first <= batch.step and batch.policy in ("", policy)
+            for offset, policy, first in self._starts
+        )
+
+    def has_failed(self, group_id: str, sample: int, attempt: int, end: int) -> bool:
+        """Return whether a session of a group was put down as failed before an offset."""
+        return self._failed.get((group_id, sample, attempt), end) < end
+
+
+def _trained(offset: int, commit: r.StepCommitted, group: r.StepGroup) -> TrainedGroup:
+    tokens: Mapping[str, int] = commit.trained_tokens
+    chosen = group.replaced or any(method.kind in _CHOOSING for method in commit.methods)
+    unfiltered = CHOSEN if chosen else ""
+    replaced = (session.session_id for session in group.replaced)
+    return TrainedGroup(
+        offset=offset,
+        policy=commit.policy,
+        step=commit.step,
+        trained=tuple(name for name in group.sessions if tokens.get(name)),
+        left=(*(name for name in group.sessions if not tokens.get(name)), *replaced),
+        rule=FILTERED if group.filtered else unfiltered,
+    )
