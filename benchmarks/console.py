@@ -34,6 +34,7 @@ import httpx
 
 from benchmarks.load.children import ROOT, cpu_s, peak_mb
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--follow-s", type=float, default=60.0)
     asked = parser.parse_args(argv)
     made = made_up(asked.workers)
-    with Broker(None, short_lived=True) as broker:
+    with Broker(None, java=SHORT_LIVED) as broker:
         create_topics(broker.settings, TOPICS.values())
         _write(broker.settings, made, asked.records)
         began_s = time.monotonic()

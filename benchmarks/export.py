@@ -16,6 +16,7 @@ from pathlib import Path
 from benchmarks.manager import recorded
 from benchmarks.recorded.sessions import Shape, interleaved, renderer, write
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.recorded.export.exporting import ExportJob, export
 from seamlessflow.recorded.export.parquet_file import PARQUET
 from seamlessflow.recorded.export.tables import JSONL
@@ -34,7 +35,7 @@ def main(argv: Sequence[str]) -> None:
         sessions = recorded(made, policy, shape, finalized=True)
     tokens = asked.turns * (_PROMPT + _SAMPLED) * len(sessions)
     events = interleaved(sessions, max(1, asked.tokens // tokens))
-    with Broker(None, short_lived=True) as broker, tempfile.TemporaryDirectory() as directory:
+    with Broker(None, java=SHORT_LIVED) as broker, tempfile.TemporaryDirectory() as directory:
         write(broker.settings, events)
         figures = {}
         for kind in (PARQUET, JSONL):

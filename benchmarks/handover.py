@@ -26,6 +26,7 @@ from benchmarks.manager import recorded
 from benchmarks.recorded.broker_rebuild import for_unknown_session
 from benchmarks.recorded.sessions import Shape, interleaved, renderer
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
@@ -51,7 +52,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--events", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)
     asked = parser.parse_args(argv)
-    with renderer() as (made, policy), Broker(None, short_lived=True) as broker:
+    with renderer() as (made, policy), Broker(None, java=SHORT_LIVED) as broker:
         sessions = recorded(made, policy, Shape(20, 340, 300), finalized=False)
         copies = max(1, asked.events // sum(map(len, sessions)))
         events = interleaved(sessions, copies)

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from benchmarks.manager import recorded
 from benchmarks.recorded.sessions import Shape, interleaved, renderer, write
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.recorded.merge.partitions import MergeJob
 from seamlessflow.recorded.merge.shards import merge_on
 from seamlessflow.recorded.select.reading import partition_bounds
@@ -38,7 +39,7 @@ def main(argv: Sequence[str]) -> None:
 
 def merged(events: Sequence[Record]) -> dict[str, float]:
     """Return events a second by number of processes."""
-    with Broker(None, short_lived=True) as broker:
+    with Broker(None, java=SHORT_LIVED) as broker:
         kafka = broker.settings
         write(kafka, events)
         job = MergeJob(kafka, partition_bounds(kafka, SessionSelection()))

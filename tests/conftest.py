@@ -14,7 +14,8 @@ import hypothesis
 import pytest
 from xdist.remote import Producer
 
-from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.broker import Broker, ReadyLimit
+from seamlessflow.infra.broker.programs import JavaOptions
 from seamlessflow.infra.broker.storage import properties
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.addresses import HOST, free_port
@@ -88,9 +89,8 @@ def broker() -> Iterator[KafkaSettings]:
         case "embedded":
             with Broker(
                 None,
-                heap_mb=HEAP_MB,
-                short_lived=True,
-                ready_timeout_s=READY_TIMEOUT_S,
+                java=JavaOptions(heap_mb=HEAP_MB, short_lived=True),
+                ready=ReadyLimit(READY_TIMEOUT_S),
                 properties=PATIENCE,
             ) as embedded:
                 yield embedded.settings

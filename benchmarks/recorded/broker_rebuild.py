@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from benchmarks.load.children import Children, cpu_s, peak_mb
 from seamlessflow.consumers.trajectories.sessions.partition import PartitionProgress
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer, TransactionalProducer
 from seamlessflow.infra.kafka.reader import Reader
@@ -34,7 +35,7 @@ def broker_rebuild(
 
     Raises `TimeoutError` if the managers do not own all partitions in time.
     """
-    with Broker(None, short_lived=True) as broker:
+    with Broker(None, java=SHORT_LIVED) as broker:
         create_topics(broker.settings, TOPICS.values())
         ends = _write(broker.settings, policy, events)
         variables = {

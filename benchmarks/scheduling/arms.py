@@ -23,6 +23,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader, ReadingRules
@@ -52,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
     parser.add_argument("--arms", type=int, default=100_000)
     parser.add_argument("--epochs", type=int, default=1)
     asked = parser.parse_args(argv)
-    with Broker(None, short_lived=True) as broker:
+    with Broker(None, java=SHORT_LIVED) as broker:
         kafka = broker.settings
         create_topics(kafka, [CONTROL, FLEET, ARMS])
         with closing(Producer(kafka, "benchmark")) as producer:

@@ -27,6 +27,7 @@ from seamlessflow.demo.configuration import KV_BYTES, MAX_CONTEXT, OPTIMIZER, WO
 from seamlessflow.demo.model import make_model
 from seamlessflow.demo.task import make_tasks, write_tasks
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.settings import KafkaSettings
@@ -53,7 +54,7 @@ def main(argv: Sequence[str]) -> None:
         out = (asked.out or Path(scratch) / "run").resolve()
         _train(out, asked.switches + _FIRST + _SPARE, asked.agents)
         load = os.getloadavg()[0]
-        with Broker(out / "kafka", short_lived=True) as broker:
+        with Broker(out / "kafka", java=SHORT_LIVED) as broker:
             control, sessions, trajectories = (
                 _records(broker.settings, topic) for topic in (CONTROL, SESSIONS, TRAJECTORIES)
             )

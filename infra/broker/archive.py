@@ -12,6 +12,7 @@ from pathlib import Path
 
 from seamlessflow.infra.broker.broker import Broker
 from seamlessflow.infra.broker.jars import class_path, start_archive
+from seamlessflow.infra.broker.programs import JavaOptions
 from seamlessflow.infra.errors import SeamlessFlowError
 
 
@@ -25,7 +26,8 @@ def prepare(cache: Path | None = None) -> None:
     archive.parent.mkdir(parents=True, exist_ok=True)
     scratch = archive.with_suffix(f".{os.getpid()}")
     try:
-        with Broker(None, short_lived=True, cache=cache, write_archive=scratch, watches=False):
+        java = JavaOptions(short_lived=True, cache=cache, archive_to_write=scratch)
+        with Broker(None, java=java, watches=False):
             pass
         if scratch.exists():
             scratch.replace(archive)

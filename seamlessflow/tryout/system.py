@@ -13,7 +13,8 @@ from pathlib import Path
 import httpx
 
 from seamlessflow.config import RunConfig
-from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.broker import Broker, ReadyLimit
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import TopicOptions, create_topics
@@ -77,7 +78,7 @@ def tryout_system(
     with (
         Launcher(config.logs_dir, stop, supervisor) as launcher,
         Broker(
-            config.kafka_dir, short_lived=True, ready_timeout_s=config.start_timeout_s
+            config.kafka_dir, java=SHORT_LIVED, ready=ReadyLimit(config.start_timeout_s)
         ) as broker,
     ):
         kafka = broker.settings

@@ -24,6 +24,7 @@ from transformers.utils import logging as transformers_logging
 from benchmarks.learning.curves import prepared
 from seamlessflow.config_file import parse
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import JavaOptions
 from seamlessflow.processes.stopping import Interrupted, Stop, stoppable
 from tests.algorithms.checks import (
     audit_faults,
@@ -109,7 +110,7 @@ def _train(names: Sequence[str], out: Path, stop: Stop, verdicts: dict[str, Verd
         directory = out / f"kafka-{name}"
         shutil.rmtree(directory, ignore_errors=True)
         # One for each run: with the topics of many it is slow, and fenced when it gets no CPU.
-        with Broker(directory, heap_mb=512) as broker:
+        with Broker(directory, java=JavaOptions(heap_mb=512)) as broker:
             kafka = broker.settings.model_copy(update={"topic_prefix": f"{name}."})
             commands = Commands(out / name, kafka, stop)
             verdicts[name] = _verdict(name, RUNS[name], commands, data, teacher)

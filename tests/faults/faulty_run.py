@@ -18,6 +18,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import JavaOptions
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.network.addresses import free_ports
 from seamlessflow.infra.settings import KafkaSettings
@@ -42,6 +43,7 @@ LEVELS = 3
 """Pools of the tasks, by a field of their metadata."""
 Changes = Mapping[str, Mapping[str, Any]]
 _TASKS = 50
+_JAVA = JavaOptions(heap_mb=512, short_lived=True)
 _LEASES: dict[str, str | int] = {
     "group.consumer.min.session.timeout.ms": 1000 * LEASE_S,
     "group.consumer.session.timeout.ms": 1000 * LEASE_S,
@@ -179,7 +181,7 @@ def faulty_run(
     ended: list[str] = []
     config = _config(directory, groups_per_step, changes)
     supervisor = Supervisor(config.restarts, ended.append)
-    broker = Broker(directory / "kafka", heap_mb=512, short_lived=True, properties=_LEASES)
+    broker = Broker(directory / "kafka", java=_JAVA, properties=_LEASES)
     with Launcher(directory / "logs", Stop(), supervisor) as launcher, broker:
         create_topics(broker.settings, FEW.values())
         if broker_returns:

@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from tests.golden import conversations, disturbances, forks
 from tests.golden.golden_log import LOGS, write
 from tests.golden.recording_system import recording_system, records
@@ -17,7 +18,7 @@ from tests.golden.recording_system import recording_system, records
 def record(path: Path) -> None:
     """Record all conversations into a new file."""
     with (
-        Broker(None, short_lived=True) as broker,
+        Broker(None, java=SHORT_LIVED) as broker,
         TemporaryDirectory() as directory,
         recording_system(broker.settings, Path(directory)) as system,
     ):

@@ -17,6 +17,7 @@ from confluent_kafka.admin._scram import (
 )
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import KafkaRefused
 from seamlessflow.infra.kafka.start.cluster import find_cluster
 from seamlessflow.infra.network.addresses import HOST, free_ports
@@ -61,7 +62,7 @@ def secured_broker(
         "super.users": "User:ANONYMOUS;User:owner",
     }
     with Broker(
-        directory / "broker", plain, short_lived=True, watches=watches, properties=properties
+        directory / "broker", plain, java=SHORT_LIVED, watches=watches, properties=properties
     ):
         kafka = KafkaSettings(
             bootstrap_servers=f"{HOST}:{secured}",

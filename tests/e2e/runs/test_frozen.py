@@ -12,6 +12,7 @@ from seamlessflow.config import RunConfig
 from seamlessflow.config_file import parse
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.reader import Reader
@@ -96,7 +97,7 @@ def run(tmp_path: Path) -> Iterator[WatchedRun]:
     """Yield a run whose processes all do their work; end them at the end."""
     config, notices = configuration(tmp_path), list[str]()
     supervisor = Supervisor(config.restarts, notices.append)
-    broker = Broker(tmp_path / "kafka", short_lived=True)
+    broker = Broker(tmp_path / "kafka", java=SHORT_LIVED)
     with Launcher(tmp_path / "logs", Stop(), supervisor) as launcher, broker:
         create_topics(broker.settings, TOPICS.values())
         launcher.watch(broker)

@@ -24,6 +24,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.client import client_options
@@ -53,7 +54,7 @@ def main() -> None:
     rng = random.Random(chosen.seed)
     groups = partitions = 0
     with tempfile.TemporaryDirectory() as directory:
-        broker = Broker(Path(directory), short_lived=True, watches=not chosen.unwatched)
+        broker = Broker(Path(directory), java=SHORT_LIVED, watches=not chosen.unwatched)
         with broker:
             create_topics(broker.settings, [REQUESTS, TRAJECTORIES, ENDED_SESSIONS])
             for number in range(chosen.kills):

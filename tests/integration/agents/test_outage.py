@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.client import STRANDED
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.settings import KafkaSettings
@@ -76,7 +77,7 @@ def test_what_ended_in_an_outage_counts_though_the_partition_was_lost_and_came_b
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     classic = {"group_protocol": "classic", "session_timeout_s": SESSION_TIMEOUT_S}
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         for attempt in range(ATTEMPTS):
             prefix = {"topic_prefix": f"attempt{attempt}."}
             kafka = broker.settings.model_copy(update={**classic, **prefix})

@@ -15,6 +15,7 @@ from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.views.now import now_page
 from seamlessflow.console.web.console import AskedPage, Console, ShownRun, plain
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -170,7 +171,7 @@ def test_topics_that_are_made_later_are_read_too(kafka: KafkaSettings) -> None:
 
 
 def test_it_outlasts_a_kafka_that_is_away(tmp_path: Path) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         assert broker.pid is not None
         kafka = broker.settings
         create_topics(kafka, small(CONTROL))

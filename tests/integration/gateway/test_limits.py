@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import RequestTurn
 from tests import http
@@ -171,7 +172,7 @@ def test_a_call_that_outlasts_the_shutdown_is_told_to_come_again(
 
 @pytest.mark.slow
 def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         manager = ScriptedManager(broker.settings)
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         with gateway_process(broker.settings, kafka_timeout_s=2) as gateway:
@@ -193,7 +194,7 @@ def test_without_kafka_calls_get_503_until_it_is_back(tmp_path: Path) -> None:
                 assert (other.status_code, other.headers["retry-after"]) == (503, "1")
                 assert_told(other, f"/v1/{path}")
             assert http.get(f"{gateway.url}/health").status_code == 200
-            with Broker(tmp_path / "kafka", port, short_lived=True):
+            with Broker(tmp_path / "kafka", port, java=SHORT_LIVED):
                 until(
                     lambda: http.get(f"{gateway.url}/ready").status_code == 200,
                     "ready",

@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.broker import Broker, ReadyLimit
 from seamlessflow.infra.broker.jars import class_path, default_cache, locked_jars
+from seamlessflow.infra.broker.programs import SHORT_LIVED, JavaOptions
 from seamlessflow.infra.broker.storage import properties
 from seamlessflow.infra.errors import (
     BrokerFailed,
@@ -90,7 +91,7 @@ def test_a_record_of_many_megabytes_is_read_back(kafka: KafkaSettings) -> None:
 
 
 def test_a_restarted_broker_has_its_data(tmp_path: Path) -> None:
-    broker = Broker(tmp_path / "kafka", short_lived=True)
+    broker = Broker(tmp_path / "kafka", java=SHORT_LIVED)
     with broker:
         write(broker.settings, LOST)
         first_pid = broker.pid
@@ -108,7 +109,7 @@ def test_the_records_lie_in_the_directory_whatever_its_name(
     monkeypatch.chdir(elsewhere)
     monkeypatch.setenv("LC_ALL", "C")
     directory = tmp_path.joinpath(*HARD_NAMES, "kafka")
-    broker = Broker(directory, short_lived=True)
+    broker = Broker(directory, java=SHORT_LIVED)
     with broker:
         write(broker.settings, LOST)
     with broker:
@@ -130,7 +131,7 @@ def test_a_directory_that_java_cannot_name_is_refused(tmp_path: Path) -> None:
 )
 def test_a_cache_that_java_cannot_name_is_refused(tmp_path: Path, name: str, reason: str) -> None:
     with pytest.raises(SettingsRejected, match=rf"SEAMLESSFLOW_CACHE: .* {reason}"):
-        Broker(tmp_path / "kafka", cache=tmp_path / name).start()
+        Broker(tmp_path / "kafka", java=JavaOptions(cache=tmp_path / name)).start()
     assert not (tmp_path / name).exists()
 
 
@@ -138,17 +139,18 @@ def test_a_relative_cache_is_that_of_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(default_cache().absolute().parent)
-    with Broker(tmp_path, short_lived=True, cache=Path(default_cache().name)) as broker:
+    java = JavaOptions(short_lived=True, cache=Path(default_cache().name))
+    with Broker(tmp_path, java=java) as broker:
         assert broker.running
 
 
 def test_a_killed_broker_has_what_it_acknowledged(tmp_path: Path) -> None:
-    with Broker(tmp_path, short_lived=True) as broker:
+    with Broker(tmp_path, java=SHORT_LIVED) as broker:
         write(broker.settings, LOST)
         assert broker.pid is not None
         os.kill(broker.pid, signal.SIGKILL)
         until(lambda: not broker.running, "its end", 10)
-    with Broker(tmp_path, short_lived=True) as broker:
+    with Broker(tmp_path, java=SHORT_LIVED) as broker:
         assert read(broker.settings) == LOST
 
 
@@ -170,7 +172,7 @@ def test_it_ends_when_the_process_that_runs_it_is_killed(tmp_path: Path) -> None
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="Linux alone has it")
 def test_it_interrupts_nobody_when_it_wakes(tmp_path: Path) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         assert broker.pid is not None
         classes = set()
         for thread in Path(f"/proc/{broker.pid}/task").iterdir():
@@ -180,7 +182,7 @@ def test_it_interrupts_nobody_when_it_wakes(tmp_path: Path) -> None:
 
 
 def test_a_temporary_directory_is_gone_after_stop() -> None:
-    with Broker(None, short_lived=True) as broker:
+    with Broker(None, java=SHORT_LIVED) as broker:
         assert broker.data_dir.exists()
     assert not broker.data_dir.exists()
 
@@ -191,9 +193,9 @@ def test_everything_listens_on_loopback() -> None:
 
 
 def test_a_second_broker_over_the_same_directory_is_refused(tmp_path: Path) -> None:
-    with Broker(tmp_path, short_lived=True) as broker:
+    with Broker(tmp_path, java=SHORT_LIVED) as broker:
         with pytest.raises(BrokerFailed, match="another broker is running over this directory"):
-            Broker(tmp_path, ready_timeout_s=0.2).start()
+            Broker(tmp_path, ready=ReadyLimit(0.2)).start()
         assert broker.running
 
 
@@ -205,16 +207,16 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
 
 
 def test_a_broker_that_fails_shows_the_end_of_its_log(tmp_path: Path) -> None:
-    with Broker(tmp_path, short_lived=True):
+    with Broker(tmp_path, java=SHORT_LIVED):
         pass
     (tmp_path / "log" / "meta.properties").write_text("version=1\nnode.id=7\n")
     with pytest.raises(BrokerFailed, match="it ended with exit status 1 while starting") as failure:
-        Broker(tmp_path, short_lived=True).start()
+        Broker(tmp_path, java=SHORT_LIVED).start()
     assert "cluster.id was not found" in failure.value.log_tail
 
 
 def test_a_broker_that_is_late_is_given_up(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, ready_timeout_s=0.05)
+    broker = Broker(tmp_path, ready=ReadyLimit(0.05))
     with pytest.raises(BrokerFailed, match=r"not ready within 0\.05 s: try again") as late:
         broker.start()
     assert not broker.running
@@ -228,7 +230,7 @@ def test_a_jar_that_differs_is_not_run(tmp_path: Path) -> None:
     changed.unlink()
     changed.write_bytes(b"something else")
     with pytest.raises(JarRejected, match="delete the file to have it fetched again") as refusal:
-        Broker(tmp_path / "data", cache=tmp_path).start()
+        Broker(tmp_path / "data", java=JavaOptions(cache=tmp_path)).start()
     assert refusal.value.path == str(changed)
 
 
@@ -239,7 +241,7 @@ def test_jars_that_cannot_be_fetched_are_an_error(
     config.write_text(f"[repositories]\ncentral = http://{HOST}:{free_port()}/maven2\n")
     monkeypatch.setenv("JGO_CONFIG_FILE", str(config))
     with pytest.raises(JarsUnavailable, match=f"{len(locked_jars())} jars .* could not be fetched"):
-        Broker(tmp_path / "data", cache=tmp_path / "cache").start()
+        Broker(tmp_path / "data", java=JavaOptions(cache=tmp_path / "cache")).start()
 
 
 def test_once_fetched_the_jars_need_no_network(monkeypatch: pytest.MonkeyPatch) -> None:

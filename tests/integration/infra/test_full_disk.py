@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import never
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -27,7 +28,7 @@ DEADLINE_S = 120
 @pytest.mark.slow
 def test_a_broker_without_room_ends_and_all_goes_on_when_there_is_some(tmp_path: Path) -> None:
     with largest_file(LARGEST_FILE):
-        broker = Broker(tmp_path, short_lived=True)
+        broker = Broker(tmp_path, java=SHORT_LIVED)
         broker.start()
     try:
         create_topics(broker.settings, [LOST])

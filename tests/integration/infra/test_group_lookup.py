@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.schemas.records import WorkerLost
 from seamlessflow.schemas.topics import Topic
@@ -36,7 +37,7 @@ for line in sys.stdin:
 def test_requests_without_an_answer_do_no_harm_when_the_coordinator_is_back(
     tmp_path: Path,
 ) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         create_topics(broker.settings, [Topic("lost", 1, 60_000, (WorkerLost,))])
         command = [sys.executable, "-c", ASKS, broker.bootstrap_servers]
         with subprocess.Popen(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import KafkaUnavailable
 from seamlessflow.infra.kafka.bounds import BoundsLookup
 from seamlessflow.infra.kafka.reader import Reader
@@ -43,7 +44,7 @@ BOTH = 2
 @pytest.fixture(scope="module")
 def unwatched() -> Iterator[KafkaSettings]:
     """Yield a broker that leaves transactions as they are."""
-    with Broker(None, short_lived=True, watches=False) as broker:
+    with Broker(None, java=SHORT_LIVED, watches=False) as broker:
         yield broker.settings
 
 
@@ -136,7 +137,7 @@ def test_one_under_way_is_not_ended(kafka: KafkaSettings) -> None:
 def test_the_embedded_broker_ends_what_its_own_restart_left(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    broker = Broker(tmp_path, short_lived=True)
+    broker = Broker(tmp_path, java=SHORT_LIVED)
     with broker:
         kafka = broker.settings
         make_topics(kafka)
@@ -156,7 +157,7 @@ def test_the_embedded_broker_ends_what_its_own_restart_left(
 
 
 def test_a_kafka_that_starts_meanwhile_is_asked_again(tmp_path: Path) -> None:
-    broker = Broker(tmp_path, short_lived=True, watches=False)
+    broker = Broker(tmp_path, java=SHORT_LIVED, watches=False)
     with (
         broker,
         closing(TransactionLookup(broker.settings)) as lookup,

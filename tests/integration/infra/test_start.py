@@ -15,6 +15,7 @@ import pytest
 
 from seamlessflow.demo.model import make_model
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.network.addresses import free_port
@@ -75,7 +76,7 @@ def nowhere(wait_s: float) -> KafkaSettings:
 def test_every_process_waits_for_kafka_says_so_then_starts_and_shows_its_lag(
     tmp_path: Path,
 ) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         kafka = broker.settings
         create_topics(kafka, SMALL.values())  # a process without its topics would end
     port = int(kafka.bootstrap_servers.rpartition(":")[2])
@@ -86,7 +87,7 @@ def test_every_process_waits_for_kafka_says_so_then_starts_and_shows_its_lag(
         line = rf"waiting for Kafka at {address}: .+; \d+ s so far, 2\d\d s left"
         for name in PROCESSES:
             starting.await_words(name, line)
-        with Broker(tmp_path / "kafka", port, short_lived=True):
+        with Broker(tmp_path / "kafka", port, java=SHORT_LIVED):
             for name, words in PROCESSES.items():
                 starting.await_words(name, words)
             until(lambda: lag_shown(tmp_path) == SERVICES, "the lags of all processes")

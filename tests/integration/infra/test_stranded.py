@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewPartitions
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import DeliveryFailed, KafkaUnavailable
 from seamlessflow.infra.kafka.client import BEGINNING, client_options
 from seamlessflow.infra.kafka.producer import Producer
@@ -98,7 +99,7 @@ def test_a_member_of_a_group_ends_its_process(kafka: KafkaSettings) -> None:
 def test_a_member_of_a_group_whose_commit_has_no_answer_ends_its_process(tmp_path: Path) -> None:
     """librdkafka may wait for ever, and its client does nothing else meanwhile."""
     place, assigned = (TOPIC.name, 0), threading.Event()
-    with Broker(tmp_path, short_lived=True) as broker:
+    with Broker(tmp_path, java=SHORT_LIVED) as broker:
         assert broker.pid is not None
         create_topics(broker.settings, [TOPIC])
         reader = Reader(broker.settings, "reader")

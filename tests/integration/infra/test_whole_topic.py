@@ -9,6 +9,7 @@ from pathlib import Path
 from confluent_kafka import Producer as ConfluentProducer
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.unreadable import Skipped
@@ -79,7 +80,7 @@ def test_only_what_is_committed_is_read_up_to_the_first_open_transaction(
 
 
 def test_a_broker_that_is_silent_for_seconds_does_not_cut_a_reading_short(tmp_path: Path) -> None:
-    with Broker(tmp_path, short_lived=True) as broker:
+    with Broker(tmp_path, java=SHORT_LIVED) as broker:
         assert broker.pid is not None
         create_topics(broker.settings, [TOPIC])
         producer = Producer(broker.settings, "writer")

@@ -13,6 +13,7 @@ from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import SettingsRejected
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -86,7 +87,7 @@ def test_a_log_is_verified_on_any_number_of_processes(log: KafkaSettings) -> Non
 def test_the_kept_log_of_a_finished_run_is_read_as_soon_as_its_broker_starts(
     tmp_path: Path,
 ) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         write_golden(broker.settings, LOG)
     answer = run("--out", str(tmp_path), "--verify")
     assert answer.exit_code == 0, answer.output

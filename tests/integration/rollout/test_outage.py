@@ -7,6 +7,7 @@ import pytest
 
 from seamlessflow.demo.tokenizer import make_tokenizer
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.schemas import records as r
 from tests.builders.rollout.rollout_system import rollout_system
@@ -19,7 +20,7 @@ ENDLESS = '{"text": "code 3", "tokens": 400, "tokens_per_second": 10}'
 def test_told_to_end_in_the_middle_of_a_turn_while_kafka_is_away_it_does(tmp_path: Path) -> None:
     make_tokenizer(tmp_path)
     with (
-        Broker(tmp_path / "kafka", short_lived=True) as broker,
+        Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker,
         rollout_system(broker.settings, tmp_path) as system,
     ):
         system.publish_unread("w", 0)

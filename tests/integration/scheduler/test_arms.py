@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.kafka.client import consumer_options
 from seamlessflow.infra.kafka.producer import Producer
@@ -243,7 +244,7 @@ def newest_value(kafka: KafkaSettings, key: str) -> bytes | None:
 @pytest.mark.slow
 def test_an_outage_of_kafka_loses_no_statistics(tmp_path: Path) -> None:
     data = tmp_path / "kafka"
-    with Broker(data, short_lived=True) as broker:
+    with Broker(data, java=SHORT_LIVED) as broker:
         kafka = broker.settings
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         log = ControlLog(kafka)
@@ -255,7 +256,7 @@ def test_an_outage_of_kafka_loses_no_statistics(tmp_path: Path) -> None:
                 trainer.go_on()
             broker.stop()
             running.says("no answer from Kafka")
-            with Broker(data, port, short_lived=True):
+            with Broker(data, port, java=SHORT_LIVED):
                 for _ in range(B + 1):
                     trainer.go_on()
                 check_admitted(log, trainer.trained + CREDITS)

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.schemas import records as r
@@ -23,7 +24,7 @@ TIMES = {"scheduler__heartbeat_timeout_s": 5}
 def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
     tmp_path: Path,
 ) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         log, port = ControlLog(broker.settings), int(broker.bootstrap_servers.rpartition(":")[2])
         worker = FakeWorker(broker.settings, "a", ("rollout", "train"))
         with scheduler_process(broker.settings, tmp_path, **TIMES) as running:
@@ -31,7 +32,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
             log.wait(r.WorkerJoined, count=2)
             broker.stop()
             running.says("no answer from Kafka")
-            with Broker(tmp_path / "kafka", port, short_lived=True):
+            with Broker(tmp_path / "kafka", port, java=SHORT_LIVED):
                 running.says("Kafka answers again")
                 log.write(control.batch_ready(at_ms=now_ms()))
                 log.wait(r.StepStarted)
@@ -46,7 +47,7 @@ def test_an_outage_is_waited_for_costs_no_worker_and_leaves_the_claim_as_it_was(
 
 @pytest.mark.slow
 def test_told_to_end_while_kafka_is_away_it_does(tmp_path: Path) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         ControlLog(broker.settings).close()
         with scheduler_process(broker.settings, tmp_path, **TIMES) as running:
             running.says("acts as of epoch 1")

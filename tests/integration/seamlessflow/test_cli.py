@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 from seamlessflow.__main__ import app
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
@@ -236,7 +237,7 @@ def test_a_run_that_ended_before_its_first_record_has_nothing_to_show(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with Broker(tmp_path / "kafka", short_lived=True):
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED):
         pass
     failed = run(*command.split(), "--out", str(tmp_path)).exception
     assert str(failed) == f"nothing was recorded in {tmp_path}: its run ended while it started"
@@ -246,7 +247,7 @@ def test_a_run_that_ended_before_its_first_record_has_nothing_to_show(
 
 def test_a_session_is_shown_from_kept_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         a_session(broker.settings)
     assert "turn a, 3 tokens" in run("show", sessions.SESSION, "--out", str(tmp_path)).output
 

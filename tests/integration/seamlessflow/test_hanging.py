@@ -8,6 +8,7 @@ from typer.testing import CliRunner, Result
 
 from seamlessflow.__main__ import app
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.topics.creation import create_topics
 from seamlessflow.infra.kafka.transactions.hanging import warn_of_hanging
 from seamlessflow.infra.kafka.transactions.verdicts import IdState
@@ -26,7 +27,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def unwatched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[KafkaSettings]:
     """Yield a broker that leaves transactions as they are, which the environment names."""
-    with Broker(tmp_path / "kafka", short_lived=True, watches=False) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED, watches=False) as broker:
         kafka = broker.settings
         monkeypatch.setenv("SEAMLESSFLOW_KAFKA__BOOTSTRAP_SERVERS", kafka.bootstrap_servers)
         create_topics(kafka, [REQUESTS, TRAJECTORIES, ENDED_SESSIONS])

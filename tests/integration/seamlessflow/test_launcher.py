@@ -12,6 +12,7 @@ import pytest
 
 from seamlessflow.config import RestartsSection
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.processes.child import ChildEnded, ChildSpec
 from seamlessflow.processes.launcher import Launcher, NotReady
 from seamlessflow.processes.stopping import Interrupted, Stop
@@ -186,7 +187,7 @@ def test_a_process_that_fails_again_and_again_ends_the_run(programs: Path) -> No
 
 def test_a_start_of_the_broker_that_fails_is_not_the_last_one(programs: Path) -> None:
     with (
-        Broker(programs / "kafka", short_lived=True) as broker,
+        Broker(programs / "kafka", java=SHORT_LIVED) as broker,
         launcher_of(programs, most=100, pause_s=0.5, longest_pause_s=0.5) as launcher,
         socket.socket() as other_program,
     ):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -28,7 +29,7 @@ END_S = 60.0
 
 @pytest.mark.slow
 def test_it_ends_although_kafka_does_not_answer(tmp_path: Path) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED) as broker:
         create_topics(broker.settings, small(CONTROL, FLEET, TRAJECTORIES))
         scheduler = ScriptedScheduler(broker.settings)
         settings = environment(broker.settings, write_tiny(tmp_path / "tiny"), tmp_path)

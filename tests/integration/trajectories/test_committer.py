@@ -14,6 +14,7 @@ import pytest
 from seamlessflow.consumers.trajectories.bus.committer import Committer, Job
 from seamlessflow.consumers.trajectories.sessions.partition import Emission, PartitionProgress
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.kafka.client import BEGINNING
 from seamlessflow.infra.kafka.producer import Producer
 from seamlessflow.infra.kafka.reader import Reader
@@ -43,7 +44,7 @@ class CommitterSetup:
 
 @pytest.fixture
 def setup(tmp_path: Path) -> Iterator[CommitterSetup]:
-    with Broker(tmp_path, short_lived=True) as broker:
+    with Broker(tmp_path, java=SHORT_LIVED) as broker:
         assert broker.pid is not None
         kafka = broker.settings
         create_topics(kafka, small(REQUESTS, TRAJECTORIES, ENDED_SESSIONS))

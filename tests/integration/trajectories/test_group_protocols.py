@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import never
 from seamlessflow.infra.errors import GroupRefused, KafkaUnavailable, MemberReplaced
 from seamlessflow.infra.kafka.reader import Reader
@@ -52,7 +53,7 @@ def test_the_setting_decides_without_a_probe(kafka: KafkaSettings) -> None:
 
 
 def test_managers_share_and_take_over_on_a_broker_without_the_new_protocol(tmp_path: Path) -> None:
-    with Broker(tmp_path / "kafka", short_lived=True, properties=WITHOUT) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED, properties=WITHOUT) as broker:
         options = membership_once(broker.settings)
         assert options["group.protocol"] == "classic"
         with manager_system(broker.settings, tmp_path) as system:
@@ -68,7 +69,7 @@ def test_managers_share_and_take_over_on_a_broker_without_the_new_protocol(tmp_p
 
 def test_a_member_that_its_group_refuses_ends_and_says_what_to_mend(tmp_path: Path) -> None:
     limits: dict[str, str | int] = {"group.max.size": 1, "group.min.session.timeout.ms": 8_000}
-    with Broker(tmp_path / "kafka", short_lived=True, properties=limits) as broker:
+    with Broker(tmp_path / "kafka", java=SHORT_LIVED, properties=limits) as broker:
         create_topics(broker.settings, small(REQUESTS))
         with member(broker.settings, session_timeout_s=6) as hasty:
             refused(hasty, "Invalid session timeout.*kafka.session_timeout_s")

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.infra.broker.broker import Broker
+from seamlessflow.infra.broker.programs import SHORT_LIVED
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import ExitStatus
 from seamlessflow.infra.settings import KafkaSettings
@@ -23,7 +24,7 @@ END_S = 8.0
 def test_a_reward_that_could_not_be_sent_in_an_outage_still_counts(tmp_path: Path) -> None:
     """Holds invariant I8."""
     data = tmp_path / "kafka"
-    with Broker(data, short_lived=True) as broker, ExitStack() as later:
+    with Broker(data, java=SHORT_LIVED) as broker, ExitStack() as later:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         with manager_system(broker.settings, tmp_path / "tokenizer") as system:
             system.start_manager()
@@ -32,7 +33,7 @@ def test_a_reward_that_could_not_be_sent_in_an_outage_still_counts(tmp_path: Pat
             due_ms = now_ms() + WAIT_MS
             broker.stop()
             until(lambda: now_ms() > due_ms + WAIT_MS, "the time to wait for the reward")
-            later.enter_context(Broker(data, port, short_lived=True))
+            later.enter_context(Broker(data, port, java=SHORT_LIVED))
             system.reward("s", 0.5)
             trajectory = system.expect("trajectories", Trajectory)
 

