@@ -32,7 +32,7 @@ _LAST_IN_CLASS_PATH = 0xFFFF
 
 @dataclass(frozen=True)
 class JavaOptions:
-    """How a broker's Java process runs."""
+    """Options of a broker's Java process."""
 
     heap_mb: int = 384
     short_lived: bool = False
