@@ -80,6 +80,7 @@ def test_a_worker_killed_in_mid_turn_costs_the_agent_only_time(
         model=POLICY,
         messages=[{"role": "user", "content": "key 7"}],
         max_tokens=400,
+        seed=1,  # an answer that is long, each time
         stream=True,
     )
     first = made.expect(r.TurnDispatched, lambda record: record.session_id == "killed")
