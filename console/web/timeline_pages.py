@@ -23,7 +23,7 @@ _CHUNK = 20_000
 _PLACE = (CONTROL.name, 0)
 _REFRESH_S = 3.0
 """Least seconds between two foldings of a run that goes on."""
-_SHARE = 30
+_SHARE = 60
 """Time between two foldings, in times of a folding."""
 
 
