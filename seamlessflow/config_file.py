@@ -232,10 +232,11 @@ def _prepare_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
 def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
     """Put files in the places of tasks that an environment lists.
 
-    They are its agent's tasks where no others are named.
+    They are its agent's tasks where no others are named. Once a setting is wrong, nothing more is
+    listed.
     """
     config = reading.config
-    if config is None or reading.lines:
+    if config is None:
         return
     if config.agents.environment and not config.pacing.issues and "pacing" in read_by_command:
         pacing = {**reading.sections.get("pacing", {}), "tasks": LISTED}
@@ -245,13 +246,14 @@ def _list_tasks(reading: Reading, read_by_command: Collection[str]) -> None:
         if not is_listed(tasks.text) or tasks.section[0] not in read_by_command:
             continue
         try:
-            file = listed_file(tasks.text, config.agents, config.out)
+            if not reading.lines:
+                file = listed_file(tasks.text, config.agents, config.out)
+                reading.sections = replaced(reading.sections, tasks.setting, str(file))
+                listed.append(ListedTasks(tasks.setting, tasks.text, file, tasks.for_evaluation))
+                continue
         except (NotListed, OSError) as error:
             reading.add([Fault(tasks.setting, str(error))])
-            reading.left_out.append(tasks.setting)
-            continue
-        reading.sections = replaced(reading.sections, tasks.setting, str(file))
-        listed.append(ListedTasks(tasks.setting, tasks.text, file, tasks.for_evaluation))
+        reading.left_out.append(tasks.setting)  # no lines that could be checked
     reading.add(trained_faults(listed))
     if listed and not reading.lines:
         reading.config = RunConfig(**deepcopy(reading.sections))

@@ -1,4 +1,4 @@
-"""Cause of an agent's exception: the infrastructure, or the agent and its environment. Pure.
+"""Cause of an agent's exception: infrastructure, a refused call, or agent and environment. Pure.
 
 Names and status codes are compared, so that no HTTP library has to be installed. This module needs
 the standard library alone: `environments/inside/host.py` reads it in the Python of other packages.
@@ -6,6 +6,7 @@ the standard library alone: `environments/inside/host.py` reads it in the Python
 
 from collections.abc import Iterator
 
+_REFUSED = 400
 _TOO_MANY_REQUESTS = 429
 _SERVER_ERROR = 500
 _CLIENT_LIBRARIES = ("openai", "httpx", "httpx2", "httpcore", "httpcore2", "anthropic")
@@ -16,6 +17,16 @@ _TRANSPORT_ERRORS = ("APIConnectionError", "TransportError", "ConnectError")
 def is_infrastructure_failure(error: BaseException) -> bool:
     """Return True if the agent failed because a call got a server's error or no response."""
     return any(_is_transport_error(link) or _is_server_error(link) for link in _causes(error))
+
+
+def is_refused_call(error: BaseException) -> bool:
+    """Return True if a call was refused: its prompt was too long, say, or its turns were over."""
+    return any(
+        isinstance(status, int) and _REFUSED <= status < _SERVER_ERROR
+        for link in _causes(error)
+        for status in _statuses(link)
+        if status != _TOO_MANY_REQUESTS
+    )
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -110,7 +110,7 @@ class Play:
             return _all(sessions, AgentStopped())
         if (raised := call.error()) is not None:
             _log.warning("%s: the agent failed", name, exc_info=raised)
-            return _all(sessions, AgentCrashed(description(raised), _infrastructure_failed(raised)))
+            return _all(sessions, _crashed(raised))
         try:
             results = results_of(call.result(), sessions)
         except Exception as error:  # a mapping of the agent's may raise anything
@@ -188,6 +188,12 @@ def description(error: BaseException) -> str:
     if isinstance(error, CommandFailed | BadResult | EpisodeFailed | EnvironmentGone):
         return str(error)
     return "".join(traceback.format_exception(error)).strip()
+
+
+def _crashed(error: BaseException) -> Ending:
+    # A rubric that raises behind an answer that was cut would else be trained as a reward of 0.
+    never_policys = isinstance(error, EpisodeFailed) and not error.refused
+    return AgentCrashed(description(error), _infrastructure_failed(error), bad_result=never_policys)
 
 
 def _infrastructure_failed(error: BaseException) -> bool:

@@ -76,10 +76,11 @@ def tryout_system(
     """
     supervisor = Supervisor(config.restarts, notice)
     with (
-        Launcher(config.logs_dir, stop, supervisor) as launcher,
+        # Kafka ends last: the scheduler would wait for it.
         Broker(
             config.kafka_dir, java=SHORT_LIVED, ready=ReadyLimit(config.start_timeout_s)
         ) as broker,
+        Launcher(config.logs_dir, stop, supervisor) as launcher,
     ):
         kafka = broker.settings
         launcher.watch(broker)

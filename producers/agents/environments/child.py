@@ -38,9 +38,11 @@ class EnvironmentGone(SeamlessFlowError):
 class EpisodeFailed(SeamlessFlowError):
     """An episode raised an exception, here in its own words."""
 
-    def __init__(self, error: str, infrastructure: bool = False) -> None:
+    def __init__(self, error: str, infrastructure: bool, refused: bool) -> None:
         self.infrastructure = infrastructure
         """True if a call got a server's error or no response; else it is the environment's."""
+        self.refused = refused
+        """True if a call was refused, which the policy may have brought about."""
         super().__init__(error)
 
 
@@ -219,8 +221,8 @@ class EnvironmentChild:
             if ended is None or ended.done():
                 continue
             if "failed" in answer:
-                failed = EpisodeFailed(answer["error"].strip(), answer["infrastructure"])
-                ended.set_exception(failed)
+                whose = answer["infrastructure"], answer["refused"]
+                ended.set_exception(EpisodeFailed(answer["error"].strip(), *whose))
             else:
                 ended.set_result(answer["result"])
         await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status

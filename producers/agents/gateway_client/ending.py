@@ -43,7 +43,8 @@ class AgentCrashed:
     unjudged: bool = False
     """True if it was the judge."""
     bad_result: bool = False
-    """True if it is what the agent or its judge returned: never the policy's doing."""
+    """True if it is what the agent or its judge returned, or an environment's own error: never the
+    policy's doing."""
 
 
 @dataclass(frozen=True)

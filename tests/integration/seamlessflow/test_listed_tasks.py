@@ -13,6 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from seamlessflow.__main__ import app
+from seamlessflow.checks.check import before_training
 from seamlessflow.config_file import ConfigRejected, evaluated, every_task, parse
 from seamlessflow.listed_tasks import on_tasks
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
@@ -56,6 +57,13 @@ REFUSING = """
 class Environment:
     def __init__(self, server=""):
         raise ValueError(f"no world at {server}")
+"""
+VALIDATED = """
+    def __init__(self, **settings):
+        from pydantic import ConfigDict, create_model
+        config = ConfigDict(extra="forbid")
+        options = create_model("Options", __config__=config, seed=(int, 0))
+        create_model("Settings", options=(options, ...))(**settings)
 """
 SESSION = AgentSession("s", "http://127.0.0.1:9/v1", "key", "default", 0, {}, SharedHttpClient(1))
 
@@ -125,6 +133,37 @@ def test_a_task_is_played_with_the_settings_that_it_was_listed_with(
     lines = [line for file in files for line in Path(str(file)).read_bytes().splitlines()]
     assert len(lines) == 6
     assert asyncio.run(results(spec, lines)) == [{"reward": 1.0}] * 6
+
+
+def test_nothing_follows_from_tasks_that_a_wrong_setting_leaves_unlisted(
+    sections: Mapping[str, Any],
+) -> None:
+    values = with_sets(sections, far="environment:seed=90")
+    values["run"] = {**values["run"], "groupsize": 4}
+    with pytest.raises(ConfigRejected) as refused:
+        parse(values, check=before_training, read_tasks=every_task)
+    (line,) = refused.value.faults
+    assert line.startswith("run.groupsize")
+
+
+@pytest.mark.parametrize(
+    ("body", "settings", "words"),
+    [
+        ("def __init__(self, size): ...", {"sise": 4}, "settings are sise"),
+        (VALIDATED, {"options": {"sead": 0}}, "options.sead: Extra inputs are not permitted"),
+    ],
+)
+def test_an_environment_that_refuses_its_settings_names_the_wrong_one(
+    sections: Mapping[str, Any], body: str, settings: Mapping[str, Any], words: str
+) -> None:
+    adapter = Path(sections["agents"]["environment"])
+    adapter.write_text(f"class Environment:\n    {body}")
+    values = with_sets(sections, far="environment:seed=90")
+    values["agents"] = {**values["agents"], "settings": settings}
+    with pytest.raises(ConfigRejected) as refused:
+        parse(values, check=before_training, read_tasks=every_task)
+    (line,) = refused.value.faults
+    assert words in line
 
 
 async def results(spec: EnvironmentSpec, tasks: Sequence[bytes]) -> list[object]:

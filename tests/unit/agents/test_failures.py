@@ -4,7 +4,7 @@ import httpx
 import pytest
 from google.genai import errors
 
-from seamlessflow.producers.agents.failures import is_infrastructure_failure
+from seamlessflow.producers.agents.failures import is_infrastructure_failure, is_refused_call
 
 REQUEST = httpx.Request("POST", "http://gateway/v1/chat/completions")
 
@@ -24,6 +24,17 @@ def test_an_answer_of_a_busy_or_failing_endpoint_is_infrastructure(status: int) 
 @pytest.mark.parametrize("status", [400, 404, 409, 413])
 def test_an_answer_to_a_wrong_request_is_the_agents_doing(status: int) -> None:
     assert not is_infrastructure_failure(AnsweredWith(status))
+
+
+@pytest.mark.parametrize(
+    ("error", "refused"),
+    [
+        *((AnsweredWith(400), True), (AnsweredWith(409), True)),
+        *((AnsweredWith(429), False), (AnsweredWith(503), False), (KeyError("oops"), False)),
+    ],
+)
+def test_a_refused_call_is_told_from_other_errors(error: Exception, refused: bool) -> None:
+    assert is_refused_call(error) is refused
 
 
 def test_google_s_client_has_the_status_in_another_member() -> None:

@@ -27,7 +27,7 @@ the environment, never a reward. A line each way is a JSON object:
     out: {"ready": {"concurrent": 0, "roles": []}}
          {"task": {...}}, at last {"listed": 12}
          {"ended": 7, "result": {...}}
-         {"failed": 7, "error": "the traceback", "infrastructure": false}
+         {"failed": 7, "error": "the traceback", "infrastructure": false, "refused": false}
          {"unusable": "the traceback"}                at the start; then it ends
 """
 
@@ -149,8 +149,8 @@ class Host:
             if first.get("tasks"):
                 return await self._list(environments.made({}))
             environment = await environments.warm({})
-        except BaseException:
-            await self._write({"unusable": traceback.format_exc()})
+        except BaseException as error:
+            await self._write({"unusable": _in_words(error)})
             return _UNUSABLE
         ready = {
             "concurrent": getattr(environment, "concurrent", 0),
@@ -219,8 +219,17 @@ class Environments:
         self._warm: dict[str, asyncio.Task[Any]] = {}
 
     def made(self, changes: Mapping[str, Any]) -> Any:
-        """Return a new instance with these settings in place of the run's."""
-        return _module(self._adapter).Environment(**{**self._settings, **changes})
+        """Return a new instance with these settings in place of the run's.
+
+        Raises `ValueError` for settings that it has not, or that are missing.
+        """
+        settings = {**self._settings, **changes}
+        kind = _module(self._adapter).Environment
+        try:
+            inspect.signature(kind).bind(**settings)
+        except TypeError as error:
+            raise ValueError(f"{error}; settings are {', '.join(settings) or 'none'}") from error
+        return kind(**settings)
 
     async def warm(self, changes: Mapping[str, Any]) -> Any:
         """Return the instance with these changes, warm. Raises what the adapter raises."""
@@ -286,7 +295,17 @@ def _described(error: BaseException) -> dict[str, Any]:
     return {
         "error": "".join(traceback.format_exception(error)),
         "infrastructure": failures.is_infrastructure_failure(error),
+        "refused": failures.is_refused_call(error),
     }
+
+
+def _in_words(error: BaseException) -> str:
+    """Return the traceback; of pydantic's error each wrong setting behind it, on the last line."""
+    words = "".join(traceback.format_exception(error))
+    if type(error).__name__ != "ValidationError" or not hasattr(error, "errors"):
+        return words
+    wrong = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+    return words + "; ".join(wrong)
 
 
 def _line(message: Mapping[str, Any]) -> bytes:

@@ -93,6 +93,24 @@ def test_an_episode_that_raises_is_a_failure_of_its_environment(
     assert isinstance(failed, EpisodeFailed)
     assert words in str(failed)
     assert not failed.infrastructure
+    assert not failed.refused
+
+
+def test_a_refused_call_may_be_the_policys_doing(adapter: Start) -> None:
+    spec = adapter(
+        """
+        async def run(self, task, session):
+            class Refused(Exception):
+                status_code = 400
+            try:
+                raise Refused("the prompt is too long")
+            except Refused as refused:
+                raise RuntimeError("the turn failed") from refused
+        """
+    )
+    failed = only(spec)
+    assert isinstance(failed, EpisodeFailed)
+    assert failed.refused
 
 
 def test_a_gateway_that_cannot_be_reached_is_the_infrastructures_doing(adapter: Start) -> None:
