@@ -69,7 +69,6 @@ SHORT = {
     "lab/simulation/agenda": "the leaf of a simulation's other parts",
     "producers/agents/beginnings": "a contract of two rooms",
     "producers/agents/environments/listing": "of another program than its neighbours",
-    "producers/agents/failures": "pure, beside what starts agents",
     "producers/gateway/calls/counting": "one kind of call, as its neighbours",
     "producers/rollout/torch_engine/limits": "importable without torch",
     "producers/scorers/structures": "the one place that imports jsonschema",

@@ -221,8 +221,12 @@ class EnvironmentChild:
             if ended is None or ended.done():
                 continue
             if "failed" in answer:
-                whose = answer["infrastructure"], answer["refused"]
-                ended.set_exception(EpisodeFailed(answer["error"].strip(), *whose))
+                failed = EpisodeFailed(
+                    answer["error"].strip(),
+                    infrastructure=answer["infrastructure"],
+                    refused=answer["refused"],
+                )
+                ended.set_exception(failed)
             else:
                 ended.set_result(answer["result"])
         await asyncio.to_thread(self._process.wait, ENDING_GRACE_S)  # for its exit status

@@ -139,7 +139,7 @@ def test_nothing_follows_from_tasks_that_a_wrong_setting_leaves_unlisted(
     sections: Mapping[str, Any],
 ) -> None:
     values = with_sets(sections, far="environment:seed=90")
-    values["run"] = {**values["run"], "groupsize": 4}
+    values["run"] = {"groupsize": 4}
     with pytest.raises(ConfigRejected) as refused:
         parse(values, check=before_training, read_tasks=every_task)
     (line,) = refused.value.faults

@@ -69,7 +69,10 @@ def test_a_process_whose_episode_is_stopped_before_it_is_warm_is_kept_or_ended(
 @pytest.mark.parametrize(
     ("body", "words"),
     [
-        ("def __init__(self, level): pass", "missing 1 required positional argument: 'level'"),
+        (
+            "def __init__(self, level): pass",
+            "missing a required argument: 'level'; settings are none",
+        ),
         ("import a_package_that_is_not_there", "No module named 'a_package_that_is_not_there'"),
         ("def __init__(self): sys.exit('no licence')", "no licence"),
         ("def __init__(self): os._exit(3)", "it ended with status 3"),
