@@ -149,7 +149,7 @@ def test_nothing_follows_from_tasks_that_a_wrong_setting_leaves_unlisted(
 @pytest.mark.parametrize(
     ("body", "settings", "words"),
     [
-        ("def __init__(self, size): ...", {"sise": 4}, "settings are sise"),
+        ("def __init__(self, size): ...", {"sizes": 4}, "settings are sizes"),
         (VALIDATED, {"options": {"sead": 0}}, "options.sead: Extra inputs are not permitted"),
     ],
 )
