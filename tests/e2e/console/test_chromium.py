@@ -116,8 +116,7 @@ def test_a_page_is_live_though_its_scripts_come_one_by_one(
     browser: Browser, console: Served
 ) -> None:
     def long_after_htmx(route: Route) -> None:
-        page.wait_for_function("window.htmx")
-        page.evaluate("new Promise(done => setTimeout(done))")
+        _wait_until(page, "window.htmx")
         route.continue_()
 
     with looking(browser, console) as page:
@@ -279,6 +278,17 @@ def test_the_timeline_draws_each_worker(browser: Browser, console: Served) -> No
         page.get_by_role("button", name="whole run").click()
 
 
+def _wait_until(page: Page, condition: str) -> None:
+    """Wait by timers: `wait_for_function` needs frames and `eval`, which the page may not have."""
+    page.evaluate(
+        f"""new Promise((done, fail) => {{
+            setTimeout(fail, {SHORT_MS}, "no {condition}");
+            const look = () => setTimeout({condition} ? done : look, 10);
+            look();
+        }})"""
+    )
+
+
 def _shows_less(page: Page, chart: Locator, place: float, less: str) -> bool:
     """Click on a place, maybe between two steps, and return whether the next frame shows less."""
     chart.click(position={"x": place, "y": STEPS_Y})
@@ -294,7 +304,7 @@ def test_a_click_on_a_step_shows_that_step(browser: Browser, console: Served) ->
         page.get_by_role("button", name="training").click()
         chart = page.locator(".timeline-chart")
         width = chart.evaluate("canvas => canvas.clientWidth")
-        page.wait_for_function("() => sessionStorage.timeline")
+        _wait_until(page, "sessionStorage.timeline")
         whole = page.evaluate(span)
         places = (width * part / 20 for part in range(2, 19))
         assert any(_shows_less(page, chart, place, f"({span})() < {whole / 2}") for place in places)
