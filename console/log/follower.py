@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import GROUP
 from seamlessflow.console.log.moment import READ_TOPICS
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.infra.clock import now_ms
 from seamlessflow.infra.errors import KafkaUnavailable, SeamlessFlowError
 from seamlessflow.infra.kafka.client import BEGINNING, LogPartition
@@ -57,14 +57,14 @@ class ReadingProgress:
 
 
 class Follower:
-    """Reader of all topics into a history."""
+    """Reader of all topics into a log."""
 
     def __init__(
-        self, settings: KafkaSettings, history: History, changed: Callable[[], None] = lambda: None
+        self, settings: KafkaSettings, run_log: RunLog, changed: Callable[[], None] = lambda: None
     ) -> None:
         """Prepare; `changed` is called from its thread, for each batch and each outage."""
         self._settings = settings
-        self._history = history
+        self._run_log = run_log
         self._changed = changed
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._run, name="console", daemon=True)
@@ -112,7 +112,7 @@ class Follower:
             now_s = time.monotonic()
             if items:
                 received_s = now_s
-                self._history.append(items)
+                self._run_log.append(items)
                 self._note("")
             if now_s > until_s or now_s - received_s > _SILENCE_S:
                 return
@@ -150,7 +150,7 @@ class Follower:
             self._note(self.following.away)
 
     def _next(self, place: LogPartition) -> int:
-        partition = self._history.index.partitions.get(place)
+        partition = self._run_log.index.partitions.get(place)
         return partition.end(partition.rows) if partition is not None else BEGINNING
 
     def _note(self, away: str) -> None:
@@ -158,7 +158,7 @@ class Follower:
         left = sum(end - max(0, self._next(place)) for place, end in ends)
         before = self.following
         since_ms = before.away_since_ms if before.away else now_ms()
-        read = self._history.index.records
+        read = self._run_log.index.records
         whole = before.whole or bool(self._assigned and not self._unread)
         self.following = ReadingProgress(read, left, whole, away, since_ms if away else 0)
         if self.following != before:

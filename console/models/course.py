@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TypeVar
 
-from seamlessflow.console.models.training import GroupTraining
+from seamlessflow.console.models.training import GroupTraining, is_undone
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.infra.worker.roles import ENDED
 from seamlessflow.recorded.trace.row import of_kind
@@ -235,20 +235,10 @@ def surviving(
 
     A trainer that begins again at a step undoes that step and the later ones.
     """
-    kept: dict[int, CompletedStep] = {}
-    undone = [(item.offset, start.step) for start, item in starts_of(events, policy)]
-    for row in steps:
-        while undone and undone[0][0] < row.offset:
-            kept = _undone(kept, undone.pop(0)[1])
-        if row.policy == policy:
-            kept[row.step] = row
-    for _, first in undone:
-        kept = _undone(kept, first)
+    starts = [(item.offset, start.step) for start, item in starts_of(events, policy)]
+    of_policy = (row for row in steps if row.policy == policy)
+    kept = {row.step: row for row in of_policy if not is_undone(row.offset, row.step, starts)}
     return [kept[number] for number in sorted(kept)]
-
-
-def _undone(kept: Mapping[int, CompletedStep], first: int) -> dict[int, CompletedStep]:
-    return {number: step for number, step in kept.items() if number < first}
 
 
 def _before(rows: list[Row], end: int) -> Sequence[Row]:

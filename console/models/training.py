@@ -4,7 +4,7 @@ Rows are only added, each with its offset, as those of the course are. So a read
 needs no copy and no lock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from seamlessflow.infra.kafka.client import Received
@@ -62,14 +62,24 @@ class GroupTraining:
 
     def survives(self, batch: TrainedGroup, end: int) -> bool:
         """Return whether no trainer that started before an offset has undone the batch's step."""
-        return not any(
-            batch.offset < offset < end and first <= batch.step and batch.policy in ("", policy)
+        starts = (
+            (offset, first)
             for offset, policy, first in self._starts
+            if offset < end and batch.policy in ("", policy)
         )
+        return not is_undone(batch.offset, batch.step, starts)
 
     def has_failed(self, group_id: str, sample: int, attempt: int, end: int) -> bool:
         """Return whether a session of a group was put down as failed before an offset."""
         return self._failed.get((group_id, sample, attempt), end) < end
+
+
+def is_undone(offset: int, step: int, starts: Iterable[tuple[int, int]]) -> bool:
+    """Return whether a trainer began again at a step or before it, behind the step's record.
+
+    `starts`: offset and first step of each start of the policy's trainers.
+    """
+    return any(offset < began and first <= step for began, first in starts)
 
 
 def _trained(offset: int, commit: r.StepCommitted, group: r.StepGroup) -> TrainedGroup:

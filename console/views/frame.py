@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 from seamlessflow.console.log.follower import ReadingProgress
-from seamlessflow.console.log.history import RunPicture
 from seamlessflow.console.log.index import LogIndex
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.course import Course, policies_of
 from seamlessflow.console.models.surroundings import AuditState
 from seamlessflow.schemas.tokens import shown_step

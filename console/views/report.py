@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamlessflow.console.log.history import RunPicture
+from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.course import Course, policies_of, starts_of
 from seamlessflow.console.models.sessions import SessionRow
 from seamlessflow.console.models.warnings import RunWarning

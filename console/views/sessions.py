@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from seamlessflow.console.log.history import RunPicture
+from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.sessions import OPEN, SessionRow
 from seamlessflow.console.models.training import CHOSEN, FILTERED, TrainedGroup

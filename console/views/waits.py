@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from seamlessflow.console.log.history import RunPicture
+from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.control import StepState, WorkerState
 from seamlessflow.console.models.fleet import LivingProcess
 from seamlessflow.infra.printable import number_of

@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.moment import BadMoment, MomentNotOnLog, parse_moment
+from seamlessflow.console.log.run_log import RunLog, RunPicture
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.views.compare.moments import (
     MOST_WINDOW,
@@ -58,11 +58,11 @@ class ComparePage:
 
 
 class ComparePages:
-    """Comparisons within a history, and with other runs by name."""
+    """Comparisons within a log, and with other runs by name."""
 
-    def __init__(self, history: History, beside: Mapping[str, Course], option: str) -> None:
+    def __init__(self, run_log: RunLog, beside: Mapping[str, Course], option: str) -> None:
         """Compare a run that a command finds by an option."""
-        self._history = history
+        self._run_log = run_log
         self._beside = beside
         self._option = option
 
@@ -70,10 +70,10 @@ class ComparePages:
         """Return the comparison that a query asks for: of rules, else of runs, else of moments.
 
         Raises `QueryRejected`, `BadMoment`, `MomentNotOnLog`, `RunNotBeside`, `NothingToMerge` and
-        what the history raises.
+        what the log raises.
         """
         window = query.number("window", 1, MOST_WINDOW) or WINDOW
-        end = self._history.control_end(picture.cut)
+        end = self._run_log.control_end(picture.cut)
         rules = runs = moments = None
         if query.text("session"):
             rules = self._rules(picture, query)
@@ -83,7 +83,7 @@ class ComparePages:
             moments = self._moments(picture, query, window)
         return ComparePage(
             window=window,
-            ends=earlier_ends(self._history.course, query.text("policy"), end),
+            ends=earlier_ends(self._run_log.course, query.text("policy"), end),
             runs=list(self._beside),
             moments=moments,
             beside=runs,
@@ -92,12 +92,12 @@ class ComparePages:
 
     def _moments(self, picture: RunPicture, query: Query, window: int) -> MomentsCompared:
         pictures = (picture, self._other(query.text(_OTHER)))
-        sides = [PictureAt(each, self._history.control_end(each.cut)) for each in pictures]
-        return moments_compared(self._history.course, sides, query.text("policy"), window)
+        sides = [PictureAt(each, self._run_log.control_end(each.cut)) for each in pictures]
+        return moments_compared(self._run_log.course, sides, query.text("policy"), window)
 
     def _other(self, text: str) -> RunPicture:
         try:
-            return self._history.picture(parse_moment(text))
+            return self._run_log.picture(parse_moment(text))
         except BadMoment as error:
             raise BadMoment(error.text, error.reason, _OTHER) from error
         except MomentNotOnLog as error:
@@ -110,16 +110,16 @@ class ComparePages:
         other = (name, self._beside[name])
         step = query.number("step", 1)
         policy = query.text("policy")
-        return runs_compared(self._history.course, end, policy, other, step, window)
+        return runs_compared(self._run_log.course, end, policy, other, step, window)
 
     def _rules(self, picture: RunPicture, query: Query) -> RulesCompared:
         asked = rules_query(query)
         # Its name will do, as on its page.
-        whole_id = session_asked_for(self._history, picture.cut, asked.session_id)
+        whole_id = session_asked_for(self._run_log, picture.cut, asked.session_id)
         asked = replace(asked, session_id=whole_id)
-        events = session_events(self._history, picture.cut, asked.session_id)
+        events = session_events(self._run_log, picture.cut, asked.session_id)
         late = (
-            late_rewards_of(self._history, picture.cut, asked.session_id, events)
+            late_rewards_of(self._run_log, picture.cut, asked.session_id, events)
             if asked.with_late
             else ()
         )

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import orjson
 
 from seamlessflow.console.log.follower import ReadingProgress
-from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.index import KINDS
 from seamlessflow.console.log.moment import Moment, MomentNotOnLog, parse_moment
+from seamlessflow.console.log.run_log import RunLog, RunPicture
 from seamlessflow.console.models.course import Course, starts_of
 from seamlessflow.console.models.surroundings import NOTHING_KNOWN, Surroundings
 from seamlessflow.console.views.compare.rules import RULE_PARTS
@@ -117,21 +117,21 @@ class Console:
 
     def __init__(
         self,
-        history: History,
+        run_log: RunLog,
         following: Callable[[], ReadingProgress],
         run: ShownRun,
         around: Callable[[], Surroundings] = Surroundings,
     ) -> None:
         self._around = around
-        self._history = history
+        self._run_log = run_log
         self._following = following
         self._run = run
-        self._sessions = SessionPages(history, run.trained)
-        self._steps = StepPages(history, run.trained)
+        self._sessions = SessionPages(run_log, run.trained)
+        self._steps = StepPages(run_log, run.trained)
         self._courses = {name: other.course for name, other in run.beside.items()}
         timelines = {name: other.timeline for name, other in run.beside.items()}
-        self._timelines = TimelinePages(history, run.name, timelines)
-        self._compared = ComparePages(history, self._courses, run.option)
+        self._timelines = TimelinePages(run_log, run.name, timelines)
+        self._compared = ComparePages(run_log, self._courses, run.option)
         self._views: Mapping[str, _View] = {
             "now": lambda picture, query, place: now_page(picture, self._beside(picture)),
             "curves": self._curves,
@@ -147,16 +147,16 @@ class Console:
         self._templates = environment()
 
     def page(self, asked: AskedPage) -> tuple[Frame, Any]:
-        """Return the frame and the page. Raises what its view and the history raise."""
+        """Return the frame and the page. Raises what its view and the log raise."""
         query = Query(asked.query)
         moment = self._moment(query)
         whole = asked.name in _OF_FOLDS
-        picture = self._history.picture(moment) if whole else self._history.outline(moment)
+        picture = self._run_log.picture(moment) if whole else self._run_log.outline(moment)
         page = self._views[asked.name](picture, query, asked.place)
         audit = self._beside(picture).audit
-        history = self._history
+        run_log = self._run_log
         shown = frame_of(
-            self._run.name, history.index, history.course, picture, self._following(), audit
+            self._run.name, run_log.index, run_log.course, picture, self._following(), audit
         )
         return shown, page
 
@@ -227,7 +227,7 @@ class Console:
 
     def _last_until(self, query: Query) -> Moment:
         """Return the last record of `control` up to the time of a query. Raises `QueryRejected`."""
-        partition = self._history.index.partitions.get((CONTROL.name, 0))
+        partition = self._run_log.index.partitions.get((CONTROL.name, 0))
         rows = 0 if partition is None else partition.rows_until(query.time("time") or 0)
         if partition is None or not rows:
             began_ms = partition.column("reached_ms")[0] if partition is not None else None
@@ -240,12 +240,12 @@ class Console:
         return self._around() if picture.moment is None else NOTHING_KNOWN
 
     def _curves(self, picture: RunPicture, query: Query, place: str) -> CurvesPage:
-        end = self._history.control_end(picture.cut)
+        end = self._run_log.control_end(picture.cut)
         asked = curves_query(query)
-        return curves_page(self._history.course, end, asked, self._courses)
+        return curves_page(self._run_log.course, end, asked, self._courses)
 
     def _timeline(self, picture: RunPicture, query: Query, place: str) -> TimelinePage:
-        end = self._history.control_end(picture.cut)
+        end = self._run_log.control_end(picture.cut)
         return TimelinePage(end, query.text("beside"), live=picture.moment is None)
 
     def _compare(self, picture: RunPicture, query: Query, place: str) -> ComparePage:
@@ -256,8 +256,8 @@ class Console:
         return self._steps.page(picture.cut, place, policy, step_query(query))
 
     def _sessions_page(self, picture: RunPicture, query: Query, place: str) -> SessionsPage:
-        end = self._history.control_end(picture.cut)
-        course = self._history.course
+        end = self._run_log.control_end(picture.cut)
+        course = self._run_log.course
         return sessions_page(
             picture,
             session_query(query),
@@ -269,12 +269,12 @@ class Console:
         asked = record_query(query)
         reading = None
         if asked.text:
-            search, raw, reading = records_with_text(self._history, picture.cut, asked)
+            search, raw, reading = records_with_text(self._run_log, picture.cut, asked)
         else:
-            search = found_records(self._history.index, picture.cut, asked)
-            raw = self._history.records(search.places)
+            search = found_records(self._run_log.index, picture.cut, asked)
+            raw = self._run_log.records(search.places)
         items = ((item, self._decoded(item)) for item in raw)
-        index = self._history.index
+        index = self._run_log.index
         return records_page(index, picture.cut, search, items, self._run.option, reading)
 
     def _session(self, picture: RunPicture, query: Query, place: str) -> SessionPage:
@@ -290,9 +290,9 @@ class Console:
 
         Codes of tokens are numbers of rows of the page: a browser asks for both at one moment.
         """
-        at = frame.moment or str(self._history.index.newest() or "")
+        at = frame.moment or str(self._run_log.index.newest() or "")
         beside = asked.query.get("beside", "").strip()
-        cut = self._history.outline(parse_moment(at)).cut
+        cut = self._run_log.outline(parse_moment(at)).cut
         return {
             "beside": self._sessions.page(cut, beside) if beside else None,
             "twin_url": lambda session: url(f"/{SESSION}/{quote(session, '')}.json", at=at),
@@ -306,20 +306,20 @@ class Console:
         moment = parse_moment(place)
         if moment is None:
             raise MomentNotOnLog(Moment("", 0, 0), "no place is named")
-        self._history.index.row(moment)
-        items = self._history.records([(moment.place, moment.offset)])
+        self._run_log.index.row(moment)
+        items = self._run_log.records([(moment.place, moment.offset)])
         if not items:
             raise MomentNotOnLog(moment, "Kafka has no record there, or not any more")
         decoded = self._decoded(items[0])
         line = record_line(items[0], decoded, self._run.option, WHOLE)
         if not isinstance(decoded.record, LineageStarted):
             return line
-        starts = starts_of(self._history.course.events(moment.offset), decoded.record.policy)
+        starts = starts_of(self._run_log.course.events(moment.offset), decoded.record.policy)
         before = starts[-1][0] if starts else None
         return replace(line, changes=setting_changes(before, decoded.record))
 
     def _decoded(self, item: Received) -> Received:
-        return self._history.decoder.decoded(item)
+        return self._run_log.decoder.decoded(item)
 
 
 def session_link(moment: str, session_id: str) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.history import History, RunPicture
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
+from seamlessflow.console.log.run_log import RunLog, RunPicture
 from seamlessflow.console.views.report import (
     ChosenSession,
     ExampleSession,
@@ -29,20 +29,20 @@ _LOOK_S = 0.1
 class RunReporter:
     """Reader of one log that makes its report."""
 
-    def __init__(self, history: History, run: str, trained: Path | None) -> None:
+    def __init__(self, run_log: RunLog, run: str, trained: Path | None) -> None:
         """Report on a run by its name; `trained`: directory of its trained tokens."""
-        self._history = history
+        self._run_log = run_log
         self._run = run
-        self._sessions = SessionPages(history, trained)
-        self._timelines = TimelinePages(history, run)
+        self._sessions = SessionPages(run_log, trained)
+        self._timelines = TimelinePages(run_log, run)
 
     def html(self, audit: AuditReport | None) -> str:
         """Return the report as it is now; without `audit` it says that none was made.
 
-        Raises what the history's lookup raises.
+        Raises what the log's lookup raises.
         """
-        picture = self._history.picture(None)
-        end = self._history.control_end(picture.cut)
+        picture = self._run_log.picture(None)
+        end = self._run_log.control_end(picture.cut)
         examples = [self._example(picture, chosen) for chosen in chosen_sessions(picture)]
         style = (STATIC / "console.css").read_text(encoding="utf-8")
         return (
@@ -50,7 +50,7 @@ class RunReporter:
             .get_template("report.html")
             .render(
                 run=self._run,
-                report=run_report(picture, self._history.course, end, examples),
+                report=run_report(picture, self._run_log.course, end, examples),
                 audit=audit,
                 style=style + file_text("timeline.css"),
                 script=file_text("timeline.js"),
@@ -80,8 +80,8 @@ def report_of(
     Raises `KafkaUnavailable` if Kafka goes away, or once `stopping`.
     """
     lookup = RecordLookup(kafka)
-    history = History(lookup, RawDecoder(kafka))
-    follower = Follower(kafka, history)
+    run_log = RunLog(lookup, RawDecoder(kafka))
+    follower = Follower(kafka, run_log)
     follower.start()
     try:
         while not follower.following.whole:
@@ -90,7 +90,7 @@ def report_of(
                 reason = follower.following.away or "stopped as asked"
                 raise KafkaUnavailable(kafka.bootstrap_servers, 0, reason)
             time.sleep(_LOOK_S)
-        return RunReporter(history, run, trained).html(audit)
+        return RunReporter(run_log, run, trained).html(audit)
     finally:
         follower.close()
         lookup.close()

@@ -13,9 +13,9 @@ from starlette.types import ASGIApp
 
 from seamlessflow.console.log.audit_child import AuditChild, AuditCommand
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.models.course import Course
 from seamlessflow.console.models.surroundings import Surroundings
 from seamlessflow.console.web.app import application
@@ -129,16 +129,16 @@ def serve(
 ) -> None:
     """Read the log and serve its pages until `stopping`, with the state of an audit beside it."""
     lookup = RecordLookup(kafka)
-    history = History(lookup, RawDecoder(kafka))
+    run_log = RunLog(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
-    follower = Follower(kafka, history, broadcaster.changed)
-    watch = LagWatch(kafka, run.groups, history.index)
+    follower = Follower(kafka, run_log, broadcaster.changed)
+    watch = LagWatch(kafka, run.groups, run_log.index)
     audit = AuditChild(audited, broadcaster.changed) if audited else None
 
     def around() -> Surroundings:
         return Surroundings(groups=watch.state(), audit=audit.state() if audit else None)
 
-    console = Console(history, lambda: follower.following, run, around)
+    console = Console(run_log, lambda: follower.following, run, around)
     app = application(console, broadcaster, host, token)
     threads: list[_Thread] = [follower, watch, *([audit] if audit else [])]
     for thread in threads:

@@ -9,8 +9,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.index import Cut
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.views.session.page import SessionPage, session_page
 from seamlessflow.console.views.session.reasons import ExplainedTokens, explained
 from seamlessflow.console.views.session.sources import session_asked_for, session_sources
@@ -44,9 +44,9 @@ class SessionNotOnLog(SeamlessFlowError):
 class SessionPages:
     """Sessions with a reason for each of their tokens; the last few are kept."""
 
-    def __init__(self, history: History, trained: Path | None) -> None:
-        """Show sessions of a history; `trained`: directory of the run's trained tokens."""
-        self._history = history
+    def __init__(self, run_log: RunLog, trained: Path | None) -> None:
+        """Show sessions of a log; `trained`: directory of the run's trained tokens."""
+        self._run_log = run_log
         self._trained = trained
         self._kept: OrderedDict[SessionAtCut, tuple[ExplainedTokens, TrainedRuns]] = OrderedDict()
         self._tokenizers: dict[str, Tokenizer | None] = {}
@@ -72,8 +72,8 @@ class SessionPages:
             if key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        name = session_asked_for(self._history, cut, session_id)
-        sources = session_sources(self._history, cut, name, self._trained)
+        name = session_asked_for(self._run_log, cut, session_id)
+        sources = session_sources(self._run_log, cut, name, self._trained)
         tokens = explained(sources)
         if tokens is None:
             raise SessionNotOnLog(session_id, sum(cut.values()))
@@ -86,7 +86,7 @@ class SessionPages:
     def _spell(self, policy: str) -> Callable[..., str] | None:
         """Return the decoding of a policy's tokenizer; None if that is not on this machine."""
         if policy not in self._tokenizers:
-            weights = self._history.picture(None).fleet.policies.get(policy)
+            weights = self._run_log.picture(None).fleet.policies.get(policy)
             if weights is None:  # it may come yet
                 return None
             self._tokenizers[policy] = tokenizer_of(weights)

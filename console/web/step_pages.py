@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.index import Cut
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.models.course import CompletedStep
 from seamlessflow.console.views.step import StepPage, StepQuery, StepRecords, step_page
 from seamlessflow.infra.errors import SeamlessFlowError
@@ -32,16 +32,16 @@ class StepNotOnLog(SeamlessFlowError):
 
 
 class StepPages:
-    """Steps of a history; `trained`: directory of the run's trained tokens, if it is known."""
+    """Steps of a log; `trained`: directory of the run's trained tokens, if it is known."""
 
-    def __init__(self, history: History, trained: Path | None) -> None:
-        self._history = history
+    def __init__(self, run_log: RunLog, trained: Path | None) -> None:
+        self._run_log = run_log
         self._trained = trained
 
     def page(self, cut: Cut, place: str, policy: str, query: StepQuery) -> StepPage:
         """Return the page of a step, by its number from 1. Raises `StepNotOnLog`."""
-        course = self._history.course
-        end = self._history.control_end(cut)
+        course = self._run_log.course
+        end = self._run_log.control_end(cut)
         mine = course.of_policy(policy, end)
         policy = mine.policy
         steps = mine.steps
@@ -68,7 +68,7 @@ class StepPages:
 
     def _groups(self, commits: Sequence[StepCommitted], end: int) -> dict[str, list[Received]]:
         names = [group.group_id for commit in commits for group in commit.groups]
-        offsets = {name: self._history.course.group(name, end) for name in names}
+        offsets = {name: self._run_log.course.group(name, end) for name in names}
         every = self._read([offset for numbers in offsets.values() for offset in numbers])
         items = {item.offset: item for item in every}
         return {
@@ -85,10 +85,10 @@ class StepPages:
     ) -> list[Received]:
         """Return the drops from the commit of the step before to the step's own."""
         before = next((row for row in reversed(steps) if row.step < step), None)
-        earlier = self._history.course.commits(before.policy, before.step, end) if before else ()
+        earlier = self._run_log.course.commits(before.policy, before.step, end) if before else ()
         begin = earlier[-1] if earlier else 0
         last = commits[-1][1].offset if commits else end
-        return self._read(self._history.course.drops(begin, last)[:_MOST_DROPS])
+        return self._read(self._run_log.course.drops(begin, last)[:_MOST_DROPS])
 
     def _runs(self, commits: Sequence[StepCommitted]) -> Sequence[TrainedRun] | None:
         if self._trained is None:
@@ -98,5 +98,5 @@ class StepPages:
         return next((file.runs for _, file in files), None)
 
     def _read(self, offsets: Sequence[int]) -> list[Received]:
-        items = self._history.records([(_PLACE, offset) for offset in offsets])
-        return [self._history.decoder.decoded(item) for item in items]
+        items = self._run_log.records([(_PLACE, offset) for offset in offsets])
+        return [self._run_log.decoder.decoded(item) for item in items]

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import orjson
 
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.index import Cut
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.views.records import TextReading
 from seamlessflow.console.views.search import FoundRecords, RecordQuery, found_records
 from seamlessflow.infra.kafka.client import Received
@@ -38,11 +38,11 @@ def has_text(item: Received, forms: Sequence[bytes]) -> bool:
 
 
 def records_with_text(
-    history: History, cut: Cut, query: RecordQuery, most_s: float = MOST_S
+    run_log: RunLog, cut: Cut, query: RecordQuery, most_s: float = MOST_S
 ) -> tuple[FoundRecords, list[Received], TextReading]:
     """Return the newest records of a cut that fit a query and have its text, and how far it got.
 
-    Raises `MomentNotOnLog` and what the history's lookup raises.
+    Raises `MomentNotOnLog` and what the log's lookup raises.
     """
     forms = text_forms(query.text)
     until_s = time.monotonic() + most_s
@@ -51,8 +51,8 @@ def records_with_text(
     more = True
     while more and len(fitting) < query.count:
         asked = replace(query, before=reading.last, count=_AT_ONCE)
-        search = found_records(history.index, cut, asked)
-        items = history.records(search.places)
+        search = found_records(run_log.index, cut, asked)
+        items = run_log.records(search.places)
         read = _up_to(items, forms, query.count - len(fitting))
         fitting += [item for item in read if has_text(item, forms)]
         cut_short = len(read) < len(items)

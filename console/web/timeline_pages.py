@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamlessflow.console.log.history import History
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.views.query import RunNotBeside
 from seamlessflow.lab.timeline.facts import facts
 from seamlessflow.lab.timeline.page import page_data
@@ -49,13 +49,13 @@ class MadeTimeline:
 
 
 class TimelinePages:
-    """Timelines of a history; the data of the last moment are kept."""
+    """Timelines of a log; the data of the last moment are kept."""
 
     def __init__(
-        self, history: History, run: str, beside: Mapping[str, Mapping[str, Any]] | None = None
+        self, run_log: RunLog, run: str, beside: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
         """Show a run by its name; `beside`: data of other runs' timelines by their names."""
-        self._history = history
+        self._run_log = run_log
         self._run = run
         self._beside = beside or {}
         self._kept = MadeTimeline()
@@ -69,7 +69,7 @@ class TimelinePages:
     def data(self, page: TimelinePage) -> Mapping[str, Any]:
         """Return the data, as `seamlessflow.lab.timeline.page` has them.
 
-        Raises `RunNotBeside` and what the history's lookup raises.
+        Raises `RunNotBeside` and what the log's lookup raises.
         """
         if page.beside:
             if page.beside not in self._beside:
@@ -90,8 +90,8 @@ class TimelinePages:
 
     def _records(self, end: int) -> Iterator[Record]:
         for first in range(0, end, _CHUNK):
-            for item in self._history.range(_PLACE, first, min(end, first + _CHUNK)):
-                yield self._history.decoder.decoded(item).record
+            for item in self._run_log.range(_PLACE, first, min(end, first + _CHUNK)):
+                yield self._run_log.decoder.decoded(item).record
 
 
 def timeline_data(records: Sequence[Record], run: str) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from math import isclose, isfinite
 from statistics import fmean, pstdev
 
-from seamlessflow.console.log.history import RunPicture
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.control import MOST_WARNINGS, ControlFold, WorkerState
 from seamlessflow.console.models.course import CompletedStep, Course, starts_of
 from seamlessflow.console.models.warnings import RunWarning

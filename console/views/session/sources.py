@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.index import KIND_NUMBERS, Cut, PartitionIndex
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.views.session.reasons import SessionSources
 from seamlessflow.console.views.session.trained_runs import NO_RUNS, trained_runs
 from seamlessflow.console.views.session.training import READ
@@ -31,41 +31,41 @@ RecordPlaces = list[tuple[LogPartition, int]]
 
 
 def session_sources(
-    history: History, cut: Cut, session_id: str, trained: Path | None = None
+    run_log: RunLog, cut: Cut, session_id: str, trained: Path | None = None
 ) -> SessionSources:
     """Return a session's records of a cut; `trained`: directory of the run's trained tokens.
 
-    Raises what the history's lookup raises.
+    Raises what the log's lookup raises.
     """
-    events = session_events(history, cut, session_id)
+    events = session_events(run_log, cut, session_id)
     control = _read(
-        history, list(_of_kinds(history, cut, CONTROL.name, [kind.__name__ for kind in READ]))
+        run_log, list(_of_kinds(run_log, cut, CONTROL.name, [kind.__name__ for kind in READ]))
     )
     records = [item.record for item in control]
     runs = NO_RUNS if trained is None else trained_runs(trained, records, session_id)
     return SessionSources(
         session_id=session_id,
         events=events,
-        trajectory=_trajectory(history, cut, session_id, events),
+        trajectory=_trajectory(run_log, cut, session_id, events),
         control=control,
         trained=runs,
     )
 
 
-def session_asked_for(history: History, cut: Cut, asked: str) -> str:
+def session_asked_for(run_log: RunLog, cut: Cut, asked: str) -> str:
     """Return the id of a session by its id, or, by its name, of the one that was opened last."""
-    index = history.index
-    if _opened_last(history, cut, index.keys_like(asked)) is not None:
+    index = run_log.index
+    if _opened_last(run_log, cut, index.keys_like(asked)) is not None:
         return asked
-    key = _opened_last(history, cut, index.keys_like(f"{asked}~*"))
+    key = _opened_last(run_log, cut, index.keys_like(f"{asked}~*"))
     return asked if key is None else index.keys[key].decode(errors="surrogateescape")
 
 
-def _opened_last(history: History, cut: Cut, keys: list[int]) -> int | None:
+def _opened_last(run_log: RunLog, cut: Cut, keys: list[int]) -> int | None:
     """Return the key of the session that was opened last among these, or None."""
     opened = KIND_NUMBERS[SessionOpened.__name__]
     last: tuple[int, int] | None = None
-    for _, partition, rows in _partitions(history, cut, SESSIONS.name):
+    for _, partition, rows in _partitions(run_log, cut, SESSIONS.name):
         mine = np.isin(partition.column("key", rows), keys)
         numbers = np.flatnonzero(mine & (partition.column("kind", rows) == opened))
         if len(numbers):
@@ -75,35 +75,35 @@ def _opened_last(history: History, cut: Cut, keys: list[int]) -> int | None:
     return None if last is None else last[1]
 
 
-def session_events(history: History, cut: Cut, session_id: str) -> list[Received]:
+def session_events(run_log: RunLog, cut: Cut, session_id: str) -> list[Received]:
     """Return a session's events and the claims of their partition in a cut, in log order.
 
-    Raises what the history's lookup raises.
+    Raises what the log's lookup raises.
     """
-    return _read(history, list(_events(history, cut, session_id)))
+    return _read(run_log, list(_events(run_log, cut, session_id)))
 
 
 def late_rewards_of(
-    history: History, cut: Cut, session_id: str, events: Sequence[Received]
+    run_log: RunLog, cut: Cut, session_id: str, events: Sequence[Received]
 ) -> tuple[Reward, ...]:
     """Return the rewards of judges without which a session of these events ended, of a cut.
 
-    Raises what the history's lookup raises.
+    Raises what the log's lookup raises.
     """
     late = LateRewards()
     for item in events:
         late.apply(item.record)
-    sent = list(_of_kinds(history, cut, REQUESTS.name, [AssignReward.__name__], session_id))
-    for item in _read(history, sent):
+    sent = list(_of_kinds(run_log, cut, REQUESTS.name, [AssignReward.__name__], session_id))
+    for item in _read(run_log, sent):
         late.add(item.record)
     return late.by_session().get(session_id, ())
 
 
-def _events(history: History, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
+def _events(run_log: RunLog, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
     """Yield the places of a session's events and of their partition's claims, in log order."""
-    keys = history.index.keys_like(session_id)
+    keys = run_log.index.keys_like(session_id)
     claimed = KIND_NUMBERS[PartitionClaimed.__name__]
-    for place, partition, rows in _partitions(history, cut, SESSIONS.name):
+    for place, partition, rows in _partitions(run_log, cut, SESSIONS.name):
         mine = np.isin(partition.column("key", rows), keys)
         if mine.any():
             claims = partition.column("kind", rows) == claimed
@@ -111,17 +111,17 @@ def _events(history: History, cut: Cut, session_id: str) -> Iterator[tuple[LogPa
 
 
 def _trajectory(
-    history: History, cut: Cut, session_id: str, events: list[Received]
+    run_log: RunLog, cut: Cut, session_id: str, events: list[Received]
 ) -> Received | None:
     """Return the session's newest trajectory, which has its group's key."""
     opened = next((item.record for item in events if _opens(item, session_id)), None)
     group_id = getattr(opened, "group_id", None) or session_id
-    keys = history.index.keys_like(group_id)
+    keys = run_log.index.keys_like(group_id)
     places: RecordPlaces = []
-    for place, partition, rows in _partitions(history, cut, TRAJECTORIES.name):
+    for place, partition, rows in _partitions(run_log, cut, TRAJECTORIES.name):
         mine = np.isin(partition.column("key", rows), keys)
         places += _places(place, partition, np.flatnonzero(mine))
-    for item in reversed(_read(history, places)):
+    for item in reversed(_read(run_log, places)):
         if isinstance(item.record, Trajectory) and item.record.session_id == session_id:
             return item
     return None
@@ -132,29 +132,29 @@ def _opens(item: Received, session_id: str) -> bool:
 
 
 def _of_kinds(
-    history: History, cut: Cut, topic: str, kinds: list[str], session_id: str = ""
+    run_log: RunLog, cut: Cut, topic: str, kinds: list[str], session_id: str = ""
 ) -> Iterator[tuple[LogPartition, int]]:
     """Yield the places of records of these types; of commands about a session, if it is named."""
     numbers = [KIND_NUMBERS[kind] for kind in kinds]
-    for place, partition, rows in _partitions(history, cut, topic):
+    for place, partition, rows in _partitions(run_log, cut, topic):
         wanted = np.isin(partition.column("kind", rows), numbers)
         if session_id:
-            keys = history.index.keys_like(session_name(session_id))
+            keys = run_log.index.keys_like(session_name(session_id))
             wanted &= np.isin(partition.column("key", rows), keys)
         yield from _places(place, partition, np.flatnonzero(wanted))
 
 
 def _partitions(
-    history: History, cut: Cut, topic: str
+    run_log: RunLog, cut: Cut, topic: str
 ) -> Iterator[tuple[LogPartition, PartitionIndex, int]]:
     for place, rows in sorted(cut.items()):
         if place[0] == topic and rows:
-            yield place, history.index.partitions[place], rows
+            yield place, run_log.index.partitions[place], rows
 
 
 def _places(place: LogPartition, partition: PartitionIndex, rows: Int64s) -> RecordPlaces:
     return [(place, offset) for offset in partition.column("offset")[rows].tolist()]
 
 
-def _read(history: History, places: RecordPlaces) -> list[Received]:
-    return [history.decoder.decoded(item) for item in history.records(places)]
+def _read(run_log: RunLog, places: RecordPlaces) -> list[Received]:
+    return [run_log.decoder.decoded(item) for item in run_log.records(places)]

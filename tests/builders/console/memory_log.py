@@ -5,8 +5,8 @@ from itertools import count
 from typing import Any
 
 from seamlessflow.console.log.follower import ReadingProgress
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import Ranges, RawDecoder
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.web.console import Console, RunBeside, ShownRun
 from seamlessflow.console.web.timeline_pages import timeline_data
 from seamlessflow.infra.kafka.client import LogPartition, Received
@@ -21,7 +21,7 @@ RUN = "runs/mine"
 
 
 class MemoryLog:
-    """Raw records by their places; a lookup for a history."""
+    """Raw records by their places; a lookup for a log."""
 
     def __init__(self, items: Iterable[Received] = ()) -> None:
         self.items: dict[tuple[LogPartition, int], Received] = {}
@@ -77,25 +77,25 @@ def items_of(
     ]
 
 
-def history_of(items: Sequence[Received]) -> tuple[History, MemoryLog]:
-    """Return a history that has read these records, and the log that it looks them up in."""
+def history_of(items: Sequence[Received]) -> tuple[RunLog, MemoryLog]:
+    """Return a log that has read these records, and the log that it looks them up in."""
     log = MemoryLog(items)
-    history = History(log, RawDecoder(KAFKA))
-    history.append(items)
-    return history, log
+    run_log = RunLog(log, RawDecoder(KAFKA))
+    run_log.append(items)
+    return run_log, log
 
 
 def beside_of(items: Sequence[Received]) -> RunBeside:
     """Return a run of these records, as it stands beside another."""
-    history, _ = history_of(items)
-    decoded = (history.decoder.decoded(item) for item in items if item.topic == CONTROL.name)
-    return RunBeside(history.course, timeline_data([item.record for item in decoded], "other"))
+    run_log, _ = history_of(items)
+    decoded = (run_log.decoder.decoded(item) for item in items if item.topic == CONTROL.name)
+    return RunBeside(run_log.course, timeline_data([item.record for item in decoded], "other"))
 
 
 def console_of(
     items: Sequence[Received], beside: Mapping[str, RunBeside] | None = None, **progress: Any
 ) -> Console:
     """Return the pages of these records, with other runs beside them."""
-    history, _ = history_of(items)
+    run_log, _ = history_of(items)
     run = ShownRun(RUN, f" --out {RUN}", beside=beside or {})
-    return Console(history, lambda: ReadingProgress(**progress), run)
+    return Console(run_log, lambda: ReadingProgress(**progress), run)

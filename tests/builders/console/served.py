@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from seamlessflow.console.log.follower import ReadingProgress
-from seamlessflow.console.log.history import History
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.web.app import application
 from seamlessflow.console.web.console import Console, RunBeside, ShownRun
 from seamlessflow.console.web.live import Broadcaster
@@ -22,14 +22,14 @@ class Served:
     """A console over a log in memory, which a test may append to."""
 
     url: str
-    history: History
+    run_log: RunLog
     log: MemoryLog
     broadcaster: Broadcaster
 
     def append(self, items: Sequence[Received]) -> None:
         """Append records, as if the follower had read them."""
         self.log.add(items)
-        self.history.append(items)
+        self.run_log.append(items)
         self.broadcaster.changed()
 
 
@@ -41,10 +41,10 @@ def served(
     beside: Mapping[str, RunBeside] | None = None,
 ) -> Iterator[Served]:
     """Serve the pages of these records, with other runs beside them."""
-    history, log = history_of(items)
+    run_log, log = history_of(items)
     broadcaster = Broadcaster()
     run = ShownRun(RUN, f" --out {RUN}", beside=beside or {})
-    console = Console(history, ReadingProgress, run)
+    console = Console(run_log, ReadingProgress, run)
     app = application(console, broadcaster, host, token)
     stop = threading.Event()
     with listener(host, 0) as listening:
@@ -53,7 +53,7 @@ def served(
         thread = threading.Thread(target=asyncio.run, args=(server,), name="served console")
         thread.start()
         try:
-            yield Served(url.rstrip("/"), history, log, broadcaster)
+            yield Served(url.rstrip("/"), run_log, log, broadcaster)
         finally:
             stop.set()
             thread.join()

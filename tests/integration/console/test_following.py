@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.views.now import now_page
 from seamlessflow.console.web.console import AskedPage, Console, ShownRun, plain
 from seamlessflow.infra.broker.broker import Broker
@@ -37,15 +37,15 @@ class Open:
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self.lookup = RecordLookup(kafka)
-        self.history = History(self.lookup, RawDecoder(kafka))
+        self.run_log = RunLog(self.lookup, RawDecoder(kafka))
         self.changes = 0
-        self.follower = Follower(kafka, self.history, self._changed)
-        self.pages = Console(self.history, lambda: self.follower.following, ShownRun("the run"))
+        self.follower = Follower(kafka, self.run_log, self._changed)
+        self.pages = Console(self.run_log, lambda: self.follower.following, ShownRun("the run"))
 
     def has(self, records: int) -> None:
         """Wait until so many records are read."""
-        until(lambda: self.history.index.records >= records, f"{records} records")
-        assert self.history.index.records == records
+        until(lambda: self.run_log.index.records >= records, f"{records} records")
+        assert self.run_log.index.records == records
 
     def page(self, name: str, place: str = "", **query: str) -> object:
         """Return the JSON of a page."""
@@ -92,7 +92,7 @@ def test_it_reads_what_is_there_and_then_what_comes(
         append(producer, "sessions", sessions.claimed(), sessions.opened(), partition=1)
         console.has(5)
         assert console.changes > before
-        page = now_page(console.history.picture(None))
+        page = now_page(console.run_log.picture(None))
         assert [worker.worker for worker in page.workers] == ["v", "w"]
         assert page.sessions_open == 1
 
@@ -107,9 +107,9 @@ def test_it_goes_back_in_time_by_reading_again(kafka: KafkaSettings, producer: P
         console.has(600)
         for offset in (0, 1, 255, 256, 299, 599, 3, 298):
             moment = Moment("control", 0, offset)
-            first = plain(now_page(console.history.picture(moment)))
-            assert plain(now_page(console.history.picture(moment))) == first
-            seen.append((offset, console.history.picture(moment).control.records))
+            first = plain(now_page(console.run_log.picture(moment)))
+            assert plain(now_page(console.run_log.picture(moment))) == first
+            seen.append((offset, console.run_log.picture(moment).control.records))
         assert seen == [(offset, offset + 1) for offset, _ in seen]
 
 
@@ -121,7 +121,7 @@ def test_records_that_are_far_apart_are_read_again_by_their_places(
     with opened(kafka) as console:
         console.has(501)
         places = [(("control", 0), 499), (("tasks", 3), 0), (("control", 0), 3)]
-        items = console.history.records(places)
+        items = console.run_log.records(places)
         assert [(item.topic, item.offset) for item in items] == [
             ("control", 499),
             ("tasks", 0),
@@ -151,7 +151,7 @@ def test_garbage_is_shown_and_nothing_is_written(kafka: KafkaSettings, producer:
         page = console.page("records", topic="sessions")
         readable = [line["readable"] for line in page["lines"]]  # type: ignore[index]
         assert readable.count(False) == len(offsets) - 1  # of one the key alone is garbage
-        assert now_page(console.history.picture(None)).sessions_open == 1
+        assert now_page(console.run_log.picture(None)).sessions_open == 1
     bounds = BoundsLookup(kafka)
     letters = [(SESSIONS.dead_letters, number) for number in range(TOPICS[2].partitions)]
     ends = bounds.ends(letters, WAIT_S)
@@ -184,7 +184,7 @@ def test_it_outlasts_a_kafka_that_is_away(tmp_path: Path) -> None:
             try:
                 until(lambda: bool(console.follower.following.away), "the outage")
                 assert "no Kafka broker answered" in console.follower.following.away
-                assert now_page(console.history.picture(None)).workers[0].worker == "w"
+                assert now_page(console.run_log.picture(None)).workers[0].worker == "w"
                 frame, _ = console.pages.page(AskedPage("now", {}))
                 assert frame.away_since_ms > 0
                 producer.send_bytes("control", encode(control.joined("v")), None, 0, None)

@@ -6,10 +6,10 @@ from confluent_kafka import Producer
 
 from seamlessflow.access import OBSERVER, needs, permissions
 from seamlessflow.console.log.follower import Follower
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.lag_watch import LagWatch
 from seamlessflow.console.log.lookup import RawDecoder, RecordLookup
 from seamlessflow.console.log.moment import Moment
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.infra.kafka.client import client_options
 from seamlessflow.infra.kafka.reader import Reader
 from seamlessflow.infra.kafka.topics.creation import create_topics
@@ -44,22 +44,22 @@ def test_an_observer_reads_all_and_writes_nothing(tmp_path: Path) -> None:
         managers.commit({(REQUESTS.name, 0): (1, "")})
         managers.close()
         lookup = RecordLookup(visitor)
-        history = History(lookup, RawDecoder(visitor))
-        follower = Follower(visitor, history)
+        run_log = RunLog(lookup, RawDecoder(visitor))
+        follower = Follower(visitor, run_log)
         follower.start()
         try:
-            until(lambda: history.index.records == 6, f"the records: {follower.following}")
-            assert history.picture(Moment("control", 0, 1)).control.records == 2
-            assert lags(visitor, history) == [("requests", 2)]
+            until(lambda: run_log.index.records == 6, f"the records: {follower.following}")
+            assert run_log.picture(Moment("control", 0, 1)).control.records == 2
+            assert lags(visitor, run_log) == [("requests", 2)]
         finally:
             follower.close()
             lookup.close()
         assert "authorization" in refusal(visitor).lower()
 
 
-def lags(kafka: KafkaSettings, history: History) -> list[tuple[str, int]]:
+def lags(kafka: KafkaSettings, run_log: RunLog) -> list[tuple[str, int]]:
     """Return the lag of the managers' group by topic; a group that is refused has none."""
-    watch = LagWatch(kafka, {REQUESTS.name: "managers"}, history.index)
+    watch = LagWatch(kafka, {REQUESTS.name: "managers"}, run_log.index)
     watch.start()
     try:
         until(lambda: bool(watch.state()), "the group")

@@ -137,7 +137,7 @@ def test_a_list_of_large_records_is_shorter_and_goes_on() -> None:
 
 def test_records_that_kafka_has_deleted_since_are_counted() -> None:
     console = console_of(CONTROL)
-    history = console._history
+    history = console._run_log
     del history._lookup.items[("control", 0), 1]  # type: ignore[attr-defined]
     _, shown = console.page(AskedPage("records", {}))
     assert (shown.matching, shown.shown, shown.gone) == (3, 2, 1)

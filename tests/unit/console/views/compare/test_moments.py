@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from seamlessflow.console.log.history import History
 from seamlessflow.console.log.moment import parse_moment
+from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.views.compare.moments import (
     MomentsCompared,
     PictureAt,
@@ -24,22 +24,22 @@ from tests.builders.records import control, sessions
 ALL_SESSIONS = "all sessions together"
 
 
-def end_of_step(history: History, number: int) -> str:
+def end_of_step(run_log: RunLog, number: int) -> str:
     """Return the moment at which a step, from 0, ended first."""
-    rows = history.course.steps(2**62)
+    rows = run_log.course.steps(2**62)
     return f"control:{next(row.offset for row in rows if row.step == number)}"
 
 
 def compared(
     items: list[Received], *texts: str, policy: str = "", window: int = 10
 ) -> MomentsCompared:
-    history, _ = history_of(items)
+    run_log, _ = history_of(items)
     moments = [
-        text if ":" in text or not text else end_of_step(history, int(text)) for text in texts
+        text if ":" in text or not text else end_of_step(run_log, int(text)) for text in texts
     ]
-    pictures = [history.picture(parse_moment(moment)) for moment in moments]
-    sides = [PictureAt(picture, history.control_end(picture.cut)) for picture in pictures]
-    return moments_compared(history.course, sides, policy, window)
+    pictures = [run_log.picture(parse_moment(moment)) for moment in moments]
+    sides = [PictureAt(picture, run_log.control_end(picture.cut)) for picture in pictures]
+    return moments_compared(run_log.course, sides, policy, window)
 
 
 def counts(shown: MomentsCompared, about: str) -> dict[str, tuple[Any, Any, int]]:
@@ -60,8 +60,8 @@ def test_a_mean_is_over_the_last_steps_that_count_at_each_moment() -> None:
 
 def test_steps_that_a_restart_undid_do_not_count() -> None:
     items = course_items()
-    (history, _) = history_of(items)
-    offset = next(row.offset for row in history.course.events(2**62)[::-1] if _starts(row))
+    (run_log, _) = history_of(items)
+    offset = next(row.offset for row in run_log.course.events(2**62)[::-1] if _starts(row))
     shown = compared(items, f"control:{offset - 1}", f"control:{offset}")
     assert (shown.before.done, shown.after.done) == (RESUMED, RESUMED - AGAIN)
     assert shown.after.last == RESUMED - AGAIN
@@ -164,21 +164,21 @@ def test_a_run_without_a_record_of_control_can_be_compared() -> None:
 
 
 def test_ends_of_steps_are_offered_over_the_whole_run() -> None:
-    history, _ = history_of(course_items())
-    ends = earlier_ends(history.course, "", 2**62)
+    run_log, _ = history_of(course_items())
+    ends = earlier_ends(run_log.course, "", 2**62)
     assert len(ends) <= 12
     assert ends[0].step == STEPS_OF_COURSE
     assert ends[-1].step <= 4
     newest = parse_moment(ends[0].moment)
     assert newest is not None
-    assert isinstance(_record(history, newest.offset), StepCompleted)
-    assert earlier_ends(history.course, "", newest.offset + 1)[0].step < STEPS_OF_COURSE
-    assert earlier_ends(history.course, "", 0) == []
+    assert isinstance(_record(run_log, newest.offset), StepCompleted)
+    assert earlier_ends(run_log.course, "", newest.offset + 1)[0].step < STEPS_OF_COURSE
+    assert earlier_ends(run_log.course, "", 0) == []
 
 
-def _record(history: History, offset: int) -> object:
-    (item,) = history.records([(("control", 0), offset)])
-    return history.decoder.decoded(item).record
+def _record(run_log: RunLog, offset: int) -> object:
+    (item,) = run_log.records([(("control", 0), offset)])
+    return run_log.decoder.decoded(item).record
 
 
 def test_a_name_that_one_side_lacks_counts_as_none() -> None:

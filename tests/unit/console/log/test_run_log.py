@@ -3,15 +3,15 @@
 import random
 from collections.abc import Iterable, Sequence
 
-from seamlessflow.console.log.history import (
+from seamlessflow.console.log.lookup import RawDecoder
+from seamlessflow.console.log.moment import READ_TOPICS, Moment
+from seamlessflow.console.log.run_log import (
     AnyFold,
     RunPicture,
     first_fold,
     newest_by_key,
     picture_of,
 )
-from seamlessflow.console.log.lookup import RawDecoder
-from seamlessflow.console.log.moment import READ_TOPICS, Moment
 from seamlessflow.console.views.now import now_page
 from seamlessflow.console.views.session.page import SessionPage
 from seamlessflow.console.views.sessions import SessionQuery, sessions_page
@@ -80,17 +80,17 @@ def random_moments(rng: random.Random, count: int) -> list[Moment]:
 
 
 def test_at_200_random_moments_now_is_the_plain_fold(rng: random.Random) -> None:
-    history, _ = history_of(delivered(recorded_items(), rng))
+    run_log, _ = history_of(delivered(recorded_items(), rng))
     for moment in random_moments(rng, 200):
         expected = plain_picture(recorded_items(), moment)
-        assert plain(now_page(history.picture(moment))) == plain(now_page(expected)), moment
+        assert plain(now_page(run_log.picture(moment))) == plain(now_page(expected)), moment
 
 
 def test_at_200_random_moments_a_session_is_what_show_shows_at_that_offset(
     rng: random.Random,
 ) -> None:
-    history, _ = history_of(delivered(recorded_items(), rng))
-    pages = SessionPages(history, None)
+    run_log, _ = history_of(delivered(recorded_items(), rng))
+    pages = SessionPages(run_log, None)
     events = [decoded_at(item) for item in recorded_items() if item.topic == SESSIONS.name]
     named = ((item, getattr(item.record, "session_id", "")) for item in events)
     asked = [(item, session_id) for item, session_id in named if session_id]
@@ -98,7 +98,7 @@ def test_at_200_random_moments_a_session_is_what_show_shows_at_that_offset(
         mine = [event for event in events if event.partition == item.partition]
         session = shown_at(mine, session_id, item.offset)
         moment = Moment(item.topic, item.partition, item.offset)
-        page = pages.page(history.outline(moment).cut, session_id)
+        page = pages.page(run_log.outline(moment).cut, session_id)
         assert facts_of(page) == facts_shown(session), moment
 
 
@@ -126,27 +126,27 @@ def facts_shown(session: Session) -> Facts:
 
 
 def test_at_random_moments_the_list_of_sessions_is_the_plain_fold(rng: random.Random) -> None:
-    history, _ = history_of(delivered(recorded_items(), rng))
+    run_log, _ = history_of(delivered(recorded_items(), rng))
     for moment in random_moments(rng, 40):
         expected = sessions_page(plain_picture(recorded_items(), moment), SessionQuery())
-        assert sessions_page(history.picture(moment), SessionQuery()) == expected, moment
+        assert sessions_page(run_log.picture(moment), SessionQuery()) == expected, moment
 
 
 def test_a_picture_does_not_change_while_the_log_grows(rng: random.Random) -> None:
     items = sorted(recorded_items(), key=lambda item: (item.timestamp_ms, item.offset))
     half = [item for item in items if item.timestamp_ms <= items[len(items) // 2].timestamp_ms]
-    history, log = history_of(half)
+    run_log, log = history_of(half)
     moments = [Moment(item.topic, item.partition, item.offset) for item in rng.sample(half, 20)]
-    before = [plain(now_page(history.picture(moment))) for moment in moments]
+    before = [plain(now_page(run_log.picture(moment))) for moment in moments]
     log.add(items[len(half) :])
-    history.append(items[len(half) :])
-    assert [plain(now_page(history.picture(moment))) for moment in moments] == before
+    run_log.append(items[len(half) :])
+    assert [plain(now_page(run_log.picture(moment))) for moment in moments] == before
 
 
 def test_a_moment_reads_few_records_again(rng: random.Random) -> None:
-    history, log = history_of(items_of("control", [control.claimed()] * 20_000))
+    run_log, log = history_of(items_of("control", [control.claimed()] * 20_000))
     for _ in range(50):
-        history.picture(Moment("control", 0, rng.randrange(20_000)))
+        run_log.picture(Moment("control", 0, rng.randrange(20_000)))
     sizes = [end - start for ranges in log.asked for start, end in ranges.values()]
     assert max(sizes) <= 256
 
@@ -164,9 +164,9 @@ def test_of_heartbeats_the_last_of_each_process_that_can_be_read_counts() -> Non
 
 def test_records_that_are_delivered_twice_count_once() -> None:
     items = items_of("control", [control.claimed()] * 10)
-    history, _ = history_of([*items, *items[5:]])
-    assert history.index.records == 10
-    assert history.picture(None).control.records == 10
+    run_log, _ = history_of([*items, *items[5:]])
+    assert run_log.index.records == 10
+    assert run_log.picture(None).control.records == 10
 
 
 def test_a_link_without_a_moment_has_one_that_shows_the_same_for_ever() -> None:

@@ -60,7 +60,7 @@ class Lookup(Protocol):
         ...
 
 
-class History:
+class RunLog:
     """Index and folds of one log."""
 
     def __init__(self, lookup: Lookup, decoder: RawDecoder) -> None:
