@@ -32,6 +32,7 @@ the environment, never a reward. A line each way is a JSON object:
 """
 
 import asyncio
+import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -332,6 +333,8 @@ async def _main(number: int, adapter: Path) -> int:
         return await Host(adapter, lines, out).serve()
     finally:
         out.close()
+        with contextlib.suppress(ConnectionError):  # the reader is gone
+            await out.wait_closed()  # what it has not read yet would be lost with this process
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from seamlessflow.producers.agents.environments.agent import EnvironmentAgent
 from seamlessflow.producers.agents.environments.child import (
+    EnvironmentChild,
     EnvironmentGone,
     EnvironmentSpec,
     EnvironmentUnusable,
@@ -361,3 +362,28 @@ def test_tasks_are_written_whole_or_not_at_all(adapter: Start, tmp_path: Path) -
     with pytest.raises(EnvironmentUnusable, match="mine lists no tasks"):
         asyncio.run(write_tasks(empty, file, print))
     assert list(file.parent.iterdir()) == []
+
+
+def test_a_list_of_tasks_reaches_a_reader_that_is_behind(adapter: Start, tmp_path: Path) -> None:
+    spec = adapter(
+        """
+        def __init__(self, whole):
+            self.whole = whole
+
+        def tasks(self):
+            for place in range(500):
+                yield {"id": f"t{place}"}
+            open(self.whole, "x").close()
+        """,
+        {"whole": str(tmp_path / "whole")},
+    )
+
+    async def listed() -> list[object]:
+        child = await EnvironmentChild.open(spec, tasks=True)
+        until((tmp_path / "whole").exists)  # nothing is read while this holds up the event loop
+        tasks = [await child.listed() for _ in range(501)]
+        await child.close()
+        return tasks
+
+    tasks = asyncio.run(asyncio.wait_for(listed(), LIMIT_S))
+    assert tasks == [*({"id": f"t{place}"} for place in range(500)), None]
