@@ -18,6 +18,7 @@ FEWER = {
     r"groups_per_step: \d+": "groups_per_step: 2",
     r"group_size: \d+": "group_size: 4",
     r"size=\d+": "size=4",
+    r"tries: \d+": "tries: 1",
     r"\ntrainer:\n": "\ntrainer:\n  filters: {}\n",
 }
 """Settings of a recipe, and what a test sets instead: equal rewards are trained too."""
