@@ -27,6 +27,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.unreadable import Skipped
 from seamlessflow.infra.kafka.whole_topic import read_topic
 from seamlessflow.infra.network.addresses import address_of
+from seamlessflow.infra.process import collect_seldom
 from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.topics import CONTROL
@@ -128,6 +129,7 @@ def serve(
     audited: AuditCommand | None = None,
 ) -> None:
     """Read the log and serve its pages until `stopping`, with the state of an audit beside it."""
+    collect_seldom()  # a collection of all copies takes half a second, and pages wait for it
     lookup = RecordLookup(kafka)
     run_log = RunLog(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
