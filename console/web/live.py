@@ -17,8 +17,11 @@ LEAST_S = 1.0
 """Time from a rendering of a page to its next."""
 LONGEST_S = 5.0
 """Time from a rendering to the next if the CPU time is spent, as it is while a log is opened."""
-SHARE = 0.05
-"""Share of a core that the console takes while it follows a run, pages included."""
+SHARE = 0.047
+"""Share of a core that the console takes while it follows a run, pages included.
+
+With what is saved it is a twentieth over a minute.
+"""
 _MOST_SAVED_S = 0.1
 _MOST_OVERDRAWN_S = 0.5
 _KEEP_ALIVE_S = 15.0

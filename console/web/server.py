@@ -36,6 +36,8 @@ LEAST_TOKEN = 16
 _LOOK_S = 0.2
 _CLOSE_S = 2
 _BACKLOG = 64
+_GC_THRESHOLDS = (10_000, 10, 1_000)
+"""Numbers for `gc.set_threshold`: a collection of all copies would hold pages up for 0.4 s."""
 
 
 class ConsoleAddressTaken(SeamlessFlowError):
@@ -129,7 +131,7 @@ def serve(
     audited: AuditCommand | None = None,
 ) -> None:
     """Read the log and serve its pages until `stopping`, with the state of an audit beside it."""
-    collect_seldom()  # a collection of all copies takes half a second, and pages wait for it
+    collect_seldom(_GC_THRESHOLDS)
     lookup = RecordLookup(kafka)
     run_log = RunLog(lookup, RawDecoder(kafka))
     broadcaster = Broadcaster()
