@@ -9,6 +9,7 @@ from typing import Any, TypeGuard
 import pytest
 from fastavro import schemaless_writer
 
+from seamlessflow.consumers.trajectories.matching.match import SINCE_RULES
 from seamlessflow.consumers.trajectories.sessions.assemble import trajectory
 from seamlessflow.consumers.trajectories.sessions.message_keys import Strictness
 from seamlessflow.consumers.trajectories.sessions.partition import Partition, PartitionProgress
@@ -183,6 +184,15 @@ def test_the_logs_have_calls_that_need_rules_of_their_own(log: GoldenLog) -> Non
     assert any(turn.siblings == "all" for turn in turns)
     assert any(turn.prefill for turn in turns)
     assert len(closes) > len(set(closes))
+
+
+def test_the_logs_have_answers_that_nobody_sampled_under_both_rules(log: GoldenLog) -> None:
+    """An intervention is known from the fold's rules 2 on."""
+    events = events_of(log)
+    (rules,) = {event.fold_version for event in events if isinstance(event, SessionOpened)}
+    intervened = {turn.intervened for turn in events if isinstance(turn, TurnStarted)}
+
+    assert intervened == ({False, True} if rules >= SINCE_RULES else {False})
 
 
 def _keyed_close(command: Record) -> TypeGuard[CloseSession]:
