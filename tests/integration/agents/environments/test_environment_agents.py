@@ -4,6 +4,7 @@ import asyncio
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -378,7 +379,7 @@ def test_a_list_of_tasks_reaches_a_reader_that_is_behind(adapter: Start, tmp_pat
         {"whole": str(tmp_path / "whole")},
     )
 
-    async def listed() -> list[object]:
+    async def listed() -> list[Mapping[str, Any] | None]:
         child = await EnvironmentChild.open(spec, tasks=True)
         until((tmp_path / "whole").exists)  # nothing is read while this holds up the event loop
         tasks = [await child.listed() for _ in range(501)]
