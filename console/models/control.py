@@ -5,7 +5,7 @@ What a deposed scheduler decided does not count.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from seamlessflow.console.models.warnings import RunWarning, warning_of
 from seamlessflow.infra.kafka.client import Received
@@ -27,6 +27,7 @@ _OF_WORKERS = (
 )
 RECENT_STEPS = 20
 MOST_WARNINGS = 50
+_FADING = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,25 @@ class GroupUnderWay:
     failed: int = 0
 
 
+class Decoded(NamedTuple):
+    """Tokens that a worker sampled and the time it decoded; later reports count more."""
+
+    tokens: float = 0.0
+    decoding_ms: float = 0.0
+
+    def with_report(self, report: r.WorkerUsage) -> "Decoded":
+        """Return them with another report, where each earlier one counts a tenth less."""
+        return Decoded(
+            _FADING * self.tokens + report.tokens,
+            _FADING * self.decoding_ms + report.decoding_ms,
+        )
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens in a second of decoding; None for a worker that has not decoded."""
+        return 1000 * self.tokens / self.decoding_ms if self.decoding_ms >= 1 else None
+
+
 @dataclass
 class ControlFold:
     """The fold of `control`. Its values are immutable: a copy is of the dictionaries alone."""
@@ -98,6 +118,8 @@ class ControlFold:
     workers: dict[str, WorkerState] = field(default_factory=dict)
     usage: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Shares of a worker's time in rollout, by category, in its last report."""
+    decoded: dict[str, Decoded] = field(default_factory=dict)
+    """Tokens of each worker's last reports."""
     steps: dict[str, StepState] = field(default_factory=dict)
     """Step under way by policy, or the one that is made ready."""
     completed: dict[str, tuple[StepState, ...]] = field(default_factory=dict)
@@ -146,6 +168,8 @@ class ControlFold:
         match record:
             case r.WorkerUsage(process="rollout") if record.worker in self.workers:
                 self.usage[record.worker] = shares(record)
+                before_it = self.decoded.get(record.worker, Decoded())
+                self.decoded[record.worker] = before_it.with_report(record)
             case r.WorkerJoined():
                 before = self.workers.get(record.worker)
                 joined = before.processes if before is not None and before.phase != "lost" else ()
@@ -182,6 +206,7 @@ class ControlFold:
             lost = {"phase": "lost", "role": "", "since_ms": self.at_ms, "reason": record.reason}
             self._set(record.worker, **gone, **lost)
             self.usage.pop(record.worker, None)
+            self.decoded.pop(record.worker, None)
         else:
             self._set(record.worker, **gone)
 

@@ -3,9 +3,16 @@
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from seamlessflow.console.log.run_log import RunPicture
-from seamlessflow.console.models.control import GroupUnderWay, StepState, WorkerState
+from seamlessflow.console.models.control import (
+    ControlFold,
+    Decoded,
+    GroupUnderWay,
+    StepState,
+    WorkerState,
+)
 from seamlessflow.console.models.fleet import LivingProcess
 from seamlessflow.console.models.sessions import TurnUnderWay
 from seamlessflow.console.models.surroundings import (
@@ -23,6 +30,7 @@ from seamlessflow.trainer.metrics.symptoms import symptoms
 
 MOST_LINES = 60
 _SHOWN_WARNINGS = 12
+_SLOW = 1 / 3
 _SKEW_MS = 60_000
 """Most by which clocks of two hosts are taken to differ."""
 
@@ -52,6 +60,10 @@ class WorkerLine:
     """Turns that the log has given it and that have not ended."""
     oldest_ms: int | None
     """Time of the oldest of these dispatches."""
+    tokens_per_s: float | None
+    """Tokens that it samples in a second of decoding, over some ten reports."""
+    slow: bool
+    """True if that is less than a third of the median of its policy's workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,13 +192,32 @@ def _workers(picture: RunPicture) -> Iterator[WorkerLine]:
     for fold in picture.sessions.values():
         for turn in fold.turns.values():
             turns.setdefault(turn.worker, []).append(turn)
+    medians = _median_rates(picture.control)
     for _, worker in sorted(picture.control.workers.items()):
         if worker.phase != "lost":
-            yield _worker(worker, picture, turns.get(worker.worker, []))
+            least = _SLOW * medians.get(worker.policy, 0.0)
+            yield _worker(worker, picture, turns.get(worker.worker, []), least)
 
 
-def _worker(worker: WorkerState, picture: RunPicture, turns: list[TurnUnderWay]) -> WorkerLine:
+def _median_rates(control: ControlFold) -> Mapping[str, float]:
+    """Return the median of the workers' tokens a second by policy."""
+    rates: dict[str, list[float]] = {}
+    for name, worker in control.workers.items():
+        rate = _rate(control, name)
+        if worker.phase != "lost" and rate is not None:
+            rates.setdefault(worker.policy, []).append(rate)
+    return {policy: median(values) for policy, values in rates.items()}
+
+
+def _rate(control: ControlFold, worker: str) -> float | None:
+    return control.decoded.get(worker, Decoded()).tokens_per_s
+
+
+def _worker(
+    worker: WorkerState, picture: RunPicture, turns: list[TurnUnderWay], least_tokens_per_s: float
+) -> WorkerLine:
     beat = picture.fleet.worker(worker.worker, "rollout")
+    rate = _rate(picture.control, worker.worker)
     return WorkerLine(
         worker=worker.worker,
         role=worker.role,
@@ -205,6 +236,8 @@ def _worker(worker: WorkerState, picture: RunPicture, turns: list[TurnUnderWay])
         capacity=0 if beat is None else beat.capacity,
         turns=len(turns),
         oldest_ms=min((turn.since_ms for turn in turns), default=None),
+        tokens_per_s=rate,
+        slow=rate is not None and rate < least_tokens_per_s,
     )
 
 

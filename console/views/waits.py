@@ -138,10 +138,11 @@ def _of_trainers(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
         if process.kind != "trainer" or policy in control.steps or policy in control.finished:
             continue
         last = control.completed.get(policy, ())
+        taken = f"; its last step took {last[-1].groups}" if last and last[-1].groups else ""
         yield Wait(
             who=(f"trainer of {policy}",),
             what="groups",
-            why=f"{flow.groups['ready']} are ready, {flow.groups['running']} are running",
+            why=f"{flow.groups['ready']} are ready, {flow.groups['running']} are running{taken}",
             since_ms=(last[-1].ended_ms or 0) if last else 0,
         )
 

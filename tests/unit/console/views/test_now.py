@@ -202,6 +202,27 @@ def test_turns_wait_for_a_worker_that_is_silent(later_ms: int, silent: bool) -> 
     assert [(wait.who, wait.what) for wait in waits] == [(("1 turn",), "w")] * silent
 
 
+def test_a_worker_that_samples_far_fewer_tokens_a_second_than_others_is_slow() -> None:
+    workers = [("w0", 90), ("w1", 100), ("w2", 20)]
+    joined = [
+        event for name, _ in workers for event in (control.joined(name), control.acquired(name))
+    ]
+    used = [control.usage(name, tokens=tokens, decoding_ms=500) for name, tokens in workers]
+    lines = page(on_control(*joined, *used, control.joined("w3"))).workers
+    assert [(line.worker, line.tokens_per_s, line.slow) for line in lines] == [
+        ("w0", 180.0, False),
+        ("w1", 200.0, False),
+        ("w2", 40.0, True),
+        ("w3", None, False),
+    ]
+
+
+def test_a_later_report_of_tokens_counts_more() -> None:
+    used = [control.usage("w", tokens=tokens, decoding_ms=1000) for tokens in (100, 0)]
+    (line,) = page(on_control(control.joined("w"), *used)).workers
+    assert line.tokens_per_s == pytest.approx(90 / 1.9)
+
+
 def test_an_empty_log_has_an_empty_page() -> None:
     shown = page()
     assert (shown.workers, shown.waits, shown.at_ms) == ((), (), 0)
