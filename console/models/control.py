@@ -87,15 +87,15 @@ class GroupUnderWay:
     failed: int = 0
 
 
-class Decoded(NamedTuple):
+class DecodedTokens(NamedTuple):
     """Tokens that a worker sampled and the time it decoded; later reports count more."""
 
     tokens: float = 0.0
     decoding_ms: float = 0.0
 
-    def with_report(self, report: r.WorkerUsage) -> "Decoded":
+    def with_report(self, report: r.WorkerUsage) -> "DecodedTokens":
         """Return them with another report, where each earlier one counts a tenth less."""
-        return Decoded(
+        return DecodedTokens(
             _FADING * self.tokens + report.tokens,
             _FADING * self.decoding_ms + report.decoding_ms,
         )
@@ -118,7 +118,7 @@ class ControlFold:
     workers: dict[str, WorkerState] = field(default_factory=dict)
     usage: dict[str, Mapping[str, float]] = field(default_factory=dict)
     """Shares of a worker's time in rollout, by category, in its last report."""
-    decoded: dict[str, Decoded] = field(default_factory=dict)
+    decoded: dict[str, DecodedTokens] = field(default_factory=dict)
     """Tokens of each worker's last reports."""
     steps: dict[str, StepState] = field(default_factory=dict)
     """Step under way by policy, or the one that is made ready."""
@@ -168,7 +168,7 @@ class ControlFold:
         match record:
             case r.WorkerUsage(process="rollout") if record.worker in self.workers:
                 self.usage[record.worker] = shares(record)
-                before_it = self.decoded.get(record.worker, Decoded())
+                before_it = self.decoded.get(record.worker, DecodedTokens())
                 self.decoded[record.worker] = before_it.with_report(record)
             case r.WorkerJoined():
                 before = self.workers.get(record.worker)

@@ -8,7 +8,7 @@ from statistics import median
 from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.control import (
     ControlFold,
-    Decoded,
+    DecodedTokens,
     GroupUnderWay,
     StepState,
     WorkerState,
@@ -210,7 +210,7 @@ def _median_rates(control: ControlFold) -> Mapping[str, float]:
 
 
 def _rate(control: ControlFold, worker: str) -> float | None:
-    return control.decoded.get(worker, Decoded()).tokens_per_s
+    return control.decoded.get(worker, DecodedTokens()).tokens_per_s
 
 
 def _worker(
