@@ -22,12 +22,12 @@ from seamlessflow.recorded.retrain.recorded_run import changed_settings
 from seamlessflow.recorded.trace.row import of_kind
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import shown_step
-from seamlessflow.trainer.metrics.names import METRICS
+from seamlessflow.trainer.metrics.names import meaning_of
 
 USUAL = (
     *("reward_mean", "reward_std", "entropy", "grad_norm", "policy_kl", "clip_fraction"),
-    *("mismatch_mean", "staleness_mean", "begun_tokens/mean", "tokens_per_s", "batch_s"),
-    "update_s",
+    *("mismatch_mean", "staleness_mean", "prompt_tokens/mean", "begun_tokens/mean"),
+    *("tokens_per_s", "batch_s", "update_s"),
 )
 MOST_CURVES = 24
 NO_RUNS: Mapping[str, Course] = {}
@@ -191,14 +191,6 @@ def curves_page(
         ],
         newest=[_newest(course, row, names) for row in reversed(shown[-_NEWEST:])],
     )
-
-
-def meaning_of(name: str) -> str:
-    """Return what a metric is; empty for one that a user's function made."""
-    if name in METRICS:
-        return METRICS[name]
-    family, slash, _ = name.partition("/")
-    return METRICS.get(f"{family}/*", "") if slash else ""
 
 
 def _within(step: int, query: CurvesQuery) -> bool:

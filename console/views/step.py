@@ -1,23 +1,27 @@
 """The page of an optimizer step: its groups side by side, its figures, what was left out. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from statistics import fmean
 
 from seamlessflow.console.models.course import CompletedStep
 from seamlessflow.console.views.chart import nice
-from seamlessflow.console.views.curves import meaning_of
 from seamlessflow.console.views.query import Query
+from seamlessflow.console.views.session.texts import message_row
+from seamlessflow.console.views.unusual import UnusualFigure, unusual_figures
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.trace.row import of_kind
 from seamlessflow.schemas import records as r
 from seamlessflow.schemas.tokens import shown_step
+from seamlessflow.trainer.metrics.names import meaning_of
 from seamlessflow.trainer.metrics.phases import PHASES
 from seamlessflow.trainer.metrics.unlearned import cause_of, masked_tokens
 from seamlessflow.trainer.steps.trained import TrainedRun
 
 _BINS = 20
+_PROMPT = 160
+"""Most characters of a prompt in a group's line."""
 _FIGURES: Mapping[str, Sequence[str]] = {
     "rewards": ("reward_mean", "reward_std", "return/p10", "return/p50", "return/p90"),
     "update": ("loss", "grad_norm", "clip_fraction", "entropy", "ratio_mean", "policy_kl"),
@@ -48,6 +52,10 @@ class StepRecords:
     """Rows of its file of trained tokens; None without the file."""
     last: int
     """The newest completed step."""
+    before: Sequence[Mapping[str, float]] = ()
+    """Metrics of the steps before it, in their order."""
+    prompts: Mapping[str, r.TurnStarted] = field(default_factory=dict)
+    """First turn of a session of each group, as far as they were read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +100,8 @@ class BatchGroup:
     """Rule that kept it out of the loss; empty for none."""
     origin: str
     """`new`, or the pool that it is of, or how often it was trained before."""
+    prompt: str
+    """Beginning of the last message of its first session's first prompt; empty if not read."""
     sessions: Sequence[SessionCell]
 
 
@@ -153,6 +163,8 @@ class StepPage:
     completed_offset: int | None
     phases: Mapping[str, float]
     """Seconds by phase."""
+    unusual: Sequence[UnusualFigure]
+    """Metrics that stand out from those of the steps before."""
     figures: Mapping[str, Sequence[Figure]]
     others: Sequence[Figure]
     bins: Sequence[ReturnBin]
@@ -188,6 +200,7 @@ def step_page(records: StepRecords, query: StepQuery) -> StepPage:
         commit_offset=item.offset if item is not None else None,
         completed_offset=completed.offset if completed is not None else None,
         phases={name: records.metrics[name] for name in PHASES if name in records.metrics},
+        unusual=unusual_figures(records.metrics, records.before),
         figures={title: _figures(names, records) for title, names in _FIGURES.items()},
         others=_figures(sorted(set(records.metrics) - shown), records),
         bins=_bins([cell.value for cell in cells if cell.value is not None], query),
@@ -234,7 +247,9 @@ def _groups(
             )
             for session, value, turns in _members(group, ready[0])
         ]
-        yield _line(group, next(of_kind(items, r.GroupAdmitted), (None, None)), ready, sessions)
+        admission = next(of_kind(items, r.GroupAdmitted), (None, None))
+        prompt = _beginning(records.prompts.get(group.group_id))
+        yield _line(group, admission, ready, sessions, prompt)
 
 
 def _members(
@@ -255,6 +270,7 @@ def _line(
     admission: tuple[r.GroupAdmitted, Received] | tuple[None, None],
     end: tuple[r.GroupReady, Received] | tuple[None, None],
     sessions: Sequence[SessionCell],
+    prompt: str,
 ) -> BatchGroup:
     admitted, admitted_item = admission
     ready, ready_item = end
@@ -269,8 +285,16 @@ def _line(
         deviation=ready.reward_std if ready is not None else None,
         filtered=group.filtered,
         origin=_origin(group),
+        prompt=prompt,
         sessions=sessions,
     )
+
+
+def _beginning(turn: r.TurnStarted | None) -> str:
+    """Return the beginning of a prompt's last message, in one line."""
+    if turn is None or not turn.new_messages:
+        return ""
+    return " ".join(message_row(turn.new_messages[-1]).text[:_PROMPT].split())
 
 
 def _origin(group: r.StepGroup) -> str:

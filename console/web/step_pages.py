@@ -1,17 +1,19 @@
 """Pages of optimizer steps, from the log and the files of trained tokens. Any thread."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from seamlessflow.console.log.first_prompts import first_prompts
 from seamlessflow.console.log.index import Cut
 from seamlessflow.console.log.run_log import RunLog
 from seamlessflow.console.models.course import CompletedStep
 from seamlessflow.console.views.step import StepPage, StepQuery, StepRecords, step_page
+from seamlessflow.console.views.unusual import BEFORE
 from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.kafka.client import Received
 from seamlessflow.recorded.audit.trained_tokens import FileFault, step_files
 from seamlessflow.recorded.trace.row import of_kind
-from seamlessflow.schemas.records import StepCommitted
+from seamlessflow.schemas.records import GroupReady, StepCommitted, TurnStarted
 from seamlessflow.schemas.tokens import step_name
 from seamlessflow.schemas.topics import CONTROL
 from seamlessflow.trainer.steps.trained import TrainedRun
@@ -51,6 +53,8 @@ class StepPages:
         if not commits and completed is None:
             shown = step_name(step) if step >= 0 else f"step {place}"
             raise StepNotOnLog(shown, policy, mine.policies)
+        earlier = [row for row in steps if row.step < step][-BEFORE:]
+        groups = self._groups([commit for commit, _ in commits[-1:]], end)
         return step_page(
             StepRecords(
                 policy=policy,
@@ -58,10 +62,12 @@ class StepPages:
                 completed=completed,
                 metrics=course.metrics(completed) if completed is not None else {},
                 commits=commits,
-                groups=self._groups([commit for commit, _ in commits[-1:]], end),
+                groups=groups,
                 drops=self._drops(steps, step, commits, end),
                 runs=self._runs([commit for commit, _ in commits[-1:]]),
                 last=max((row.step for row in steps), default=step),
+                before=[course.metrics(row) for row in earlier],
+                prompts=self._prompts(cut, groups),
             ),
             query,
         )
@@ -75,6 +81,20 @@ class StepPages:
             name: [items[offset] for offset in numbers if offset in items]
             for name, numbers in offsets.items()
         }
+
+    def _prompts(
+        self, cut: Cut, groups: Mapping[str, Sequence[Received]]
+    ) -> dict[str, TurnStarted]:
+        """Return the first turn of each group's first session."""
+        firsts = {
+            ready.sessions[0]: (ready.first_offsets[0], group_id)
+            for group_id, items in groups.items()
+            for ready, _ in of_kind(items, GroupReady)
+            if ready.sessions and ready.first_offsets
+        }
+        asked = {session: offset for session, (offset, _) in firsts.items()}
+        turns = first_prompts(self._run_log, cut, asked)
+        return {firsts[session][1]: turn for session, turn in turns.items()}
 
     def _drops(
         self,

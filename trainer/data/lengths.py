@@ -5,7 +5,7 @@ ones. A difference between the two kinds of lengths shows it. Called by `session
 figures of a step, and by a run's report.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -59,15 +59,12 @@ def prompt_tokens(trajectory: Trajectory) -> int:
     A turn reads all tokens before its answer. What an engine keeps of earlier turns counts again,
     as providers count it.
     """
-    before = dict[int, int]()
-    prompts = dict[str, int]()
-    for node in trajectory.nodes:
-        kept = before[node.parent] + node.parent_end if node.parent >= 0 else 0
-        before[node.node_id] = kept
-        if node.origin == POLICY:
-            # A turn that went on behind a pause has several nodes; the first is behind its prompt.
-            prompts.setdefault(node.turn_id, kept)
-    return sum(prompts.values())
+    return sum(_prompts(trajectory))
+
+
+def first_prompt_tokens(trajectory: Trajectory) -> int:
+    """Return the tokens before the first answer of a session; 0 for one without an answer."""
+    return next(iter(_prompts(trajectory)), 0)
 
 
 def quantiles(values: Iterable[float]) -> dict[str, float]:
@@ -89,3 +86,16 @@ def length_metrics(kind: str, lengths: Iterable[SessionLength]) -> dict[str, flo
         **{f"{kind}_tokens/{name}": value for name, value in tokens.items()},
         **{f"{kind}_turns/{name}": value for name, value in turns.items()},
     }
+
+
+def _prompts(trajectory: Trajectory) -> Collection[int]:
+    """Return the prompt tokens of each turn that was sampled, in the order of their answers."""
+    before = dict[int, int]()
+    prompts = dict[str, int]()
+    for node in trajectory.nodes:
+        kept = before[node.parent] + node.parent_end if node.parent >= 0 else 0
+        before[node.node_id] = kept
+        if node.origin == POLICY:
+            # A turn that went on behind a pause has several nodes; the first is behind its prompt.
+            prompts.setdefault(node.turn_id, kept)
+    return prompts.values()

@@ -31,7 +31,13 @@ from seamlessflow.trainer.data.credit.returns import (
     turn_returns,
     unjudged,
 )
-from seamlessflow.trainer.data.lengths import NO_LENGTH, SessionLength, length_of, prompt_tokens
+from seamlessflow.trainer.data.lengths import (
+    NO_LENGTH,
+    SessionLength,
+    first_prompt_tokens,
+    length_of,
+    prompt_tokens,
+)
 
 PARENT = "parent"
 """Reason for which the session that others go on from is left out of their group's loss."""
@@ -65,6 +71,7 @@ class SessionSource:
     """Sampled turns."""
     prompt_tokens: int = 0
     """Prompt tokens of all its turns, if it is of an evaluation."""
+    first_prompt_tokens: int = 0
     first_offset: int = -1
     """Offset of its first event on `sessions`."""
     parent: str = ""
@@ -264,6 +271,7 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
         task_id=trajectory.task_id,
         turns=trajectory.turns,
         prompt_tokens=prompt_tokens(trajectory) if trajectory.purpose == "eval" else 0,
+        first_prompt_tokens=first_prompt_tokens(trajectory),
         first_offset=trajectory.first_offset,
         parent=fork.session_id if fork is not None and fork.parent_return is not None else "",
         parent_return=None if fork is None else fork.parent_return,

@@ -43,6 +43,8 @@ METRICS: Mapping[str, str] = {
     "trained_tokens/*": "Sampled tokens of the batch's sessions of which any entered the loss: "
     "p10, p50, p90, p99 and mean",
     "trained_turns/*": "Their turns",
+    "prompt_tokens/*": "Tokens of the first prompt of each of the batch's sessions: p10, p50, p90, "
+    "p99 and mean",
     "matched/*": "Share of the turns of the sessions that ended since the step before, by the rule "
     "that matched their prompt: extend, render, root or same",
     "samples_failed": "Sessions that did not count since the step before",
@@ -153,3 +155,11 @@ METRICS: Mapping[str, str] = {
     "tokens_per_s": "Trained tokens a second, of all phases from batch_s to publish_s",  # nosec B105
     "update_tokens_per_s": "Trained tokens a second of update_s, each once an epoch",  # nosec B105
 }
+
+
+def meaning_of(name: str) -> str:
+    """Return what a metric is; empty for one that a user's function made."""
+    if name in METRICS:
+        return METRICS[name]
+    family, slash, _ = name.partition("/")
+    return METRICS.get(f"{family}/*", "") if slash else ""

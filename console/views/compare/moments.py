@@ -11,10 +11,11 @@ from seamlessflow.console.log.run_log import RunPicture
 from seamlessflow.console.models.control import MOST_WARNINGS, ControlFold, WorkerState
 from seamlessflow.console.models.course import CompletedStep, Course, starts_of
 from seamlessflow.console.models.warnings import RunWarning
-from seamlessflow.console.views.curves import USUAL, meaning_of
+from seamlessflow.console.views.curves import USUAL
 from seamlessflow.recorded.retrain.recorded_run import changed_settings
 from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.schemas.topics import CONTROL
+from seamlessflow.trainer.metrics.names import meaning_of
 
 WINDOW = 10
 """Steps of a mean, unless a query says how many."""

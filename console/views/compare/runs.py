@@ -9,11 +9,12 @@ from typing import Any
 import orjson
 
 from seamlessflow.console.models.course import CompletedStep, Course, PolicyCourse, starts_of
-from seamlessflow.console.views.curves import USUAL, meaning_of
+from seamlessflow.console.views.curves import USUAL
 from seamlessflow.recorded.retrain.recorded_run import settings_by_path
 from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.trainer.data.figures.chances import ConfidenceInterval
 from seamlessflow.trainer.data.figures.significance import bootstraps
+from seamlessflow.trainer.metrics.names import meaning_of
 
 _LONGEST = 200
 _SAME = 1e-12

@@ -35,6 +35,7 @@ def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -
     groups = batch.new_groups
     returns = np.array([value for group in groups for value in group.group.returns()])
     spread = [float(np.std(group.group.returns())) for group in groups]
+    sessions = [session for group in groups for session in group.group.sessions]
     masked = sum((group.masked() for group in groups), Counter[str]())
     filtered = Counter(group.filtered for group in groups if group.filtered)
     metrics = {
@@ -48,17 +49,16 @@ def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -
         "tokens_stale_longest": max((group.longest_stale for group in groups), default=0),
         **{f"filtered/{name}": n / len(groups) for name, n in filtered.items()},
         **{f"masked/{reason}": count for reason, count in sorted(masked.items())},
+        **_first_prompts(sessions),
         **length_metrics("trained", batch.lengths()),
         **_ages(batch, clock),
         **_foreign(batch),
         **_reused(batch),
         **_stored(batch),
         **_forked(groups),
-        **_sampled_again([session for group in groups for session in group.group.sessions]),
+        **_sampled_again(sessions),
         **variety(groups),
-        **reward_figures(
-            [session for group in groups for session in group.group.sessions], weights
-        ),
+        **reward_figures(sessions, weights),
         **overlong_facts([group.group for group in groups]),
         **{f"pass_at/{k}": chance for k, chance in _passing(batch).items()},
         **_by_source(batch),
@@ -111,6 +111,12 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
         "tasks": sum(tokens > 0 for tokens in of_tasks.values()),
         "largest_task_share": max(of_tasks.values()) / total,
     }
+
+
+def _first_prompts(sessions: Sequence[ValidSession]) -> dict[str, float]:
+    """Return the quantiles of the tokens of the sessions' first prompts."""
+    tokens = quantiles(session.source.first_prompt_tokens for session in sessions)
+    return {f"prompt_tokens/{name}": value for name, value in tokens.items()}
 
 
 def _sampled_again(sessions: Sequence[ValidSession]) -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query, meaning_of
+from seamlessflow.console.views.curves import CurvesPage, curves_page, curves_query
 from seamlessflow.console.views.query import Query, QueryRejected
 from tests.builders.console.course import AGAIN, DIP, LOST, RESUMED, STEPS, course_items, metrics_of
 from tests.builders.console.memory_log import history_of
@@ -106,12 +106,6 @@ def test_a_run_without_a_step_has_no_curve() -> None:
 def test_what_cannot_be_shown_is_refused(query: dict[str, str], reason: str) -> None:
     with pytest.raises(QueryRejected, match=reason):
         curves_query(Query(query))
-
-
-def test_each_metric_has_its_meaning_and_a_family_that_of_all() -> None:
-    assert meaning_of("entropy").startswith("Mean entropy")
-    assert meaning_of("masked/stale").startswith("Masked tokens")
-    assert meaning_of("mine/score") == ""
 
 
 def test_another_run_stands_beside_with_its_own_steps() -> None:

@@ -3,15 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
+import orjson
 import pytest
 from starlette.testclient import TestClient
 
 from seamlessflow.console.web.app import application
 from seamlessflow.console.web.live import Broadcaster
 from seamlessflow.infra.network.addresses import HOST
+from seamlessflow.schemas.codec import encode
 from tests.builders.console.course import DIP, RESUMED, STEPS, course_items
-from tests.builders.console.memory_log import console_of, items_of
-from tests.builders.records import control
+from tests.builders.console.memory_log import console_of, items_of, raw_item
+from tests.builders.records import control, sessions
 
 
 def client_of(items: Any) -> TestClient:
@@ -22,6 +24,10 @@ def client_of(items: Any) -> TestClient:
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
     yield client_of(course_items())
+
+
+def message(text: str) -> bytes:
+    return orjson.dumps({"role": "user", "content": text})
 
 
 def page(client: TestClient, step: int | str, **query: str) -> Any:
@@ -94,6 +100,41 @@ def test_a_group_without_returns_on_the_log_has_cells_without_them() -> None:
     ]
     shown = page(client_of(items_of("control", records)), 1, policy="policy")
     assert shown["bins"] == []
+
+
+def test_what_stands_out_from_the_steps_before_comes_first(client: TestClient) -> None:
+    figures = page(client, DIP + 1)["unusual"]
+    assert [figure["name"] for figure in figures] == ["reward_mean"]
+    assert page(client, DIP)["unusual"] == page(client, 1)["unusual"] == []
+    text = client.get(f"/step/{DIP + 1}").text
+    assert "Unusual here" in text and "metrics=reward_mean" in text
+    assert "Unusual here" not in client.get(f"/step/{DIP}").text
+
+
+def test_a_group_shows_the_beginning_of_its_prompt() -> None:
+    long = "Say " + "the\nkey " * 100
+    prompt = (message("Be brief"), message(long))
+    events = {
+        7: sessions.opened(session_id="s"),
+        8: sessions.opened(session_id="g.0.0"),
+        9: sessions.started("b", session_id="s", new_messages=(message("Not this"),)),
+        10: sessions.started("a", session_id="g.0.0", new_messages=prompt),
+        11: sessions.started("c", session_id="g.0.0", new_messages=(message("Nor this"),)),
+    }
+    keys = {7: "s", 8: "g.0.0", 9: "s", 10: "g.0.0", 11: "g.0.0"}
+    keyed = [
+        raw_item("sessions", 3, offset, 1_000, encode(event), key=keys[offset])
+        for offset, event in events.items()
+    ]
+    records = [
+        control.ready("g", sessions=("g.0.0",), first_offsets=(8,), policy="policy"),
+        control.ready("h", sessions=("h.0.0",), first_offsets=(8,), policy="policy"),
+        control.committed(0, ["g", "h"], policy="policy"),
+    ]
+    shown = page(client_of([*keyed, *items_of("control", records)]), 1, policy="policy")
+    read, unread = (group["prompt"] for group in shown["groups"])
+    assert read.startswith("Say the key the key") and len(read) <= 160
+    assert unread == ""
 
 
 def test_curves_lead_to_steps_and_steps_to_sessions(client: TestClient) -> None:

@@ -2,7 +2,7 @@
 
 from seamlessflow.trainer.data.batch import Batch, prepare
 from seamlessflow.trainer.data.figures.of_batch import facts
-from seamlessflow.trainer.data.lengths import cost_of, prompt_tokens, quantiles
+from seamlessflow.trainer.data.lengths import cost_of, first_prompt_tokens, prompt_tokens, quantiles
 from seamlessflow.trainer.data.staleness import StepClock
 from tests.builders.trainer.groups import RULES, group
 from tests.builders.trainer.trajectories import Run, trajectory
@@ -27,6 +27,15 @@ def test_a_step_has_the_lengths_and_tokens_of_the_sessions_that_enter_the_loss()
     assert "trained_tokens/p50" not in facts(Batch(0, (equal,)), CLOCK)
 
 
+def test_a_step_has_the_tokens_of_all_first_prompts() -> None:
+    equal = prepare(group("g", 1, 1), CLOCK, RULES)
+    assert facts(Batch(0, (equal,)), CLOCK)["prompt_tokens/mean"] == 2
+
+
+def test_a_session_without_an_answer_has_no_first_prompt() -> None:
+    assert first_prompt_tokens(trajectory([Run([1, 2, 3], "prompt")])) == 0
+
+
 def test_each_turn_counts_all_tokens_before_its_answer() -> None:
     session = trajectory(
         [
@@ -42,4 +51,5 @@ def test_each_turn_counts_all_tokens_before_its_answer() -> None:
         ]
     )
     assert prompt_tokens(session) == 3 + 9 + 5
+    assert first_prompt_tokens(session) == 3
     assert cost_of(session) == (session.turns, 8, 17)

@@ -1,0 +1,81 @@
+"""Metrics of a step that stand out from those of the steps before it. Pure.
+
+A metric stands out if it lies far from its median over these steps, measured in their usual spread.
+Median and spread do not follow single steps, so one bad step does not hide the next.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, nan
+from statistics import median
+
+from seamlessflow.trainer.metrics.names import meaning_of
+from seamlessflow.trainer.metrics.unlearned import StepMetrics
+
+BEFORE = 30
+"""Steps before it that a step is compared with."""
+MOST = 8
+_FEWEST = 8
+"""Fewest of these steps with which a metric is compared."""
+_FAR = 4.0
+"""Spreads from the median on which a metric stands out."""
+_NORMAL = 1.4826
+"""Standard deviation of normal values over their median absolute deviation."""
+_LEAST_SPREAD = 0.05
+"""Least spread, as a share of the median: values that hardly ever change stand out soon."""
+_COUNTED = ("masked/", "filtered/", "dropped/", "ended_at/")
+"""Families whose metrics a step only has above 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnusualFigure:
+    """A metric of a step that stands out."""
+
+    name: str
+    value: float
+    usual: float
+    """Its median over the steps before."""
+    least: float
+    most: float
+    """Its range over these steps."""
+    meaning: str
+
+
+def unusual_figures(step: StepMetrics, before: Sequence[StepMetrics]) -> list[UnusualFigure]:
+    """Return what stands out in a step, the farthest first; nothing without enough steps before.
+
+    `before`: the steps before it, in their order.
+    """
+    last = before[-BEFORE:]
+    far = sorted(_far(step, last), key=lambda pair: pair[0], reverse=True)
+    return [figure for _, figure in far[:MOST]]
+
+
+def _far(step: StepMetrics, before: Sequence[StepMetrics]) -> Iterator[tuple[float, UnusualFigure]]:
+    """Yield the metrics that stand out, each with its distance in spreads."""
+    for name, value in step.items():
+        values = _values(name, before)
+        if len(values) < _FEWEST or min(values) <= value <= max(values):
+            continue
+        usual = median(values)
+        deviation = median(abs(other - usual) for other in values)
+        spread = max(_NORMAL * deviation, _LEAST_SPREAD * abs(usual))
+        distance = abs(value - usual) / spread if spread else inf
+        if distance >= _FAR:
+            yield (
+                distance,
+                UnusualFigure(
+                    name=name,
+                    value=value,
+                    usual=usual,
+                    least=min(values),
+                    most=max(values),
+                    meaning=meaning_of(name),
+                ),
+            )
+
+
+def _values(name: str, before: Sequence[StepMetrics]) -> list[float]:
+    """Return a metric's finite values in these steps."""
+    missing = 0.0 if name.startswith(_COUNTED) else nan
+    return [value for step in before if isfinite(value := step.get(name, missing))]
