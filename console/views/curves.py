@@ -149,7 +149,8 @@ class CurvesPage:
 
 def curves_query(query: Query) -> CurvesQuery:
     """Return the curves that a query asks for. Raises `QueryRejected`."""
-    metrics = tuple(filter(None, (name.strip() for name in query.text("metrics").split(","))))
+    names = (name.strip() for name in query.text("metrics").split(","))
+    metrics = tuple(filter(None, dict.fromkeys(names)))
     if len(metrics) > MOST_CURVES:
         raise QueryRejected("metrics", f"{len(metrics)} names", f"at most {MOST_CURVES} at once")
     smooth = query.real("smooth") or 0.0

@@ -44,11 +44,17 @@ class UnusualFigure:
 def unusual_figures(step: StepMetrics, before: Sequence[StepMetrics]) -> list[UnusualFigure]:
     """Return what stands out in a step, the farthest first; nothing without enough steps before.
 
-    `before`: the steps before it, in their order.
+    Of a family, and of metrics with equal figures, one is returned. `before`: the steps before it,
+    in their order.
     """
-    last = before[-BEFORE:]
-    far = sorted(_far(step, last), key=lambda pair: pair[0], reverse=True)
-    return [figure for _, figure in far[:MOST]]
+    shown: list[UnusualFigure] = []
+    said: set[str | tuple[float, float]] = set()
+    for _, figure in sorted(_far(step, before[-BEFORE:]), key=_plainest_of_farthest):
+        family, values = figure.name.partition("/")[0], (figure.value, figure.usual)
+        if said.isdisjoint((family, values)):
+            shown.append(figure)
+            said |= {family, values}
+    return shown[:MOST]
 
 
 def _far(step: StepMetrics, before: Sequence[StepMetrics]) -> Iterator[tuple[float, UnusualFigure]]:
@@ -73,6 +79,11 @@ def _far(step: StepMetrics, before: Sequence[StepMetrics]) -> Iterator[tuple[flo
                     meaning=meaning_of(name),
                 ),
             )
+
+
+def _plainest_of_farthest(far: tuple[float, UnusualFigure]) -> tuple[float, bool, str]:
+    distance, figure = far
+    return -distance, "/" in figure.name, figure.name
 
 
 def _values(name: str, before: Sequence[StepMetrics]) -> list[float]:

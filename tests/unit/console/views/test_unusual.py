@@ -61,6 +61,14 @@ def test_values_that_are_no_numbers_are_no_measure_and_an_infinite_one_is_the_fa
     assert not names({"loss": nan}, before)
 
 
+def test_of_a_family_and_of_equal_metrics_one_is_shown() -> None:
+    usual = {"prompt_tokens/p50": 9.0, "prompt_tokens/mean": 9.5, "pass_at/1": 1.0}
+    before = [{**usual, "reward_mean": 1.0, "reward_of/agent": 1.0}] * BEFORE
+    step = {"prompt_tokens/p50": 29.0, "prompt_tokens/mean": 28.0}
+    step |= {"pass_at/1": 0.1, "reward_mean": 0.1, "reward_of/agent": 0.1}
+    assert names(step, before) == ["prompt_tokens/p50", "reward_mean"]
+
+
 def test_the_farthest_come_first_and_only_some() -> None:
     before = [{str(number): 1.0 for number in range(20)}] * BEFORE
     step = {str(number): 2.0 + number for number in range(20)}
