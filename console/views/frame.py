@@ -1,12 +1,13 @@
 """The frame of every page: the moment, the slider over `control`, how far the reading is. Pure."""
 
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.index import LogIndex
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.log.run_log import RunPicture
-from seamlessflow.console.models.course import Course, policies_of
+from seamlessflow.console.models.course import CompletedStep, Course, policies_of
 from seamlessflow.console.models.surroundings import AuditState
 from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.schemas.topics import CONTROL
@@ -30,6 +31,10 @@ class Slider:
     """Step that the value belongs to; empty before the first."""
     every: bool
     """True if each completed step has a mark."""
+    before: int | None
+    """Offset of the last completion of a step before the value; None without one."""
+    behind: int | None
+    """Offset of the first behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,8 @@ def slider_of(index: LogIndex, course: Course, picture: RunPicture) -> Slider | 
     completed = course.steps(end)
     thin = len(completed) // MOST_MARKS + 1
     marked = completed[::-1][::thin][::-1]
+    place = bisect_left(completed, value, key=_offset)
+    behind = bisect_right(completed, value, key=_offset)
     several = len(policies_of(completed, course.events(end))) > 1
     return Slider(
         first=first,
@@ -100,6 +107,8 @@ def slider_of(index: LogIndex, course: Course, picture: RunPicture) -> Slider | 
         names=tuple(_name(row.step, row.policy if several else "") for row in marked),
         step=_step_at(course, value + 1, several),
         every=thin == 1,
+        before=completed[place - 1].offset if place else None,
+        behind=completed[behind].offset if behind < len(completed) else None,
     )
 
 
@@ -111,6 +120,10 @@ def _step_at(course: Course, end: int, several: bool) -> str:
     if place.finished:
         return f"after {_name(place.step - 1, policy)}"
     return _name(place.step, policy)
+
+
+def _offset(row: CompletedStep) -> int:
+    return row.offset
 
 
 def _name(step: int, policy: str) -> str:

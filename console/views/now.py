@@ -220,7 +220,7 @@ def _worker(
     rate = _rate(picture.control, worker.worker)
     return WorkerLine(
         worker=worker.worker,
-        role=worker.role,
+        role="" if worker.phase == "released" else worker.role,
         phase=worker.phase,
         doing=_doing(worker),
         policy=worker.policy,

@@ -59,9 +59,11 @@ def day(at_ms: int | None) -> str:
 
 
 def lasting(ms: float | None) -> str:
-    """Return a time span, such as 3.2 s or 4 min 10 s."""
+    """Return a time span, such as 46 ms, 3.2 s or 4 min 10 s."""
     if ms is None:
         return ""
+    if 0 < ms < 100:
+        return f"{ms:.0f} ms"
     seconds = max(0.0, ms / 1000)
     if seconds < 100:
         return f"{seconds:.1f} s"

@@ -1,5 +1,19 @@
-/* The slider over the log. Everything else of a page works without this file. */
+/* The slider over the log, and the values of charts. All else of a page works without this file. */
 "use strict";
+(() => {
+  /* Show the step and the value under the pointer above a chart, and the newest value again. */
+  document.addEventListener("mouseover", event => {
+    const area = event.target.closest(".chart a");
+    for (const shown of document.querySelectorAll("figcaption span[data-newest]")) {
+      shown.textContent = shown.dataset.newest;
+      delete shown.dataset.newest;
+    }
+    const value = area?.closest("figure")?.querySelector("figcaption span");
+    if (!value) return;
+    value.dataset.newest = value.textContent;
+    value.textContent = area.querySelector("title").textContent;
+  });
+})();
 (() => {
   const slider = document.getElementById("moment");
   if (!slider) return;

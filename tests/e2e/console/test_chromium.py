@@ -258,6 +258,27 @@ def test_a_click_on_a_dip_leads_to_its_step_and_to_a_session(browser: Browser) -
         assert link == f"/session/a-{DIP}-0.0.0"
 
 
+def test_a_chart_shows_the_value_under_the_pointer(browser: Browser) -> None:
+    with served(course_items()) as console, looking(browser, console) as page:
+        page.goto("/curves")
+        area = page.locator(f"a[href='/step/{DIP + 1}?policy={POLICY}'] rect").first
+        value = page.locator("figure", has_text="reward_mean").locator("figcaption span")
+        newest = value.inner_text()
+        area.hover()
+        expect(value).to_have_text(f"step {DIP + 1}: 0.1")
+        page.get_by_text("steps done").hover()
+        expect(value).to_have_text(newest)
+
+
+def test_the_ends_of_steps_are_a_click_away(browser: Browser, console: Served) -> None:
+    with looking(browser, console) as page:
+        page.goto("/now?at=control:60")
+        page.get_by_label("to the end of the next step").click()
+        slider = page.get_by_label("moment: offset of control")
+        expect(slider).not_to_have_value("60")
+        assert int(slider.input_value()) > 60
+
+
 def test_curves_grow_without_a_reload(browser: Browser) -> None:
     items = course_items()
     with served(items[:200]) as console, looking(browser, console) as page:

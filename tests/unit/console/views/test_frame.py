@@ -61,6 +61,17 @@ def test_a_mark_has_the_name_of_its_step() -> None:
     assert (made.first, made.last, made.value, made.every) == (0, 9, 9, True)
 
 
+@pytest.mark.parametrize(
+    "offset, before, behind",
+    [(0, None, 3), (3, None, 5), (4, 3, 5), (5, 3, 7), (7, 5, None), (None, 7, None)],
+)
+def test_a_moment_has_the_ends_of_the_steps_around_it(
+    offset: int | None, before: int | None, behind: int | None
+) -> None:
+    made = slider(RUN, offset)
+    assert (made.before, made.behind) == (before, behind)
+
+
 def test_a_name_has_the_policy_if_there_are_several() -> None:
     records = [
         control.completed(0, policy="a"),
