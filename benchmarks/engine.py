@@ -40,6 +40,7 @@ from seamlessflow.producers.rollout.clock_engine.answers import AnswerLengths, A
 from seamlessflow.producers.rollout.clock_engine.engine import ClockEngine, ClockEngineSettings
 from seamlessflow.producers.rollout.engine.contract import Engine, SamplingParams, TokenChunk
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
+from seamlessflow.producers.rollout.torch_engine.packed_layers import PackedLinear
 from seamlessflow.producers.rollout.torch_engine.sampling import SamplingBatch, sample
 from seamlessflow.schemas.tokens import pack
 
@@ -113,14 +114,16 @@ def group_figures(asked: argparse.Namespace) -> dict[str, Any]:
 def products_s(model: PreTrainedModel, rows: int, last: int) -> float:
     """Return CPU seconds of a pass's matrix products: `rows` tokens, `last` of them with logits."""
     head: object = model.get_output_embeddings()  # type: ignore[no-untyped-call]
-    layers = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    kinds = torch.nn.Linear | PackedLinear
+    layers = [module for module in model.modules() if isinstance(module, kinds)]
     inputs = {
-        layer: torch.ones(last if layer is head else rows, layer.in_features) for layer in layers
+        layer: torch.ones(last if layer is head else rows, layer.weight.shape[1])
+        for layer in layers
     }
 
     def products() -> None:
         for layer, states in inputs.items():
-            torch.nn.functional.linear(states, layer.weight)
+            layer(states)
 
     return cpu_s(products)
 

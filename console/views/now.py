@@ -273,7 +273,7 @@ def _step(picture: RunPicture, policy: str) -> StepLine:
     return StepLine(
         policy=policy,
         step=shown_step(shown.step),
-        phase=step_phase(step) if step is not None else "waits for groups",
+        phase=_phase(step, policy in control.finished),
         done=control.steps_done.get(policy, 0),
         finished=policy in control.finished,
         version=control.versions.get(policy),
@@ -285,6 +285,12 @@ def _step(picture: RunPicture, policy: str) -> StepLine:
         rewards=tuple((number, reward) for number, reward in rewards if reward is not None),
         staleness=last.metrics.get("staleness_mean"),
     )
+
+
+def _phase(step: StepState | None, finished: bool) -> str:
+    if step is not None:
+        return step_phase(step)
+    return "ended" if finished else "waits for groups"
 
 
 def _groups(picture: RunPicture, groups: list[GroupUnderWay]) -> Iterator[GroupLine]:

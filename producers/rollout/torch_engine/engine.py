@@ -28,6 +28,7 @@ from seamlessflow.producers.rollout.engine.threaded_engine import ThreadedEngine
 from seamlessflow.producers.rollout.torch_engine.batching import ContinuousBatch
 from seamlessflow.producers.rollout.torch_engine.compatibility import plan_cache
 from seamlessflow.producers.rollout.torch_engine.forward import CachedForward
+from seamlessflow.producers.rollout.torch_engine.packed_layers import PackedLayers
 from seamlessflow.producers.rollout.torch_engine.weights import (
     AdaptedLayers,
     Adapter,
@@ -82,6 +83,7 @@ class TorchEngine(ThreadedEngine):
         module.to(device=device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
+        self._packed = PackedLayers(model)
         kv = plan_cache(model, settings.max_length, settings.max_rows, settings.kv_bytes)
         self._model = module
         self._device = model.device
@@ -215,10 +217,8 @@ class TorchEngine(ThreadedEngine):
     def _take_weights(self, new: "_NewWeights", version: int) -> None:
         """Put checked weights into the model. Raises `EngineStateInvalid`."""
         self.state.require_paused("load_weights")
-        state = self._model.state_dict()
         try:
-            for name, tensor in new.tensors.items():
-                state[name].copy_(tensor)
+            self._packed.put(new.tensors)
             self._layers.put(new.adapter)
             self._base = new.base
         except RuntimeError as error:
@@ -240,5 +240,6 @@ class TorchEngine(ThreadedEngine):
 
     def _wake(self) -> None:
         self.state.require_working("wake")
-        self._model.to(self._device)
+        if self._device.type != "cpu":
+            self._model.to(self._device)
         super()._wake()

@@ -71,9 +71,9 @@ def _load(directory: Path) -> dict[str, Tensor]:
 
 def _shared(state: Mapping[str, Tensor]) -> list[list[str]]:
     """Return a state dict's names, grouped by the tensor that they name."""
-    groups: defaultdict[tuple[int, torch.Size], list[str]] = defaultdict(list)
+    groups: defaultdict[tuple[int | str, torch.Size], list[str]] = defaultdict(list)
     for name, tensor in state.items():  # tied parameters share their storage
-        groups[tensor.data_ptr(), tensor.shape].append(name)
+        groups[name if tensor.is_meta else tensor.data_ptr(), tensor.shape].append(name)
     return list(groups.values())
 
 
@@ -135,11 +135,12 @@ class AdaptedLayers:
         self._handles = {} if adapter is None else dict(self._added(adapter))
 
     def _added(self, adapter: Adapter) -> Iterator[tuple[str, RemovableHandle]]:
+        embedding = next(self._model.parameters())  # the layers' own weights may be packed
         for name, (a, b) in adapter.halves.items():
             module = self._model.get_submodule(name)
             # As buffers they move with the model, and no state dict has them.
             for half, tensor in ((_A, a), (_B, b)):
-                placed = tensor.to(next(module.parameters()))
+                placed = tensor.to(embedding)
                 module.register_buffer(half, placed, persistent=False)
             yield name, module.register_forward_hook(_add(adapter.scale))
 

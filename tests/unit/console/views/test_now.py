@@ -78,15 +78,17 @@ def test_a_step_goes_through_its_phases() -> None:
         control.committed(0),
         control.published(1, policy=""),
         control.completed(0, metrics={"reward_mean": 0.5, "update_s": 2.0}),
+        control.finished(1),
     )
     history, _ = history_of(items)
-    shown = [now_page(history.picture(Moment("control", 0, n))).steps[0] for n in range(5)]
+    shown = [now_page(history.picture(Moment("control", 0, n))).steps[0] for n in range(6)]
     assert [step.phase for step in shown] == [
         "waits for its gang",
         "trains",
         "writes its weights",
         "ends",
         "waits for groups",
+        "ended",
     ]
     assert (shown[-1].done, shown[-1].rewards) == (1, ((1, 0.5),))
     assert shown[-1].last_seconds == {"update_s": 2.0}
