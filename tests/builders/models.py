@@ -53,6 +53,12 @@ def model(kind: str = "qwen3", seed: int = 0, tied: bool = False) -> PreTrainedM
     return random_model(config(kind, tie_word_embeddings=tied), seed)
 
 
+def large_model(kind: str = "qwen2", seed: int = 0, **changes: Any) -> PreTrainedModel:
+    """A random model whose layers are large enough to be packed, 256 wide; qwen2 has biases."""
+    wide = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 16}
+    return random_model(config(kind, initializer_range=0.03, **wide, **changes), seed)
+
+
 def saved(source: PreTrainedModel, directory: Path) -> Path:
     """Save the model's safetensors and configuration in the directory and return it."""
     source.save_pretrained(directory)

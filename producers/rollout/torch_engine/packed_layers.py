@@ -19,6 +19,9 @@ from transformers import PreTrainedModel
 _LEAST = 2**16
 """Values of the smallest weight that is packed: products of smaller ones take no time."""
 
+_TOLERANCE = 1e-3
+"""Difference of logits that rounding may make, as a share of the largest."""
+
 
 class PackedLinear(nn.Module):
     """A linear layer with a packed float32 weight. Its `weight` has a shape, and values if tied."""
@@ -53,11 +56,12 @@ class PackedLayers:
         self._model = model
         self._layers: dict[str, PackedLinear] = {}
         plain = _large_layers(model) if _can_pack(model) else {}
+        logits_V = _logits_V(model) if plain else None
         names = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
         for name, layer in plain.items():
             self._layers[name] = PackedLinear(layer, names[id(layer.weight)] > 1)
             model.set_submodule(name, self._layers[name])
-        if plain and not _runs(model):
+        if logits_V is not None and not _agrees(model, logits_V):
             for name, layer in plain.items():
                 model.set_submodule(name, layer)
             self._layers = {}
@@ -89,11 +93,18 @@ def _large_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:
     }
 
 
-def _runs(model: PreTrainedModel) -> bool:
-    """Return whether the model computes without the plain weights of its layers."""
+def _agrees(model: PreTrainedModel, logits_V: Tensor) -> bool:
+    """Return whether the model has these logits without the plain weights of its layers."""
     try:
-        with torch.inference_mode():
-            model(input_ids=torch.zeros(1, 2, dtype=torch.int64), use_cache=False)
+        packed_V = _logits_V(model)
     except (NotImplementedError, RuntimeError):
         return False
-    return True
+    tolerance = _TOLERANCE * float(logits_V.abs().max())
+    return not packed_V.is_meta and torch.allclose(packed_V, logits_V, rtol=0.0, atol=tolerance)
+
+
+def _logits_V(model: PreTrainedModel) -> Tensor:
+    with torch.inference_mode():
+        output = model(input_ids=torch.zeros(1, 2, dtype=torch.int64), use_cache=False)
+    logits_V: Tensor = output.logits[0, -1]
+    return logits_V

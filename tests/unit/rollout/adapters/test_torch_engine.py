@@ -1,6 +1,7 @@
 """Adapters in the torch engine: it samples as the merged model does, and the base never drifts."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from seamlessflow.producers.rollout.engine.errors import WeightsRejected
 from seamlessflow.producers.rollout.torch_engine.engine import TorchEngine, TorchEngineSettings
 from seamlessflow.trainer.backends.adapter.whole_model import merge
 from tests.builders.engines.adapters import adapter
-from tests.builders.models import model, plain_logprobs, prompt, saved
+from tests.builders.models import large_model, model, plain_logprobs, prompt, saved
 from tests.builders.rollout.generation import Generation
 
 
@@ -61,6 +62,16 @@ def test_an_engine_samples_with_its_adapter_and_with_the_next_one(
     second = adapter(base, tmp_path / "second", seed=2, rank=2)
     load(engine, second, 2)
     assert_samples(engine, merged(base, second), 2)
+
+
+def test_adapters_are_added_to_packed_layers(tmp_path: Path) -> None:
+    base = saved(large_model(), tmp_path / "large")
+    first = adapter(base, tmp_path / "first-of-large", size=0.1)
+    with closing(TorchEngine.from_directory(first, TorchEngineSettings(), version=1)) as engine:
+        assert_samples(engine, merged(base, first), 1)
+        second = adapter(base, tmp_path / "second-of-large", seed=2, size=0.1)
+        load(engine, second, 2)
+        assert_samples(engine, merged(base, second), 2)
 
 
 def test_adapters_of_another_base_and_whole_weights_take_turns(
