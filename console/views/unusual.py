@@ -50,7 +50,8 @@ def unusual_figures(step: StepMetrics, before: Sequence[StepMetrics]) -> list[Un
     shown: list[UnusualFigure] = []
     said: set[str | tuple[float, float]] = set()
     for _, figure in sorted(_far(step, before[-BEFORE:]), key=_plainest_of_farthest):
-        family, values = figure.name.partition("/")[0], (figure.value, figure.usual)
+        family = figure.name.partition("/")[0]
+        values = (figure.value, figure.usual)
         if said.isdisjoint((family, values)):
             shown.append(figure)
             said |= {family, values}

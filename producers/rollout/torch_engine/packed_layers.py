@@ -31,14 +31,14 @@ class PackedLinear(nn.Module):
         self.bias = layer.bias
         self.weight = layer.weight
         self.tied = tied
-        self.pack(layer.weight)
+        self._packed = _packed(layer.weight)
         if not tied:
             shape_alone = torch.empty_like(layer.weight, device="meta")
             self.weight = nn.Parameter(shape_alone, requires_grad=False)
 
     def pack(self, weight: Tensor) -> None:
         """Take a weight of the layer's shape."""
-        self._packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().float())
+        self._packed.copy_(_packed(weight))  # in place, or memory would fall to pieces
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Return inputs [..., in] times the weight, plus the bias: [..., out]."""
@@ -65,6 +65,8 @@ class PackedLayers:
             for name, layer in plain.items():
                 model.set_submodule(name, layer)
             self._layers = {}
+        if self._layers:
+            _copy(model)
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
         """Put tensors by their names in its state dict into the model."""
@@ -78,6 +80,18 @@ class PackedLayers:
         for layer in self._layers.values():
             if layer.tied:
                 layer.pack(layer.weight)
+
+
+def _packed(weight: Tensor) -> Tensor:
+    packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight.detach().float())
+    return packed
+
+
+def _copy(model: PreTrainedModel) -> None:
+    """Give each weight that stays its own memory: one view of a file holds the whole file there."""
+    for weight in model.parameters():
+        if not weight.is_meta:
+            weight.data = weight.data.clone()
 
 
 def _can_pack(model: PreTrainedModel) -> bool:
