@@ -83,8 +83,8 @@ class TorchEngine(ThreadedEngine):
         module.to(device=device, dtype=getattr(torch, settings.dtype))
         self._dtype = settings.dtype
         self._vocabulary = int(model.config.get_text_config().vocab_size)
-        self._packed = PackedLayers(model)
         kv = plan_cache(model, settings.max_length, settings.max_rows, settings.kv_bytes)
+        self._packed = PackedLayers(model)
         self._model = module
         self._device = model.device
         self._kv = kv

@@ -95,8 +95,14 @@ def _copy(model: PreTrainedModel) -> None:
 
 
 def _can_pack(model: PreTrainedModel) -> bool:
-    plain_cpu = model.device.type == "cpu" and model.dtype == torch.float32
-    return plain_cpu and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    """Return whether the model is of a kind that is packed, and this torch can do it."""
+    if model.device.type != "cpu" or model.dtype != torch.float32:
+        return False
+    try:
+        PackedLinear(nn.Linear(2, 2), tied=True)(torch.zeros(1, 2))
+    except (AttributeError, NotImplementedError, RuntimeError):
+        return False  # built without oneDNN, or for a processor on which it has no such product
+    return True
 
 
 def _large_layers(model: PreTrainedModel) -> dict[str, nn.Linear]:
