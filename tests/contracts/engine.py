@@ -20,7 +20,9 @@ from tests.waiting import until
 
 LONG = SamplingParams(200)
 PROMPT = [5, 6, 7, 8]
-LOGPROB_TOLERANCE = 1e-4
+LOGPROB_TOLERANCE = 2e-4
+"""Difference at temperature 1 that float32 makes: of a real model, products added up in two ways
+differ by 1.1e-4 at most, and each by 9e-5 from float64."""
 
 
 Rows = npt.NDArray[np.float64]
@@ -36,14 +38,18 @@ def tempered(raw: Rows, temperature: float) -> Rows:
     return rows
 
 
-def assert_reported(done: Generation, expected: Rows) -> None:
-    """Compare all log-probs that the engine reported with rows of the whole vocabulary."""
+def assert_reported(done: Generation, expected: Rows, temperature: float) -> None:
+    """Compare all log-probs that the engine reported with rows of the whole vocabulary.
+
+    A low temperature makes differences of logits larger.
+    """
+    tolerance = LOGPROB_TOLERANCE / min(1.0, temperature)
     places = np.arange(len(done.completion))
     wanted = expected[places, done.completion]
-    np.testing.assert_allclose(done.logprobs, wanted, rtol=0, atol=LOGPROB_TOLERANCE)
+    np.testing.assert_allclose(done.logprobs, wanted, rtol=0, atol=tolerance)
     for row, top in zip(expected, done.tops, strict=bool(done.tops)):
         likely = [row[token] for token in top]
-        np.testing.assert_allclose(list(top.values()), likely, rtol=0, atol=LOGPROB_TOLERANCE)
+        np.testing.assert_allclose(list(top.values()), likely, rtol=0, atol=tolerance)
 
 
 def nothing(chunk: TokenChunk) -> None:
@@ -148,7 +154,7 @@ class EngineContract:
         done = Generation(engine, PROMPT, asked)
         assert done.finish() == "length"
         expected = tempered(distribution(done.tokens, len(PROMPT)), temperature)
-        assert_reported(done, expected)
+        assert_reported(done, expected, temperature)
 
     def test_rows_of_one_batch_keep_their_own_temperatures(
         self, engine: Engine, distribution: Distribution
@@ -166,7 +172,7 @@ class EngineContract:
             done.finish()
             # A greedy request has no distribution: its log-probs are the raw ones.
             expected = tempered(distribution(done.tokens, len(PROMPT)), temperature or 1.0)
-            assert_reported(done, expected)
+            assert_reported(done, expected, temperature or 1.0)
 
     def test_top_k_leaves_log_probs_over_the_whole_vocabulary(
         self, engine: Engine, distribution: Distribution
@@ -176,7 +182,7 @@ class EngineContract:
         rows = tempered(distribution(done.tokens, len(PROMPT)), 0.7)
         if not self.whole_vocabulary:
             rows -= np.log(np.exp(np.sort(rows)[:, -3:]).sum(axis=1))[:, None]
-        assert_reported(done, rows)
+        assert_reported(done, rows, 0.7)
 
     def test_an_abort_ends_one_request_or_all(self, engine: Engine) -> None:
         engine.pause("keep")
