@@ -1,13 +1,12 @@
 """The frame of every page: the moment, the slider over `control`, how far the reading is. Pure."""
 
-from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 
 from seamlessflow.console.log.follower import ReadingProgress
 from seamlessflow.console.log.index import LogIndex
 from seamlessflow.console.log.moment import Moment
 from seamlessflow.console.log.run_log import RunPicture
-from seamlessflow.console.models.course import CompletedStep, Course, policies_of
+from seamlessflow.console.models.course import Course, policies_of
 from seamlessflow.console.models.surroundings import AuditState
 from seamlessflow.schemas.tokens import shown_step
 from seamlessflow.schemas.topics import CONTROL
@@ -96,8 +95,8 @@ def slider_of(index: LogIndex, course: Course, picture: RunPicture) -> Slider | 
     completed = course.steps(end)
     thin = len(completed) // MOST_MARKS + 1
     marked = completed[::-1][::thin][::-1]
-    place = bisect_left(completed, value, key=_offset)
-    behind = bisect_right(completed, value, key=_offset)
+    earlier = course.steps(value)
+    later = completed[len(course.steps(value + 1)) :]
     several = len(policies_of(completed, course.events(end))) > 1
     return Slider(
         first=first,
@@ -107,8 +106,8 @@ def slider_of(index: LogIndex, course: Course, picture: RunPicture) -> Slider | 
         names=tuple(_name(row.step, row.policy if several else "") for row in marked),
         step=_step_at(course, value + 1, several),
         every=thin == 1,
-        before=completed[place - 1].offset if place else None,
-        behind=completed[behind].offset if behind < len(completed) else None,
+        before=earlier[-1].offset if earlier else None,
+        behind=later[0].offset if later else None,
     )
 
 
@@ -120,10 +119,6 @@ def _step_at(course: Course, end: int, several: bool) -> str:
     if place.finished:
         return f"after {_name(place.step - 1, policy)}"
     return _name(place.step, policy)
-
-
-def _offset(row: CompletedStep) -> int:
-    return row.offset
 
 
 def _name(step: int, policy: str) -> str:

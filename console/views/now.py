@@ -6,13 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from seamlessflow.console.log.run_log import RunPicture
-from seamlessflow.console.models.control import (
-    ControlFold,
-    DecodedTokens,
-    GroupUnderWay,
-    StepState,
-    WorkerState,
-)
+from seamlessflow.console.models.control import GroupUnderWay, StepState, WorkerState
 from seamlessflow.console.models.fleet import LivingProcess
 from seamlessflow.console.models.sessions import TurnUnderWay
 from seamlessflow.console.models.surroundings import (
@@ -192,32 +186,37 @@ def _workers(picture: RunPicture) -> Iterator[WorkerLine]:
     for fold in picture.sessions.values():
         for turn in fold.turns.values():
             turns.setdefault(turn.worker, []).append(turn)
-    medians = _median_rates(picture.control)
-    for _, worker in sorted(picture.control.workers.items()):
-        if worker.phase != "lost":
-            least = _SLOW * medians.get(worker.policy, 0.0)
-            yield _worker(worker, picture, turns.get(worker.worker, []), least)
+    present = [
+        worker for _, worker in sorted(picture.control.workers.items()) if worker.phase != "lost"
+    ]
+    decoded = picture.control.decoded
+    rates = {name: tokens.tokens_per_s for name, tokens in decoded.items()}
+    medians = _medians(present, rates)
+    for worker in present:
+        rate = rates.get(worker.worker)
+        slow = rate is not None and rate < _SLOW * medians[worker.policy]
+        yield _worker(worker, picture, turns.get(worker.worker, []), rate, slow)
 
 
-def _median_rates(control: ControlFold) -> Mapping[str, float]:
+def _medians(
+    workers: Sequence[WorkerState], rates: Mapping[str, float | None]
+) -> Mapping[str, float]:
     """Return the median of the workers' tokens a second by policy."""
-    rates: dict[str, list[float]] = {}
-    for name, worker in control.workers.items():
-        rate = _rate(control, name)
-        if worker.phase != "lost" and rate is not None:
-            rates.setdefault(worker.policy, []).append(rate)
-    return {policy: median(values) for policy, values in rates.items()}
-
-
-def _rate(control: ControlFold, worker: str) -> float | None:
-    return control.decoded.get(worker, DecodedTokens()).tokens_per_s
+    by_policy: dict[str, list[float]] = {}
+    for worker in workers:
+        if (rate := rates.get(worker.worker)) is not None:
+            by_policy.setdefault(worker.policy, []).append(rate)
+    return {policy: median(values) for policy, values in by_policy.items()}
 
 
 def _worker(
-    worker: WorkerState, picture: RunPicture, turns: list[TurnUnderWay], least_tokens_per_s: float
+    worker: WorkerState,
+    picture: RunPicture,
+    turns: list[TurnUnderWay],
+    rate: float | None,
+    slow: bool,
 ) -> WorkerLine:
     beat = picture.fleet.worker(worker.worker, "rollout")
-    rate = _rate(picture.control, worker.worker)
     return WorkerLine(
         worker=worker.worker,
         role="" if worker.phase == "released" else worker.role,
@@ -237,7 +236,7 @@ def _worker(
         turns=len(turns),
         oldest_ms=min((turn.since_ms for turn in turns), default=None),
         tokens_per_s=rate,
-        slow=rate is not None and rate < least_tokens_per_s,
+        slow=slow,
     )
 
 

@@ -1,7 +1,7 @@
 """The page of an optimizer step: its groups side by side, its figures, what was left out. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import isfinite
 from statistics import fmean
 
@@ -52,9 +52,9 @@ class StepRecords:
     """Rows of its file of trained tokens; None without the file."""
     last: int
     """The newest completed step."""
-    before: Sequence[Mapping[str, float]] = ()
+    before: Sequence[Mapping[str, float]]
     """Metrics of the steps before it, in their order."""
-    prompts: Mapping[str, r.TurnStarted] = field(default_factory=dict)
+    prompts: Mapping[str, r.TurnStarted]
     """First turn of a session of each group, as far as they were read."""
 
 

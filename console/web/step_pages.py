@@ -86,15 +86,19 @@ class StepPages:
         self, cut: Cut, groups: Mapping[str, Sequence[Received]]
     ) -> dict[str, TurnStarted]:
         """Return the first turn of each group's first session."""
-        firsts = {
-            ready.sessions[0]: (ready.first_offsets[0], group_id)
-            for group_id, items in groups.items()
+        groups_ready = [
+            ready
+            for items in groups.values()
             for ready, _ in of_kind(items, GroupReady)
             if ready.sessions and ready.first_offsets
-        }
-        asked = {session: offset for session, (offset, _) in firsts.items()}
+        ]
+        asked = {ready.sessions[0]: ready.first_offsets[0] for ready in groups_ready}
         turns = first_prompts(self._run_log, cut, asked)
-        return {firsts[session][1]: turn for session, turn in turns.items()}
+        return {
+            ready.group_id: turns[ready.sessions[0]]
+            for ready in groups_ready
+            if ready.sessions[0] in turns
+        }
 
     def _drops(
         self,

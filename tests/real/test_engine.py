@@ -28,6 +28,13 @@ def plain(smollm2: Path) -> PreTrainedModel:
 
 
 class TestTorchEngineOfARealModel(EngineContract):
+    def tolerance(self, temperature: float) -> float:
+        """Return what float32 makes of logits around 30, which a low temperature makes larger.
+
+        Packed and plain products differ by 1.1e-4 at most, and each by 9e-5 from float64.
+        """
+        return 2e-4 / min(1.0, temperature)
+
     @pytest.fixture
     def engine(self, plain: PreTrainedModel) -> Iterator[Engine]:
         engine = TorchEngine(

@@ -56,20 +56,24 @@ class PackedLayers:
         self._model = model
         self._layers: dict[str, PackedLinear] = {}
         plain = _large_layers(model) if _can_pack(model) else {}
-        logits_V = _logits_V(model) if plain else None
+        if not plain:
+            return
+        logits_V = _logits_V(model)
         names = Counter(id(weight) for _, weight in model.named_parameters(remove_duplicate=False))
         for name, layer in plain.items():
             self._layers[name] = PackedLinear(layer, names[id(layer.weight)] > 1)
             model.set_submodule(name, self._layers[name])
-        if logits_V is not None and not _agrees(model, logits_V):
+        if _agrees(model, logits_V):
+            _copy(model)
+        else:
             for name, layer in plain.items():
                 model.set_submodule(name, layer)
             self._layers = {}
-        if self._layers:
-            _copy(model)
 
     def put(self, tensors: Mapping[str, Tensor]) -> None:
         """Put tensors by their names in its state dict into the model."""
+        if not tensors:
+            return  # the adapter alone is new, so a tied weight need not be packed again
         state = self._model.state_dict()
         alone = {f"{name}.weight": layer for name, layer in self._layers.items() if not layer.tied}
         for name, tensor in tensors.items():

@@ -114,17 +114,16 @@ def test_what_stands_out_from_the_steps_before_comes_first(client: TestClient) -
 def test_a_group_shows_the_beginning_of_its_prompt() -> None:
     long = "Say " + "the\nkey " * 100
     prompt = (message("Be brief"), message(long))
-    events = {
-        7: sessions.opened(session_id="s"),
-        8: sessions.opened(session_id="g.0.0"),
-        9: sessions.started("b", session_id="s", new_messages=(message("Not this"),)),
-        10: sessions.started("a", session_id="g.0.0", new_messages=prompt),
-        11: sessions.started("c", session_id="g.0.0", new_messages=(message("Nor this"),)),
-    }
-    keys = {7: "s", 8: "g.0.0", 9: "s", 10: "g.0.0", 11: "g.0.0"}
+    events = [
+        ("s", sessions.opened(session_id="s")),
+        ("g.0.0", sessions.opened(session_id="g.0.0")),
+        ("s", sessions.started("b", session_id="s", new_messages=(message("Not this"),))),
+        ("g.0.0", sessions.started("a", session_id="g.0.0", new_messages=prompt)),
+        ("g.0.0", sessions.started("c", session_id="g.0.0", new_messages=(message("Nor this"),))),
+    ]
     keyed = [
-        raw_item("sessions", 3, offset, 1_000, encode(event), key=keys[offset])
-        for offset, event in events.items()
+        raw_item("sessions", 3, offset, 1_000, encode(event), key=key)
+        for offset, (key, event) in enumerate(events, 7)
     ]
     records = [
         control.ready("g", sessions=("g.0.0",), first_offsets=(8,), policy="policy"),
