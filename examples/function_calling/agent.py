@@ -1,9 +1,10 @@
 """An agent that calls functions, on tasks of the Berkeley Function Calling Leaderboard.
 
 A task of one turn is done with the model's first answer. In a task of several turns the model calls
-functions of stateful worlds until it answers without a call; then the user goes on. The reward is
-the verdict of the leaderboard's own checker, which runs in a process and an environment of its own
-(`leaderboard.py`).
+functions of stateful worlds until it answers without a call; then the user goes on. The verdict is
+that of the leaderboard's own checker, which runs in a process and an environment of its own
+(`leaderboard.py`). The reward is 1 or 0, in a task of several turns the share of right turns before
+the first wrong one.
 """
 
 import asyncio
@@ -35,32 +36,45 @@ async def run(task, session):
         answer = await client.chat.completions.create(messages=task["turns"][0], **ask)
         calls = [{name: values} for name, values in calls_of(answer.choices[0].message)]
         right = await leaderboard.answer({"ask": "check", "task": task["id"], "calls": calls})
-    else:
-        right = await right_in_world(client, ask, task)
-    return 1.0 if right else 0.0
-
-
-async def right_in_world(client, ask, task):
-    """Play all turns of a task in worlds of its own; return the checker's verdict."""
+        return 1.0 if right else 0.0
     world = {"session": f"session_{uuid.uuid4().hex}", "task": task["id"]}
+    try:
+        return await right_turns(client, ask, task, world) / len(task["turns"])
+    finally:
+        await leaderboard.answer({"ask": "end", **world})
+
+
+async def right_turns(client, ask, task, world):
+    """Play a task until its end or the first wrong turn; return how many turns were right.
+
+    The checker counts no turn after a wrong one, so none is played.
+    """
     messages, turns = [], []
     for said in task["turns"]:
         messages += said
-        turns.append([])
-        for _ in range(MAX_ANSWERS):
-            answer = await client.chat.completions.create(messages=messages, **ask)
-            message = answer.choices[0].message
-            messages.append(message.model_dump(exclude_none=True))
-            if not message.tool_calls:
-                break
-            calls = [written(task, name, values) for name, values in calls_of(message)]
-            turns[-1].append(calls)
-            results = await leaderboard.answer({"ask": "call", "calls": calls, **world})
-            messages += [
-                {"role": "tool", "tool_call_id": call.id, "content": result}
-                for call, result in zip(message.tool_calls, results, strict=True)
-            ]
-    return await leaderboard.answer({"ask": "end", "turns": turns, **world})
+        turns.append(await answers_of_turn(client, ask, task, world, messages))
+        if not await leaderboard.answer({"ask": "turns", "turns": turns, **world}):
+            return len(turns) - 1
+    return len(turns)
+
+
+async def answers_of_turn(client, ask, task, world, messages):
+    """Return the calls of each answer until one has none. Answers and results join `messages`."""
+    answers = []
+    for _ in range(MAX_ANSWERS):
+        answer = await client.chat.completions.create(messages=messages, **ask)
+        message = answer.choices[0].message
+        messages.append(message.model_dump(exclude_none=True))
+        if not message.tool_calls:
+            break
+        calls = [written(task, name, values) for name, values in calls_of(message)]
+        answers.append(calls)
+        results = await leaderboard.answer({"ask": "call", "calls": calls, **world})
+        messages += [
+            {"role": "tool", "tool_call_id": call.id, "content": result}
+            for call, result in zip(message.tool_calls, results, strict=True)
+        ]
+    return answers
 
 
 def calls_of(message):

@@ -9,6 +9,7 @@ Tasks, worlds and verdicts are the leaderboard's own code. Every fifth task, by 
 is held back: it is never trained on.
 """
 
+import ast
 import hashlib
 import json
 import sys
@@ -34,6 +35,10 @@ WARM_UP = 40
 """Conversations of the warm-up: enough to show the form of a call, too few to learn the tasks."""
 WARM_UP_AMONG = 64
 """Tasks whose shortest conversations these are: they cost least."""
+FUNCTIONS = 22
+"""Most functions of a task of several turns: with all 39 a prompt has 5,500 tokens, so 3,300."""
+MULTI_TURN_WARM_UP = 16
+"""Conversations of several turns: each shows that answers follow one another, and how they end."""
 
 
 @cache
@@ -65,27 +70,39 @@ def task_of(entry):
 
 
 def write_tasks(directory):
-    """Write train and held-back tasks of both kinds, and the conversations of the warm-up."""
+    """Write train and held-back tasks of both kinds, and the conversations of their warm-ups."""
     directory.mkdir(parents=True, exist_ok=True)
-    for name, categories in (("single", SINGLE), ("multi_turn", MULTI_TURN)):
-        # By hash, so that the first tasks of a file are of all categories.
-        tasks = sorted(
-            (task_of(entry) for category in categories for entry in entries(category).values()),
-            key=lambda task: hashlib.sha256(task["id"].encode()).digest(),
-        )
-        trained = [task for task in tasks if not is_held_back(task["id"])]
-        held_back = [task for task in tasks if is_held_back(task["id"])]
-        write_lines(directory / f"{name}_train.jsonl", trained)
-        write_lines(directory / f"{name}_held_back.jsonl", held_back[:HELD_BACK])
-        if name == "single":
-            conversations = filter(None, map(conversation_of, trained))
-            among = list(islice(conversations, WARM_UP_AMONG))
-            among.sort(key=lambda conversation: len(json.dumps(conversation)))
-            write_lines(directory / "warm_up.jsonl", among[:WARM_UP])
+    trained, held_back = tasks_of(SINGLE)
+    among = islice(filter(None, map(conversation_of, trained)), WARM_UP_AMONG)
+    conversations = sorted(among, key=lambda conversation: len(json.dumps(conversation)))
+    write_lines(directory / "warm_up.jsonl", conversations[:WARM_UP])
+    write_lines(directory / "single_train.jsonl", trained)
+    write_lines(directory / "single_held_back.jsonl", held_back[:HELD_BACK])
+
+    trained, held_back = (
+        [task for task in tasks if len(task["tools"]) <= FUNCTIONS]
+        for tasks in tasks_of(MULTI_TURN)
+    )
+    played = {task["id"]: played_conversation(task) for task in trained[:MULTI_TURN_WARM_UP]}
+    write_lines(directory / "multi_turn_warm_up.jsonl", filter(None, played.values()))
+    not_shown = [task for task in trained if task["id"] not in played]
+    write_lines(directory / "multi_turn_train.jsonl", not_shown)
+    write_lines(directory / "multi_turn_held_back.jsonl", held_back[:HELD_BACK])
+
+
+def tasks_of(categories):
+    """Return the tasks to train on and those held back, both of mixed categories."""
+    tasks = sorted(
+        (task_of(entry) for category in categories for entry in entries(category).values()),
+        key=lambda task: hashlib.sha256(task["id"].encode()).digest(),
+    )
+    held_back = [task for task in tasks if is_held_back(task["id"])]
+    return [task for task in tasks if not is_held_back(task["id"])], held_back
 
 
 def write_lines(file, lines):
     """Write a file of JSON lines, and say so."""
+    lines = list(lines)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     print(f"{len(lines):5} lines in {file}", file=sys.stderr)
 
@@ -99,7 +116,13 @@ def conversation_of(task):
         calls.append({name.replace(".", "_"): chosen(arguments)})
     if not is_right(entry, calls):
         return None
-    answer = {
+    pairs = [pair for call in calls for pair in call.items()]
+    return {"messages": [*task["turns"][0], answer_with(pairs)], "tools": task["tools"]}
+
+
+def answer_with(calls, first=0):
+    """Return the answer of a model that makes these calls, each a name and its arguments."""
+    return {
         "role": "assistant",
         "content": None,
         "tool_calls": [
@@ -108,11 +131,41 @@ def conversation_of(task):
                 "type": "function",
                 "function": {"name": name, "arguments": json.dumps(values)},
             }
-            for number, call in enumerate(calls)
-            for name, values in call.items()
+            for number, (name, values) in enumerate(calls, first)
         ],
     }
-    return {"messages": [*task["turns"][0], answer], "tools": task["tools"]}
+
+
+def played_conversation(task):
+    """Return all turns of a task with the right calls and what its worlds say, or None.
+
+    Each call is an answer by itself, so that the next one may use its result. There is none for a
+    task whose calls name no arguments, or which the checker refuses.
+    """
+    truth = entry_of(task["id"])["ground_truth"]
+    messages = []
+    for said, calls in zip(task["turns"], truth, strict=True):
+        messages += said
+        for call in calls:
+            pair = name_and_arguments(call)
+            if pair is None:
+                return None
+            (result,) = call_in_world("played", task["id"], [call])
+            answer = answer_with([pair], first=len(messages))
+            (made,) = answer["tool_calls"]
+            messages += [answer, {"role": "tool", "tool_call_id": made["id"], "content": result}]
+        messages.append({"role": "assistant", "content": "Done."})
+    is_right = right_in_world("played", task["id"], [[[call] for call in calls] for calls in truth])
+    end_worlds("played")
+    return {"messages": messages, "tools": task["tools"]} if is_right else None
+
+
+def name_and_arguments(call):
+    """Return name and arguments of a call written as Python, or None if it has unnamed ones."""
+    tree = ast.parse(call, mode="eval").body
+    if tree.args:
+        return None
+    return tree.func.id, {word.arg: ast.literal_eval(word.value) for word in tree.keywords}
 
 
 def chosen(allowed):
@@ -148,14 +201,24 @@ def call_in_world(session, task_id, calls):
     return results
 
 
-def is_right_in_world(session, task_id, turns):
-    """Return the leaderboard's verdict on all turns, each a list of answers with their calls."""
+def right_in_world(session, task_id, turns):
+    """Return the leaderboard's verdict on the first turns, each a list of answers with calls.
+
+    The checker plays them again, in worlds of its own.
+    """
     entry = entry_of(task_id)
+    truth = entry["ground_truth"][: len(turns)]
+    checked = f"check_{session}"
     try:
-        return bool(multi_turn_checker(turns, entry["ground_truth"], entry, "", session)["valid"])
-    finally:  # worlds are globals of that module, which nobody else removes
-        for name in [name for name in vars(multi_turn_utils) if name.startswith(session)]:
-            delattr(multi_turn_utils, name)
+        return bool(multi_turn_checker(turns, truth, entry, "", checked)["valid"])
+    finally:
+        end_worlds(checked)
+
+
+def end_worlds(session):
+    """Remove the worlds of a session: globals of that module, which nobody else removes."""
+    for name in [name for name in vars(multi_turn_utils) if name.startswith(session)]:
+        delattr(multi_turn_utils, name)
 
 
 def answer_to(question):
@@ -164,7 +227,9 @@ def answer_to(question):
         return is_right(entry_of(question["task"]), question["calls"])
     if question["ask"] == "call":
         return call_in_world(question["session"], question["task"], question["calls"])
-    return is_right_in_world(question["session"], question["task"], question["turns"])
+    if question["ask"] == "turns":
+        return right_in_world(question["session"], question["task"], question["turns"])
+    return end_worlds(question["session"])
 
 
 def serve():
