@@ -1,10 +1,9 @@
 """An agent that calls functions, on tasks of the Berkeley Function Calling Leaderboard.
 
-A task of one turn is done with the model's first answer. In a task of several turns the model calls
-functions of stateful worlds until it answers without a call; then the user goes on. The verdict is
-that of the leaderboard's own checker, which runs in a process and an environment of its own
-(`leaderboard.py`). The reward is 1 or 0, in a task of several turns the share of right turns before
-the first wrong one.
+A task without worlds is done with the model's first answer. In one with worlds the model calls
+functions of these until it answers without a call; then the user goes on. The leaderboard's own
+checker judges, in a separate process and environment (`leaderboard.py`). The reward is 1 or 0; with
+worlds it is the share of right turns before the first wrong one.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ async def run(task, session):
         timeout=None,  # the run has a limit of its own, pacing.task_timeout_s
     )
     ask = {"model": session.model, "tools": task["tools"], "max_tokens": MAX_TOKENS}
-    if len(task["turns"]) == 1:
+    if not task["worlds"]:
         answer = await client.chat.completions.create(messages=task["turns"][0], **ask)
         calls = [{name: values} for name, values in calls_of(answer.choices[0].message)]
         right = await leaderboard.answer({"ask": "check", "task": task["id"], "calls": calls})

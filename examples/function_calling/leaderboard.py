@@ -60,13 +60,14 @@ def is_held_back(task_id):
 
 
 def task_of(entry):
-    """Return the line of a task file: its turns, each a list of messages, and its tools."""
+    """Return the line of a task file: its turns, each a list of messages, its tools and worlds."""
     tools = convert_to_tool(entry["function"], GORILLA_TO_OPENAPI, ModelStyle.OPENAI_COMPLETIONS)
     functions = [{**tool["function"]} for tool in tools]
     for function in functions:
         function.pop("response", None)  # documents what comes back; no model is shown it
     tools = [{"type": "function", "function": function} for function in functions]
-    return {"id": entry["id"], "turns": entry["question"], "tools": tools}
+    worlds = entry.get("involved_classes", [])
+    return {"id": entry["id"], "turns": entry["question"], "tools": tools, "worlds": worlds}
 
 
 def write_tasks(directory):
@@ -117,7 +118,12 @@ def conversation_of(task):
     if not is_right(entry, calls):
         return None
     pairs = [pair for call in calls for pair in call.items()]
-    return {"messages": [*task["turns"][0], answer_with(pairs)], "tools": task["tools"]}
+    return conversation_with(task, [*task["turns"][0], answer_with(pairs)])
+
+
+def conversation_with(task, messages):
+    """Return a line of a warm-up's file."""
+    return {**task, "messages": messages}
 
 
 def answer_with(calls, first=0):
@@ -157,7 +163,7 @@ def played_conversation(task):
         messages.append({"role": "assistant", "content": "Done."})
     is_right = right_in_world("played", task["id"], [[[call] for call in calls] for calls in truth])
     end_worlds("played")
-    return {"messages": messages, "tools": task["tools"]} if is_right else None
+    return conversation_with(task, messages) if is_right else None
 
 
 def name_and_arguments(call):
