@@ -1,6 +1,6 @@
-"""Trial of a rule of control on recorded turns: tokens that it saves, and passes that it costs.
+"""Trial of a control rule on recorded turns: tokens that it saves, and passes that it costs.
 
-A pass is lost, at worst, if any turn of a session that passed is stopped. `recorded_sessions` reads
+At worst, a pass is lost if any turn is stopped in a session that passed. `recorded_sessions` reads
 a run's topics; all else is pure. `_NK`: a turn's tokens, and the likeliest ones beside each.
 """
 
@@ -60,13 +60,13 @@ class TriedTurn:
     ids: Sequence[int]
     logprobs: Sequence[float]
     likeliest_NK: npt.NDArray[np.float32]
-    """Log-probs of the likeliest tokens that were recorded; without a column if none were."""
+    """Recorded log-probs of the likeliest tokens; no column if none were recorded."""
     thought: int | None
-    """Number of its first tokens that are thinking, or None if that is not known."""
+    """Count of its first tokens that are thinking, or None if that is not known."""
 
     @property
     def top(self) -> int:
-        """Number of likeliest tokens recorded beside each token."""
+        """Count of likeliest tokens that were recorded beside each token."""
         return int(self.likeliest_NK.shape[1])
 
     def tokens(self, top: int) -> Iterator[SampledToken]:
@@ -79,7 +79,7 @@ class TriedTurn:
 
 @dataclass(frozen=True, slots=True)
 class TriedSession:
-    """A session of training: its turns in order, and whether it passed."""
+    """A training session: its turns in order, and whether it passed."""
 
     turns: Sequence[TriedTurn]
     passed: bool
@@ -117,11 +117,11 @@ def _turn(session: Session, turn: Turn) -> TriedTurn:
 
 Settings = Mapping[str, Any]
 _SHARES = (0.05, 0.1, 0.2, 0.4)
-"""Shares of the turns that the proposed thresholds of `confidence` are about to stop."""
+"""Shares of turns that the proposed thresholds for `confidence` would roughly stop."""
 
 
 class LikeliestMissing(SeamlessFlowError):
-    """A run whose turns have no likeliest tokens recorded, which a rule needs."""
+    """A run whose turns lack the recorded likeliest tokens that a rule needs."""
 
     lasting = True
 
@@ -140,7 +140,7 @@ class LikeliestMissing(SeamlessFlowError):
 
 @dataclass(slots=True)
 class Tried:
-    """Outcome of a rule with these settings."""
+    """A rule's outcome with these settings."""
 
     settings: Settings
     turns: int = 0
@@ -184,7 +184,7 @@ class Tried:
 def tried(
     name: str, chosen: Sequence[Settings] | None, sessions: Sequence[TriedSession]
 ) -> list[Tried]:
-    """Return the outcome of each of the settings; of proposed ones without any.
+    """Return an outcome for each of the settings; if there are none, for proposed ones.
 
     Turns without the log-probs that the rule needs are left out. Raises `LikeliestMissing`, and
     what `built` raises.
@@ -205,7 +205,7 @@ def tried(
 
 
 def _seen(session: TriedSession, top: int) -> TriedSession:
-    """Return the session with the turns that have so many likeliest tokens recorded."""
+    """Return the session with only the turns that have so many recorded likeliest tokens."""
     return replace(session, turns=[turn for turn in session.turns if turn.top >= top])
 
 
@@ -220,7 +220,7 @@ def verdict_on(rule: TurnRule, turn: TriedTurn) -> tuple[int, TurnStop] | None:
 
 
 def built(name: str, settings: Settings) -> TurnRule:
-    """Return a rule, also one of the user's own. Raises `SettingsRejected`."""
+    """Return a rule, which may be the user's own. Raises `SettingsRejected`."""
     if not is_user_function(name) and name not in RULES:
         reason = f"{name!r} is none of {', '.join(RULES)}, and not module:function"
         raise SettingsRejected("RULE", reason)
@@ -234,7 +234,7 @@ def built(name: str, settings: Settings) -> TurnRule:
 
 
 def grid(options: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the combinations of settings written as `floor=1.7,1.8`. Raises `SettingsRejected`."""
+    """Return all combinations of settings like `floor=1.7,1.8`. Raises `SettingsRejected`."""
     values: dict[str, list[Any]] = {}
     for option in options:
         name, equals, listed = option.partition("=")
@@ -245,7 +245,7 @@ def grid(options: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def proposed(name: str, turns: Iterable[TriedTurn]) -> list[dict[str, Any]]:
-    """Return settings to try where none are given: thresholds of `confidence` by what they stop."""
+    """Return settings to try if none are given: for `confidence`, thresholds by what they stop."""
     if name != "confidence":
         return [{}]
     extremes = [_extremes(turn) for turn in turns]
@@ -272,7 +272,7 @@ def _thresholds(name: str, extremes: Sequence[float], above: float) -> Iterator[
 
 
 def _extremes(turn: TriedTurn) -> tuple[float, float, float]:
-    """Return the lowest mean confidence of 4 and of 8 tokens, and the highest leap of entropy."""
+    """Return the lowest mean confidence over 4 and over 8 tokens, and the highest entropy leap."""
     pairs = [confidence_and_entropy(token.top) for token in turn.tokens(SEEN)]
     confidences = [confidence for confidence, _ in pairs]
     entropies = [entropy for _, entropy in pairs]
@@ -300,7 +300,7 @@ def _value(text: str) -> Any:
 def recorded_sessions(
     kafka: KafkaSettings, skipped: Skipped, show: Show, stopping: Stopping = never
 ) -> Iterator[TriedSession]:
-    """Yield the ended sessions of training. Raises what `ended_sessions` raises."""
+    """Yield the ended training sessions. Raises what `ended_sessions` raises."""
     everything = SessionSelection()
     weights = recorded_weights(kafka, skipped, stopping)
     bounds = partition_bounds(kafka, everything, stopping)

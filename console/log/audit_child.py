@@ -1,4 +1,4 @@
-"""The audit beside a console: a process of its own, since it holds the tokens that it compares."""
+"""The audit beside a console: a separate process, since it holds the tokens that it compares."""
 
 import logging
 import subprocess
@@ -25,7 +25,7 @@ class AuditCommand:
 
 
 class AuditChild:
-    """The process of such a command."""
+    """The process that runs such a command."""
 
     def __init__(self, command: AuditCommand, changed: Callable[[], None]) -> None:
         """Prepare; `changed` is called from its thread, for each report."""
@@ -50,7 +50,7 @@ class AuditChild:
             self._process.kill()
 
     def state(self) -> AuditState | None:
-        """Return the result of its last round, or None before the first."""
+        """Return the last round's result, or None before the first."""
         return self._state
 
     def _run(self) -> None:

@@ -1,7 +1,7 @@
-"""Folds of partitions with copies every so many records, so that any moment is near one. Pure.
+"""Folds of partitions. A copy is kept every so many records, so any moment is near one. Pure.
 
-A fold of a partition takes its records in the order of their offsets. The state at a moment is the
-nearest copy before it, and the records from there on folded in.
+A fold takes its partition's records in offset order. The state at a moment is the nearest copy
+before it, with the records after that copy folded in.
 """
 
 from bisect import bisect_right
@@ -30,9 +30,10 @@ F = TypeVar("F", bound=Fold)
 
 
 class Checkpoints(Generic[F]):
-    """The fold of one partition up to its newest record, and copies of earlier states.
+    """One partition's fold up to its newest record, and copies of earlier states.
 
-    Beyond `most` copies every other one is dropped, and they stand twice as far apart.
+    If there are more than `most` copies, every other one is dropped. Copies then stand twice as far
+    apart.
     """
 
     def __init__(self, first: F, every: int, most: int) -> None:
@@ -43,7 +44,7 @@ class Checkpoints(Generic[F]):
         self._most = most
         self._since = 0
         self._ends = [0]
-        """Offsets behind the last records of the copies, in ascending order."""
+        """The offset behind the last record in each copy, ascending."""
         self._copies = [first.copy()]
         self._asked: OrderedDict[int, F] = OrderedDict()
 
@@ -82,7 +83,7 @@ class Checkpoints(Generic[F]):
 
     @property
     def copies(self) -> int:
-        """Number of copies."""
+        """Number of copies that are kept."""
         return len(self._copies)
 
     @property

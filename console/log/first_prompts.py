@@ -23,9 +23,9 @@ _MOST_BYTES = 65_536
 def first_prompts(
     run_log: RunLog, cut: Cut, first_offsets: Mapping[str, int]
 ) -> dict[str, TurnStarted]:
-    """Return the first turns of sessions as far as they are there and small, by session.
+    """Return the first turn of each session, by session id. Missing and large ones are left out.
 
-    `first_offsets`: offset of each session's first event on `sessions`. Raises what the log's
+    `first_offsets`: the offset of each session's first event on `sessions`. Raises what the log's
     lookup raises.
     """
     places = [_first_turn(run_log, cut, *session) for session in first_offsets.items()]
@@ -49,7 +49,7 @@ def _first_turn(
 
 
 def _row_of_turn(partition: PartitionIndex, rows: int, key: int, first_offset: int) -> int | None:
-    """Return the row of the first turn of a session that begins at an offset, None elsewhere."""
+    """Return the row of the first turn behind a session's first event, or None if none is near."""
     first = partition.row_of(first_offset)
     if not 0 <= first < rows or partition.column("key")[first] != key:
         return None

@@ -1,6 +1,6 @@
-"""The thread that reads the log: all topics from their beginning once, then what is appended.
+"""The thread that reads the log: first all topics from their beginning, then what is appended.
 
-It commits nothing and writes nothing. Where Kafka is away it goes on when Kafka is back.
+It commits nothing and writes nothing. If Kafka goes away, it waits, and goes on when Kafka is back.
 """
 
 import logging
@@ -23,7 +23,7 @@ from seamlessflow.infra.settings import KafkaSettings
 
 _POLL_S = 0.2
 _PAUSE_S = 0.1
-"""Wait behind a poll that was not full: records that come meanwhile are taken at once."""
+"""Wait after a poll that was not full: records that come meanwhile are taken at once."""
 _FULL = 400
 _SILENCE_S = 3.0
 _ASK_S = 2.0
@@ -43,12 +43,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadingProgress:
-    """Progress of the reading."""
+    """State of the reading."""
 
     read: int = 0
     """Records that were read."""
     left: int = 0
-    """Offsets between them and the ends that Kafka named last; 0 once it follows."""
+    """Offsets still to read, up to the ends that Kafka named last; 0 once it follows."""
     whole: bool = False
     """True once everything that was there at the start is read."""
     away: str = ""
@@ -57,7 +57,7 @@ class ReadingProgress:
 
 
 class Follower:
-    """Reader of all topics into a log."""
+    """Reader that takes all topics into a log."""
 
     def __init__(
         self, settings: KafkaSettings, run_log: RunLog, changed: Callable[[], None] = lambda: None
@@ -70,7 +70,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="console", daemon=True)
         self._assigned: set[LogPartition] = set()
         self._unread: dict[LogPartition, int] = {}
-        """Ends of the partitions whose first records are not all read yet."""
+        """First known end of each partition that is not read up to there yet."""
         self.following = ReadingProgress()
 
     def start(self) -> None:
@@ -92,7 +92,7 @@ class Follower:
             self._closing.wait(_AGAIN_S)
 
     def _follow(self) -> None:
-        """Read until the end; a reader that fails for good is replaced by the caller."""
+        """Read until closed. If the reader fails for good, the caller makes a new one."""
         self._assigned.clear()
         rules = ReadingRules(decode=Raw)
         stopping = self._closing.is_set
@@ -121,7 +121,7 @@ class Follower:
                 self._measure(reader)
 
     def _ask(self, reader: Reader) -> None:
-        """Ask Kafka for its topics, so that an outage is seen, and read those that are new."""
+        """Ask Kafka for its topics, which shows an outage, and begin to read the new ones."""
         try:
             counts = partition_counts(self._settings, _ASK_S)
             prefix = self._settings.topic_prefix
@@ -142,7 +142,7 @@ class Follower:
         self._note("")
 
     def _measure(self, reader: Reader) -> None:
-        """Forget the partitions whose first records are read."""
+        """Forget partitions that are read up to their first known end, and note the progress."""
         if self._unread:
             self._unread = {
                 place: end for place, end in self._unread.items() if reader.position(place) < end

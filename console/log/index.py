@@ -1,8 +1,8 @@
-"""Index of the log: place, time, type and key of each record, in 33 bytes. Keeps no record.
+"""Index of the log: each record's place, time, type and key, in 33 bytes. Keeps no record.
 
-One thread appends, any other reads: what is there never changes, and a reader looks at so many rows
-as there were when it began. A record's time is the latest time up to it in its partition, so that
-time never goes back there.
+One thread appends, any thread reads. Rows never change, and a reader looks only at the rows that
+were there when it began. A record's time is the latest time in its partition up to that record, so
+time never goes back in a partition.
 """
 
 import hashlib
@@ -23,12 +23,12 @@ from seamlessflow.schemas.registry import (
 )
 
 Cut = Mapping[LogPartition, int]
-"""Number of rows of each partition that belong to a moment."""
+"""For each partition, the number of rows that belong to a moment."""
 GARBAGE = "(garbage)"
 EMPTY = "(empty)"
 NEWER = "(newer release)"
 KINDS = (GARBAGE, EMPTY, NEWER, *sorted(RECORDS))
-"""Types of records; a row has a type's number here."""
+"""Types of records; a row holds its type's number."""
 KIND_NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 NO_KEY = 0
 _COLUMNS = {
@@ -57,15 +57,15 @@ class IndexRow(NamedTuple):
 
 
 class PartitionIndex:
-    """Rows of one partition, in the order of their offsets."""
+    """One partition's rows, in offset order."""
 
     def __init__(self) -> None:
         self.rows = 0
-        """Number of rows; readers take it before they look at a column."""
+        """Row count; readers take it before they look at a column."""
         self._arrays = {name: np.empty(_FIRST_ROWS, form) for name, form in _COLUMNS.items()}
 
     def append(self, rows: Sequence[tuple[IndexRow, int]]) -> None:
-        """Append rows, each with its key's number, whose offsets are above all that are there."""
+        """Append rows, each with its key's number. Their offsets are above all earlier ones."""
         end = self.rows + len(rows)
         self._grow(end)
         self._fill("offset", end, [row.offset for row, _ in rows])
@@ -89,7 +89,7 @@ class PartitionIndex:
         return int(np.searchsorted(self.column("offset"), offset, "right")) - 1
 
     def rows_until(self, at_ms: int) -> int:
-        """Return the number of rows before the first that is later than a time."""
+        """Return how many rows come before the first that is later than a time."""
         return int(np.searchsorted(self.column("reached_ms"), at_ms, "right"))
 
     def end(self, rows: int) -> int:
@@ -98,7 +98,7 @@ class PartitionIndex:
 
     @property
     def memory(self) -> int:
-        """Bytes of the columns."""
+        """Bytes that the columns take."""
         return sum(array.nbytes for array in self._arrays.values())
 
     def _grow(self, rows: int) -> None:
@@ -133,23 +133,24 @@ class LogIndex:
 
     @property
     def records(self) -> int:
-        """Number of all rows."""
+        """Row count over all partitions."""
         return sum(partition.rows for partition in self._all())
 
     @property
     def memory(self) -> int:
-        """Bytes of all columns, without the keys."""
+        """Bytes that all columns take, without the keys."""
         return sum(partition.memory for partition in self._all())
 
     def whole(self) -> Cut:
-        """Return the cut of now."""
+        """Return the present cut."""
         return {place: partition.rows for place, partition in self.partitions.copy().items()}
 
     def cut(self, moment: Moment) -> Cut:
         """Return the records that count at a moment.
 
-        Of its partition those up to its offset. Of each other partition those before the first
-        that is later than the moment's record. Raises `MomentNotOnLog`.
+        In the moment's partition they are the records up to its offset. In each other partition
+        they are the records before the first that is later than the moment's record. Raises
+        `MomentNotOnLog`.
         """
         row = self.row(moment)
         at_ms = int(self.partitions[moment.place].column("reached_ms")[row])
@@ -160,7 +161,7 @@ class LogIndex:
         return {**rows, moment.place: row + 1}
 
     def row(self, moment: Moment) -> int:
-        """Return the row of a moment's record, or of the last before it.
+        """Return the row of a moment's record, or of the last record before it.
 
         Raises `MomentNotOnLog`.
         """
@@ -177,7 +178,7 @@ class LogIndex:
         return row
 
     def newest(self) -> Moment | None:
-        """Return the place of the latest record of all, or None without any."""
+        """Return the place of the log's latest record, or None if there is no record."""
         rows = self.whole()
         times = {place: self._reached(place, count) for place, count in rows.items() if count}
         if not times:
@@ -187,11 +188,11 @@ class LogIndex:
         return Moment(topic, number, partition.end(rows[topic, number]) - 1)
 
     def time(self, cut: Cut) -> int:
-        """Return the latest time of a cut's records in ms since the epoch, 0 without any."""
+        """Return the latest time in a cut, in ms since the epoch; 0 if it has no records."""
         return max((self._reached(place, rows) for place, rows in cut.items() if rows), default=0)
 
     def keys_like(self, text: str) -> list[int]:
-        """Return the numbers of the keys that equal a text; with * behind it, that begin so."""
+        """Return the numbers of the keys that equal a text, or begin with it if it ends in `*`."""
         wanted = text.encode(errors="surrogateescape")
         if not wanted.endswith(b"*"):
             number = self._numbers.get(_short(wanted))
@@ -221,7 +222,7 @@ class LogIndex:
 
 
 def kind_of(value: bytes) -> int:
-    """Return the number of a value's type, by its header alone."""
+    """Return the number of a value's type, from its header only."""
     header = value[:HEADER_BYTES]
     number = _HEADERS.get(header)
     if number is not None:
@@ -232,7 +233,7 @@ def kind_of(value: bytes) -> int:
 
 
 def _short(key: bytes) -> bytes:
-    """Return a key, or the beginning and the hash of one that is long."""
+    """Return a key; for a long one, its beginning and its hash."""
     if len(key) <= _LONGEST_KEY:
         return key
     return key[:_LONGEST_KEY] + b"~" + hashlib.sha256(key).hexdigest()[:16].encode()

@@ -1,6 +1,6 @@
-"""The thread that asks Kafka for its consumer groups, as long as somebody looks at their lag.
+"""The thread that asks Kafka for its consumer groups, as long as a page shows their lag.
 
-It joins no group. The ends of partitions are those that the console has read.
+It joins no group. It takes the ends of partitions from what the console has read.
 """
 
 import logging
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 class LagWatch:
-    """Groups by their topics, as they were when Kafka was asked last."""
+    """Consumer groups, as they were when Kafka was last asked."""
 
     def __init__(self, settings: KafkaSettings, groups: Mapping[str, str], index: LogIndex) -> None:
-        """Prepare; `groups`: names of groups by the topics of which they commit offsets."""
+        """Prepare; `groups`: by topic, the group that commits offsets for it."""
         self._lookup = GroupLookup(settings)
         self._groups = groups
         self._index = index
@@ -44,7 +44,7 @@ class LagWatch:
         self._thread.join(_CLOSE_S)
 
     def state(self) -> Sequence[GroupState]:
-        """Return the groups that exist, and have them asked for again."""
+        """Return the groups that exist, and request a new reading."""
         self._wanted.set()
         return self._state
 

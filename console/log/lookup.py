@@ -1,7 +1,7 @@
 """Records read again from Kafka when a view needs them. Any thread; one question at a time.
 
-Its clients are apart from the one that follows: they jump, and nothing waits for them but the
-question.
+Its clients are separate from the follower's: they jump about the log, and only a question waits for
+them.
 """
 
 import threading
@@ -20,7 +20,7 @@ from seamlessflow.schemas.codec import UndecodableRecord, UnknownSchema, decode
 from seamlessflow.schemas.topics import LETTERED
 
 Ranges = Mapping[LogPartition, tuple[int, int]]
-"""Offsets to read of each partition: the first, and that behind the last."""
+"""Offsets to read from each partition: the first, and the one behind the last."""
 GROUP = "console"
 _POLL_S = 0.02
 _PATIENCE_S = 8.0
@@ -28,12 +28,12 @@ _BLOB_PATIENCE_S = 2.0
 _CACHED_BYTES = 32 * 1024 * 1024
 _ENTRY_BYTES = 1_000
 _NEIGHBOURS = 64
-"""Offsets that are read with their neighbours at once rather than each by itself."""
+"""Offsets less far apart than this are read as one range instead of each by itself."""
 _FEW = 2_000
-"""Most records of a partition that a jump reads."""
+"""A read is a jump if no range has more offsets than this."""
 _JUMP_BYTES, _RANGE_BYTES = 32_768, 262_144
-"""Bytes that are fetched of each partition at once: by a jump, which throws away what it fetches
-beyond its records, and for a longer range."""
+"""Bytes fetched from each partition at once: fewer for a jump, which throws away what it fetches
+beyond its records, than for a longer range."""
 _OPTIONS: Mapping[str, Any] = {
     "enable.partition.eof": True,
     "queued.min.messages": 1_000,
@@ -44,15 +44,16 @@ _OPTIONS: Mapping[str, Any] = {
 
 
 class RawDecoder:
-    """Decoder of records as they stand on the log, with the garbage as it is."""
+    """Decoder for records as they stand on the log. Garbage becomes an `Unreadable`."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._decode = following(blob_store(settings), decode, _BLOB_PATIENCE_S)
 
     def decoded(self, item: Received) -> Received:
-        """Return the record of raw bytes, or an `Unreadable` for garbage and for what is missing.
+        """Return an item with its raw bytes decoded.
 
-        A record of a dead-letter topic stays raw.
+        Its record is an `Unreadable` for garbage, for a newer release's record, and if a blob is
+        missing. A record from a dead-letter topic stays raw.
         """
         if not isinstance(item.record, Raw):
             return item
@@ -75,18 +76,18 @@ class RawDecoder:
 
 
 class RecordLookup:
-    """Reader of ranges of offsets, with the last records that were asked for by place."""
+    """Reader of offset ranges. It keeps the last records that were asked for by place."""
 
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._readers: dict[int, Reader] = {}
-        """By the bytes that they fetch at once."""
+        """Readers by how many bytes they fetch at once."""
         self._asking = threading.Lock()
         self._cached: OrderedDict[tuple[LogPartition, int], Received] = OrderedDict()
         self._cached_bytes = 0
 
     def ranges(self, ranges: Ranges) -> dict[LogPartition, list[Received]]:
-        """Return the raw records of ranges, each partition's in order, as far as they are there.
+        """Return the raw records in ranges, each partition's in order. Missing ones are left out.
 
         Raises `KafkaUnavailable` if Kafka does not answer within 8 s, and what `Reader.poll`
         raises.
@@ -98,7 +99,7 @@ class RecordLookup:
     def raw(
         self, offsets: Mapping[LogPartition, Sequence[int]]
     ) -> dict[tuple[LogPartition, int], Received]:
-        """Return records by partition and offset, as far as they are there; raise as `ranges`."""
+        """Return records by partition and offset, without missing ones; raise as `ranges`."""
         asked = [(place, offset) for place, numbers in offsets.items() for offset in numbers]
         records = {key: self._cached[key] for key in asked if key in self._cached}
         missing: dict[LogPartition, list[int]] = {}
@@ -164,7 +165,7 @@ def _longest(ranges: Ranges) -> int:
 
 
 def _rounds(offsets: Mapping[LogPartition, Iterable[int]]) -> Iterator[Ranges]:
-    """Yield ranges that have all offsets, one of each partition at a time."""
+    """Yield ranges that cover all offsets, at most one for each partition at a time."""
     runs = {place: _runs(sorted(numbers)) for place, numbers in offsets.items()}
     while runs:
         yield {place: ranges[0] for place, ranges in runs.items()}

@@ -1,6 +1,7 @@
-"""A moment of a run: a place on the log, by which every page and link names what it shows. Pure.
+"""A moment of a run: a place on the log. Pages and links name by it what they show. Pure.
 
-`topic:partition:offset`, such as `sessions:3:77`; of a topic with one partition `control:1234`.
+Its form is `topic:partition:offset`, such as `sessions:3:77`. A topic with one partition leaves the
+partition out: `control:1234`.
 """
 
 import re
@@ -15,7 +16,7 @@ _SINGLE = {name for topic in LETTERED.values() if topic.partitions == 1 for name
 READ_TOPICS = tuple(
     name for topic in LETTERED.values() for name in (topic.name, topic.dead_letters)
 )
-"""Names of all topics that a console reads, in the order of the contract."""
+"""All topics that a console reads, in the contract's order."""
 
 
 class BadMoment(SeamlessFlowError):
@@ -30,7 +31,7 @@ class BadMoment(SeamlessFlowError):
 
 
 class MomentNotOnLog(SeamlessFlowError):
-    """A place at which the log has no record, yet or any more."""
+    """A place where the log has no record, or has none any more."""
 
     def __init__(self, moment: "Moment", reason: str, part: str = "at") -> None:
         self.moment = moment
@@ -58,7 +59,7 @@ class Moment:
 
 
 def parse_moment(text: str) -> Moment | None:
-    """Return the moment that a text names, or None for now, which is an empty text.
+    """Return the moment that a text names, or None for an empty text, which means now.
 
     Raises `BadMoment`.
     """

@@ -1,7 +1,6 @@
 """The run at any moment: the index, and the folds with their checkpoints. Any thread.
 
-The follower appends; pages ask. What a page gets is a picture of one cut, which no later record
-changes.
+The follower appends; pages ask. A page gets a picture of one cut, which no later record changes.
 """
 
 import threading
@@ -25,10 +24,10 @@ AnyFold = ControlFold | FleetFold | SessionsFold
 Decoded = Callable[[Received], Received]
 _CONTROL = (CONTROL.name, 0)
 _COPIES = {CONTROL.name: (256, 256), FLEET.name: (512, 256), SESSIONS.name: (16, 512)}
-"""Records from one copy to the next at first, and most copies, by topic.
+"""By topic, the records between two copies at first, and the most copies.
 
-A moment reads half of these records of each partition. `sessions` has many partitions, and its
-copies are small.
+For a moment, half as many records are read from each partition on average. `sessions` has many
+partitions, and its copies are small.
 """
 
 
@@ -50,13 +49,13 @@ class Lookup(Protocol):
     """Raw records by their places on the log. Raises `KafkaUnavailable`."""
 
     def ranges(self, ranges: Ranges) -> Mapping[LogPartition, Sequence[Received]]:
-        """Return the records of ranges, as far as they are there."""
+        """Return the records in ranges, without missing ones."""
         ...
 
     def raw(
         self, offsets: Mapping[LogPartition, Sequence[int]]
     ) -> Mapping[tuple[LogPartition, int], Received]:
-        """Return records by partition and offset, as far as they are there."""
+        """Return records by partition and offset, without missing ones."""
         ...
 
 
@@ -72,7 +71,7 @@ class RunLog:
         self._changing = threading.RLock()
 
     def append(self, items: Sequence[Received]) -> None:
-        """Take new raw records, each partition's in order; those that it has are left out."""
+        """Take new raw records, each partition's in order; leave out those that it already has."""
         fresh: dict[LogPartition, list[IndexRow]] = {}
         with self._changing:
             for item in items:
@@ -109,13 +108,13 @@ class RunLog:
         return picture_of(moment, at_ms, cut, states)
 
     def outline(self, moment: Moment | None) -> RunPicture:
-        """Return the cut and the time of a moment alone. Raises `MomentNotOnLog`."""
+        """Return only a moment's cut and time. Raises `MomentNotOnLog`."""
         with self._changing:
             cut = self.index.whole() if moment is None else self.index.cut(moment)
             return picture_of(moment, self.index.time(cut), cut, {})
 
     def records(self, places: Sequence[tuple[LogPartition, int]]) -> list[Received]:
-        """Return raw records by partition and offset, in the order asked for; the gone left out.
+        """Return raw records by partition and offset, in the order asked for, without missing ones.
 
         Raises what the lookup raises.
         """
@@ -126,19 +125,19 @@ class RunLog:
         return [read[place] for place in places if place in read]
 
     def range(self, place: LogPartition, first: int, end: int) -> Sequence[Received]:
-        """Return the raw records of a range of offsets, as far as they are there.
+        """Return the raw records in a range of offsets, without missing ones.
 
         Raises what the lookup raises.
         """
         return self._lookup.ranges({place: (first, end)}).get(place, ())
 
     def control_end(self, cut: Cut) -> int:
-        """Return the offset behind the last record of `control` in a cut."""
+        """Return the offset behind a cut's last record on `control`."""
         return self._end(cut, _CONTROL)
 
     @property
     def copies(self) -> int:
-        """Number of copies of all folds."""
+        """Number of copies over all folds."""
         return sum(fold.copies for fold in self._folds.values())
 
     def _end(self, cut: Cut, place: LogPartition) -> int:
@@ -159,7 +158,7 @@ class RunLog:
 
 
 def first_fold(place: LogPartition) -> AnyFold | None:
-    """Return the empty fold of a partition, or None for one that no page folds."""
+    """Return a partition's empty fold, or None if no page folds its topic."""
     match place:
         case (CONTROL.name, _):
             return ControlFold()
@@ -171,7 +170,10 @@ def first_fold(place: LogPartition) -> AnyFold | None:
 
 
 def newest_by_key(items: Sequence[Received], decoded: Decoded) -> Iterator[Received]:
-    """Return the last readable record of each key, in log order: a compacted topic has no more."""
+    """Return the items that compaction would keep, in log order.
+
+    An item is left out if a later readable one has the same key.
+    """
     newest: list[Received] = []
     keys: set[bytes] = set()
     for item in reversed(items):
@@ -186,7 +188,7 @@ def newest_by_key(items: Sequence[Received], decoded: Decoded) -> Iterator[Recei
 def picture_of(
     moment: Moment | None, at_ms: int, cut: Cut, states: Mapping[LogPartition, AnyFold]
 ) -> RunPicture:
-    """Return the picture that states make."""
+    """Return the picture that these states make up."""
     control = states.get((CONTROL.name, 0))
     fleet = states.get((FLEET.name, 0))
     return RunPicture(

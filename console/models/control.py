@@ -1,6 +1,6 @@
 """Workers and their roles, steps, groups and warnings, as `control` has them. A pure fold.
 
-What a deposed scheduler decided does not count.
+A deposed scheduler's decisions do not count.
 """
 
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ class WorkerState:
     role: str = ""
     policy: str = ""
     reason: str = ""
-    """Reason of its last assignment, as the strategy says it."""
+    """Reason for its last assignment, in the strategy's words."""
     since_ms: int = 0
     step: int | None = None
     version: int | None = None
@@ -53,7 +53,7 @@ class WorkerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepState:
-    """An optimizer step; a time is None as long as its record is missing."""
+    """An optimizer step; a time is None until its record comes."""
 
     policy: str
     step: int
@@ -94,7 +94,7 @@ class DecodedTokens(NamedTuple):
     decoding_ms: float = 0.0
 
     def with_report(self, report: r.WorkerUsage) -> "DecodedTokens":
-        """Return them with another report, where each earlier one counts a tenth less."""
+        """Return the sums with another report; each earlier report counts a tenth less."""
         return DecodedTokens(
             _FADING * self.tokens + report.tokens,
             _FADING * self.decoding_ms + report.decoding_ms,
@@ -102,37 +102,37 @@ class DecodedTokens(NamedTuple):
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Tokens in a second of decoding; None for a worker that has not decoded."""
+        """Tokens per second while it decoded; None for a worker that has not decoded."""
         return 1000 * self.tokens / self.decoding_ms if self.decoding_ms >= 1 else None
 
 
 @dataclass
 class ControlFold:
-    """The fold of `control`. Its values are immutable: a copy is of the dictionaries alone."""
+    """The fold of `control`. Its values are immutable, so a copy copies only the dictionaries."""
 
     epoch: int = 0
     scheduler: str = ""
     records: int = 0
     at_ms: int = 0
-    """Time of the last record, as the log has it."""
+    """The last record's time on the log."""
     workers: dict[str, WorkerState] = field(default_factory=dict)
     usage: dict[str, Mapping[str, float]] = field(default_factory=dict)
-    """Shares of a worker's time in rollout, by category, in its last report."""
+    """Shares of each worker's rollout time by category, from its last report."""
     decoded: dict[str, DecodedTokens] = field(default_factory=dict)
-    """Tokens of each worker's last reports."""
+    """Tokens in each worker's last reports."""
     steps: dict[str, StepState] = field(default_factory=dict)
-    """Step under way by policy, or the one that is made ready."""
+    """By policy, the step that is under way or is made ready."""
     completed: dict[str, tuple[StepState, ...]] = field(default_factory=dict)
     """Last steps by policy, the newest at the end."""
     steps_done: dict[str, int] = field(default_factory=dict)
     groups: dict[str, GroupUnderWay] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
-    """Number of records of each type."""
+    """Record counts by type."""
     versions: dict[str, int] = field(default_factory=dict)
     """Newest published version by policy."""
     warnings: tuple[RunWarning, ...] = ()
     finished: dict[str, int] = field(default_factory=dict)
-    """Steps at the end by policy, of those that have ended."""
+    """By policy, its steps at the end. Only policies that have ended are in it."""
 
     def copy(self) -> Self:
         """Return a copy that no later record changes."""
@@ -227,7 +227,7 @@ class ControlFold:
 
     def _release(self, record: r.RoleReleased) -> None:
         worker = self.workers.get(record.worker)
-        # It also gives up a role because another is assigned, which then stays the wanted one.
+        # A worker also gives up a role when another is assigned. The assigned one then stays.
         if worker is not None and worker.role == record.role and worker.phase != "assigned":
             self._set(record.worker, phase="released", since_ms=self.at_ms)
 

@@ -1,7 +1,8 @@
-"""Course of a run: completed steps, evaluations, starts of trainers and lost workers on `control`.
+"""Course of a run: completed steps, evaluations, trainer starts and lost workers on `control`.
 
-Rows are only added, each with its offset. So those of a moment are the ones before the moment's
-end, without a copy, and a reader needs no lock. Of groups and commits it has the offsets alone.
+Rows are only added, each with its offset. A moment's rows are those before the moment's end, so a
+reader needs no copy and no lock. For commits it keeps only the offsets, for groups also why they
+were dropped.
 """
 
 import sys
@@ -34,33 +35,33 @@ class CompletedStep:
     lineage: str
     version: int
     values: Sequence[float]
-    """Its metrics, in the order of the course's names; NaN for one that the step lacks."""
+    """Its metrics, in the order of `Course.names`; NaN for a metric that the step lacks."""
 
 
 @dataclass(slots=True)
 class GroupOffsets:
-    """Offsets of a group's records; -1 for one that is missing."""
+    """Offsets of a group's records; -1 for a missing record."""
 
     admitted: int = -1
     ended: int = -1
-    """That of its first `GroupReady` or `GroupDropped`."""
+    """Offset of its first `GroupReady` or `GroupDropped`."""
     dropped: int = -1
-    """That of its first `GroupDropped`."""
+    """Offset of its first `GroupDropped`."""
     reason: str = ""
-    """Reason for which it was dropped."""
+    """Reason why it was dropped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyCourse:
-    """Course of one policy up to an offset."""
+    """One policy's course up to an offset."""
 
     policy: str
     policies: Sequence[str]
     """All policies that have a trainer or a step."""
     every: Sequence[CompletedStep]
-    """Steps of all policies, in log order, with those that a restart undid."""
+    """All policies' steps in log order, including those that a restart undid."""
     steps: Sequence[CompletedStep]
-    """Steps of the policy that its newest weights are made of."""
+    """The policy's steps that led to its newest weights."""
     events: Sequence[Received]
 
 
@@ -70,7 +71,7 @@ class MomentStep:
 
     policy: str
     step: int
-    """Number from 0; of a trainer that has finished, that of the step behind its last."""
+    """Counted from 0. Once its trainer has finished, this is one more than its last step."""
     finished: bool = False
 
 
@@ -78,12 +79,12 @@ Row = TypeVar("Row", CompletedStep, Received)
 
 
 class Course:
-    """Rows of one log, in its order. One thread adds, any thread reads."""
+    """Rows from one log, in log order. One thread adds, any thread reads."""
 
     def __init__(self) -> None:
         self.training = GroupTraining()
         self.names: list[str] = []
-        """All metrics so far, in the order in which they came."""
+        """Names of all metrics so far, in the order in which they came."""
         self._numbers: dict[str, int] = {}
         self._steps: list[CompletedStep] = []
         self._events: list[Received] = []
@@ -109,18 +110,19 @@ class Course:
                 self._end(item.offset, group)
 
     def steps(self, end: int) -> Sequence[CompletedStep]:
-        """Return the completed steps before an offset of `control`, in log order."""
+        """Return the steps that completed before an offset on `control`, in log order."""
         return _before(self._steps, end)
 
     def events(self, end: int) -> Sequence[Received]:
-        """Return the evaluations, starts, ends and losses before an offset, in log order."""
+        """Return evaluations, trainers' starts and ends, and losses before an offset, in order."""
         return _before(self._events, end)
 
     def step_at(self, end: int) -> MomentStep | None:
-        """Return the step that the last record before an offset belongs to, None before the first.
+        """Return the step that the last record before an offset belongs to, or None before the
+        first.
 
-        With several policies it is that of the trainer that completed a step, started or finished
-        last.
+        With several policies, the step belongs to the trainer that last completed a step, started
+        or finished.
         """
         rows: list[CompletedStep | Received] = [*self.steps(end)[-1:]]
         ends = (item for item in reversed(self.events(end)) if isinstance(item.record, _TRAINERS))
@@ -136,7 +138,7 @@ class Course:
         return None
 
     def of_policy(self, policy: str, end: int) -> PolicyCourse:
-        """Return a policy's course before an offset of `control`; empty is the first policy."""
+        """Return a policy's course before an offset on `control`; by default the first one's."""
         every = self.steps(end)
         events = self.events(end)
         policies = policies_of(every, events)
@@ -150,24 +152,24 @@ class Course:
         )
 
     def beside(self, policy: str) -> PolicyCourse:
-        """Return the whole course of a policy, or of the first if the run has none of this name.
+        """Return a policy's whole course, or the first policy's if the run has none with this name.
 
-        So another run stands beside one that names its policy otherwise.
+        So two runs can stand beside each other even if they name their policies differently.
         """
         same = self.of_policy(policy, WHOLE)
         return same if policy in same.policies else self.of_policy("", WHOLE)
 
     def commits(self, policy: str, step: int, end: int) -> Sequence[int]:
-        """Return the offsets of a step's commits before an offset, in log order."""
+        """Return the offsets of a step's commits before `end`, in log order."""
         return [offset for offset in self._commits.get((policy, step), ()) if offset < end]
 
     def group(self, group_id: str, end: int) -> Sequence[int]:
-        """Return the offsets of a group's records before an offset."""
+        """Return the offsets before `end` at which a group was admitted and first ended."""
         offsets = self._groups.get(group_id, GroupOffsets())
         return [offset for offset in (offsets.admitted, offsets.ended) if 0 <= offset < end]
 
     def drops(self, begin: int, end: int) -> Sequence[int]:
-        """Return the offsets of the `GroupDropped` in a range of offsets."""
+        """Return the offsets of all `GroupDropped` from `begin` up to `end`."""
         return self._drops[bisect_left(self._drops, begin) : bisect_left(self._drops, end)]
 
     def drop_reason(self, group_id: str, end: int) -> str:
@@ -222,7 +224,7 @@ def policies_of(steps: Sequence[CompletedStep], events: Sequence[Received]) -> l
 
 
 def starts_of(events: Sequence[Received], policy: str) -> list[tuple[r.LineageStarted, Received]]:
-    """Return the starts of a policy's trainers, each with its place."""
+    """Return a policy's trainer starts, each with its place."""
     return [
         (start, item) for start, item in of_kind(events, r.LineageStarted) if start.policy == policy
     ]
@@ -231,7 +233,7 @@ def starts_of(events: Sequence[Received], policy: str) -> list[tuple[r.LineageSt
 def surviving(
     steps: Sequence[CompletedStep], events: Sequence[Received], policy: str
 ) -> list[CompletedStep]:
-    """Return the steps of a policy that its newest weights are made of, in their order.
+    """Return a policy's steps that led to its newest weights, in step order.
 
     A trainer that begins again at a step undoes that step and the later ones.
     """

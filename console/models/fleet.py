@@ -1,6 +1,7 @@
-"""State of a run that `fleet` tells: the last heartbeat of each process, and policies. A pure fold.
+"""A run's state on `fleet`: each process's last heartbeat, and the policies. A pure fold.
 
-`fleet` is compacted: of old moments it may lack what a later record of the same key replaced.
+`fleet` is compacted. For an old moment it may lack a record, if a later one with the same key
+replaced it.
 """
 
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ class FleetFold:
     """The fold of `fleet`."""
 
     processes: dict[str, LivingProcess] = field(default_factory=dict)
-    """By key of their heartbeats; those that ended in order are left out."""
+    """By heartbeat key. Processes that ended in order are left out."""
     policies: dict[str, r.PolicyWeights] = field(default_factory=dict)
 
     def copy(self) -> Self:

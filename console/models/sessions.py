@@ -1,10 +1,10 @@
-"""Sessions of one partition of `sessions`: a row each, and the turns under way. A pure fold.
+"""Sessions on one partition of `sessions`: a row each, and the turns under way. A pure fold.
 
-Rows stand in pages, in the order in which the sessions opened. A copy of the fold shares its pages:
-a change replaces the page, so a copy of a hundred thousand sessions is one of some pointers.
+Rows stand in pages, in the order in which the sessions opened. A change replaces its page, so a
+copy of the fold shares the pages: a copy of a hundred thousand sessions is a copy of some pointers.
 
-The rules are those of the manager's fold as far as a row needs them. An event of an older epoch, or
-from a worker that has lost the turn, does not count.
+It follows the rules of the manager's fold as far as a row needs them. An event does not count if
+its epoch is older, or if its worker has lost the turn.
 """
 
 from collections.abc import Iterator
@@ -52,16 +52,16 @@ class SessionRow:
     """Tokens sampled in them."""
     failed_turns: int = 0
     hand_overs: int = 0
-    """Dispatches of its turns after the first of each."""
+    """Dispatches of its turns, without each turn's first."""
     versions: tuple[int, ...] = ()
-    """Versions of the policy that sampled its tokens, in ascending order."""
+    """Policy versions that sampled its tokens, in ascending order."""
     rewards: tuple[tuple[str, float], ...] = ()
     closed_ms: int | None = None
     finalized_ms: int | None = None
 
     @property
     def reward(self) -> float | None:
-        """Value of the reward of that name, else of the first; None without any."""
+        """Value of the reward with the name `reward`, else of the first; None without any."""
         for name, value in self.rewards:
             if name == "reward":
                 return value
@@ -98,7 +98,7 @@ class SessionsFold:
     sessions: int = 0
     pages: list[tuple[SessionRow, ...]] = field(default_factory=list)
     open: dict[str, int] = field(default_factory=dict)
-    """IndexRow numbers of the sessions that are not finalized."""
+    """Row numbers of the sessions that are not finalized, by session id."""
     turns: dict[str, TurnUnderWay] = field(default_factory=dict)
 
     def copy(self) -> Self:
@@ -137,7 +137,7 @@ class SessionsFold:
         return takewhile(lambda row: row.opened_ms >= at_ms, self.rows())
 
     def row(self, number: int) -> SessionRow:
-        """Return a session by its number in the order of their opening."""
+        """Return a session by its number in opening order."""
         page, place = divmod(number, PAGE_ROWS)
         return self.pages[page][place]
 
@@ -263,5 +263,5 @@ class SessionsFold:
 
 @lru_cache(4_096)
 def _shared(values: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return equal values as the object that came first: most sessions have those of others."""
+    """Return the first object with these values: most sessions have the same as others."""
     return values

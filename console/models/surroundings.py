@@ -1,6 +1,6 @@
 """Surroundings of a log: Kafka's consumer groups with their lag, and an audit beside the console.
 
-Only pages of the present moment show it. Pure.
+Only pages about the present show them. Pure.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ class ViolationLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditState:
-    """Result of the last round of an audit."""
+    """Result of an audit's last round."""
 
     clean: bool
     complete: bool
@@ -38,13 +38,13 @@ class AuditState:
     lines: Sequence[ViolationLine] = ()
     """The first violations."""
     at_ms: int = 0
-    """Time of the round."""
+    """When the round was reported."""
     over: bool = False
     """True if no further round comes."""
 
     @classmethod
     def of_report(cls, report: Mapping[str, Any], at_ms: int) -> Self:
-        """Return the state that a report as JSON describes. Raises `KeyError`."""
+        """Return the state that a JSON report describes. Raises `KeyError`."""
         checks: Sequence[Mapping[str, int]] = list(report["checks"].values())
 
         def total(name: str) -> int:
@@ -89,10 +89,10 @@ def group_reading(
     committed: Mapping[LogPartition, int],
     bounds: Mapping[int, tuple[int, int]],
 ) -> GroupState:
-    """Return a group's reading of a topic.
+    """Return how far a group has read a topic.
 
-    `bounds`: the first offset of each partition, and that behind its last record. Marks of
-    transactions have offsets too, so a group may have committed more than that.
+    `bounds`: each partition's first offset, and the offset behind its last record. Transaction
+    marks have offsets too, so a group may have committed a larger offset than that.
     """
     read = {(topic, number): committed.get((topic, number), -1) for number in bounds}
     kept = {

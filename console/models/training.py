@@ -1,7 +1,7 @@
-"""Training of groups: the committed steps whose batches had them, as `control` says it.
+"""Training of groups: the committed steps whose batches had them, as `control` records it.
 
-Rows are only added, each with its offset, as those of the course are. So a reader of any moment
-needs no copy and no lock.
+Rows are only added, each with its offset, as in the course. So a reader at any moment needs no copy
+and no lock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas import records as r
 
 FILTERED, CHOSEN = "filtered", "chosen"
-"""Rules that kept sessions of a batch out of the loss: a filter; a choice among the sessions."""
+"""Rules that kept a batch's sessions out of the loss: a filter, or a choice among the sessions."""
 _CHOOSING = ("selection", "pairs")
-"""Kinds of methods that train some sessions of a group."""
+"""Method kinds that train only some sessions of a group."""
 _Sample = tuple[str, int, int]
 """Group, sample and attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedGroup:
-    """A group in the batch of a committed step."""
+    """A group in a committed step's batch."""
 
     offset: int
     policy: str
@@ -28,19 +28,19 @@ class TrainedGroup:
     trained: tuple[str, ...]
     """Its sessions with a token in the loss."""
     left: tuple[str, ...]
-    """Its sessions without."""
+    """Its sessions without one, and those that were replaced."""
     rule: str
-    """Rule that kept the others out; empty if the commit names none."""
+    """Rule that kept those out; empty if the commit names none."""
 
 
 class GroupTraining:
-    """Rows of one log, in its order. One thread adds, any thread reads."""
+    """Rows from one log, in log order. One thread adds, any thread reads."""
 
     def __init__(self) -> None:
         self._batches: dict[str, tuple[TrainedGroup, ...]] = {}
         self._failed: dict[_Sample, int] = {}
         self._starts: list[tuple[int, str, int]] = []
-        """Offset, policy and first step of each trainer's start."""
+        """For each trainer start, its offset, policy and first step."""
 
     def note(self, item: Received) -> None:
         """Take the next record of `control`."""
@@ -57,11 +57,11 @@ class GroupTraining:
                 self._starts.append((item.offset, start.policy, start.step))
 
     def batches(self, group_id: str, end: int) -> Sequence[TrainedGroup]:
-        """Return a group in each batch that had it before an offset, in log order."""
+        """Return a group as it was in each batch before an offset, in log order."""
         return [batch for batch in self._batches.get(group_id, ()) if batch.offset < end]
 
     def survives(self, batch: TrainedGroup, end: int) -> bool:
-        """Return whether no trainer that started before an offset has undone the batch's step."""
+        """Return whether a batch's step counts: no trainer start before an offset has undone it."""
         starts = (
             (offset, first)
             for offset, policy, first in self._starts
@@ -70,14 +70,15 @@ class GroupTraining:
         return not is_undone(batch.offset, batch.step, starts)
 
     def has_failed(self, group_id: str, sample: int, attempt: int, end: int) -> bool:
-        """Return whether a session of a group was put down as failed before an offset."""
+        """Return whether a group's session was recorded as failed before an offset."""
         return self._failed.get((group_id, sample, attempt), end) < end
 
 
 def is_undone(offset: int, step: int, starts: Iterable[tuple[int, int]]) -> bool:
-    """Return whether a trainer began again at a step or before it, behind the step's record.
+    """Return whether a trainer began again later, at this step or an earlier one.
 
-    `starts`: offset and first step of each start of the policy's trainers.
+    `offset`: where the step's record stands. `starts`: offset and first step of each trainer start
+    under the same policy.
     """
     return any(offset < began and first <= step for began, first in starts)
 

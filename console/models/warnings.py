@@ -11,7 +11,7 @@ _LONGEST = 600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunWarning:
-    """A thing that should not be, with its place on `control`."""
+    """A problem in the run, with its place on `control`."""
 
     at_ms: int
     offset: int
@@ -20,7 +20,7 @@ class RunWarning:
     helps: str = ""
     """Settings and commands that help; empty if the text says it itself."""
     page: str = ""
-    """Page of the documentation, with a fragment."""
+    """Page in the documentation, with a fragment."""
 
 
 _STALLS = {

@@ -1,6 +1,6 @@
 """Charts as coordinates, which a template writes as SVG. Pure.
 
-A chart of many points keeps the lowest and the highest of each part, so a dip of one step stays.
+A chart with many points keeps each part's lowest and highest point, so a dip of one step stays.
 """
 
 import math
@@ -17,12 +17,12 @@ MOST_POINTS = 300
 _TICKS = 4
 
 Point = tuple[int, float]
-"""A step's number for people, and a value."""
+"""A step's number as people see it, and a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChartFrame:
-    """The ranges that a chart shows: of steps, and of values."""
+    """The step range and the value range that a chart shows."""
 
     first: int
     last: int
@@ -30,12 +30,12 @@ class ChartFrame:
     high: float
 
     def x(self, step: float) -> float:
-        """Return the place of a step."""
+        """Return a step's x coordinate."""
         share = (step - self.first) / max(1, self.last - self.first)
         return round(_SIDE + share * (WIDTH - 2 * _SIDE), 1)
 
     def y(self, value: float) -> float:
-        """Return the place of a value; one beyond the range stands at its edge."""
+        """Return a value's y coordinate; a value beyond the range stands at the edge."""
         share = min(1.0, max(0.0, (value - self.low) / (self.high - self.low)))
         return round(HEIGHT - _BOTTOM - share * (HEIGHT - _TOP - _BOTTOM), 1)
 
@@ -56,7 +56,7 @@ class ChartFrame:
 
 @dataclass(frozen=True, slots=True)
 class ChartArea:
-    """The part of a chart that belongs to a point: from `x`, so wide; the point itself."""
+    """A point, and the part of the chart that belongs to it: from `x` on, `width` wide."""
 
     x: float
     width: float
@@ -67,7 +67,7 @@ class ChartArea:
 
 
 def frame_around(series: Sequence[Sequence[Point]], first: int, last: int) -> ChartFrame:
-    """Return a frame in which all points of all series are seen."""
+    """Return a frame that shows all points in all series."""
     values = [value for points in series for _, value in points if math.isfinite(value)]
     low = min(values, default=0.0)
     high = max(values, default=1.0)
@@ -76,7 +76,7 @@ def frame_around(series: Sequence[Sequence[Point]], first: int, last: int) -> Ch
 
 
 def nice(span: float, whole: bool = False) -> float:
-    """Return 1, 2 or 5 times a power of ten, at least a span; `whole`: at least 1."""
+    """Return the first of 1, 2, 5 times a power of ten that reaches a span; `whole`: at least 1."""
     if span <= 0 or (whole and span < 1):
         return 1.0
     power = 10.0 ** math.floor(math.log10(span))
@@ -84,7 +84,7 @@ def nice(span: float, whole: bool = False) -> float:
 
 
 def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]:
-    """Return at most so many points: the first with the lowest and highest value of each part."""
+    """Return at most so many points: the first lowest and first highest from each part."""
     if len(points) <= most:
         return points
     parts = most // 2
@@ -97,9 +97,9 @@ def thinned(points: Sequence[Point], most: int = MOST_POINTS) -> Sequence[Point]
 
 
 def smoothed(points: Sequence[Point], weight: float) -> Sequence[Point]:
-    """Return the exponential moving average, in which the one before has this weight.
+    """Return the exponential moving average, in which the previous average has this weight.
 
-    Its beginning at 0 is divided out, as Adam does it (arXiv 1412.6980, section 3).
+    The bias from its beginning at 0 is divided out, as in Adam (arXiv 1412.6980, section 3).
     """
     average = 0.0
     rest = 1.0
@@ -117,7 +117,7 @@ def path_of(frame: ChartFrame, points: Sequence[Point]) -> str:
 
 
 def areas_of(frame: ChartFrame, points: Sequence[Point]) -> Sequence[ChartArea]:
-    """Return the part of the chart that belongs to each point: half the way to its neighbours."""
+    """Return each point's part of the chart, which reaches halfway to its neighbours."""
     places = [frame.x(step) for step, _ in points]
     middles = [(before + after) / 2 for before, after in pairwise(places)]
     edges = [0.0, *middles, WIDTH]

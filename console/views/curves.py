@@ -1,4 +1,4 @@
-"""The page Curves: metrics of steps and evaluation sets, with what happened between them. Pure."""
+"""The page Curves: metrics over steps, evaluation sets, and what happened between them. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,18 +34,18 @@ NO_RUNS: Mapping[str, Course] = {}
 _NEWEST = 30
 _MOST_CHANGES = 3
 _WITHIN = 1.96
-"""Standard errors from a mean to the ends of its interval of 95 %."""
+"""Standard errors between a mean and each end of its 95 % interval."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvesQuery:
-    """Metrics that are asked for, of which policy, how smooth, over which steps."""
+    """The question behind the page: which policy's metrics, how smooth, over which steps."""
 
     policy: str = ""
     metrics: tuple[str, ...] = ()
-    """Empty: those that most people look at."""
+    """Empty: the usual metrics."""
     smooth: float = 0.0
-    """Weight of the average so far."""
+    """Weight that the previous average has."""
     first: int | None = None
     """First step that is shown, from 1."""
     last: int | None = None
@@ -53,13 +53,13 @@ class CurvesQuery:
 
 @dataclass(frozen=True, slots=True)
 class CurveBeside:
-    """The same metric of another run."""
+    """The same metric in another run."""
 
     run: str
     number: int
     """From 1, for its colour."""
     points: Sequence[Point]
-    """Smoothed as the curve beside it is."""
+    """Smoothed like the curve beside it."""
     line: str
 
 
@@ -81,15 +81,15 @@ class MetricCurve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluationPoint:
-    """An evaluation of a version."""
+    """A version's evaluation."""
 
     step: int
-    """Steps that were done."""
+    """Steps that were done before it."""
     version: int
     reward: float
     low: float
     high: float
-    """Ends of the interval of 95 %: 1.96 standard errors around the mean."""
+    """Ends of the 95 % interval: 1.96 standard errors around the mean."""
     groups: int
     sessions: int
     offset: int
@@ -118,7 +118,7 @@ class CourseMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewestStep:
-    """A row of the table: a step, and its values of the curves that are shown."""
+    """A row of the table: a step, and its values for the curves that are shown."""
 
     step: int
     version: int
@@ -129,7 +129,7 @@ class NewestStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurvesPage:
-    """All of the page. Steps are numbers for people, from 1."""
+    """The whole page. Steps are numbered from 1, as people see them."""
 
     policy: str
     policies: Sequence[str]
@@ -138,7 +138,7 @@ class CurvesPage:
     metrics: Sequence[str]
     """Names of the curves."""
     others: Mapping[str, Sequence[str]]
-    """All further names that the run has, by their family."""
+    """All further metrics that the run has, by family."""
     beside: Sequence[str]
     """Names of the runs beside it."""
     curves: Sequence[MetricCurve]
@@ -168,7 +168,7 @@ def curves_query(query: Query) -> CurvesQuery:
 def curves_page(
     course: Course, end: int, query: CurvesQuery, beside: Mapping[str, Course] = NO_RUNS
 ) -> CurvesPage:
-    """Return the page of a moment, up to an offset of `control`.
+    """Return the page at a moment, up to an offset on `control`.
 
     `beside`: other runs by name, which are shown whole.
     """
@@ -215,7 +215,7 @@ def _others(course: Course, names: Sequence[str]) -> Mapping[str, Sequence[str]]
 
 
 def _steps_beside(course: Course, policy: str, query: CurvesQuery) -> list[CompletedStep]:
-    """Return the steps of another run: of the same policy, or of its first one."""
+    """Return another run's steps, under the same policy or under its first one."""
     rows = course.beside(policy).steps
     return [row for row in rows if _within(shown_step(row.step), query)]
 
@@ -274,7 +274,7 @@ def _evaluations(
 
 
 def _by_split(events: Sequence[Received], policy: str) -> Mapping[str, Sequence[EvaluationPoint]]:
-    """Return the evaluations by their set; a restart undoes those of later steps."""
+    """Return the evaluations by their set. A restart at a step undoes those after it."""
     splits: dict[str, list[EvaluationPoint]] = {}
     for item in events:
         record = item.record

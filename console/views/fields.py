@@ -1,6 +1,6 @@
 """Fields of records as texts, whatever is in them. Pure.
 
-The name of a field of bytes tells what it holds: ids, log-probs, masks, hashes, JSON.
+A field of bytes holds what its name says: ids, log-probs, masks, hashes or JSON.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,11 +15,11 @@ from seamlessflow.recorded.dead_letters.listing import hex_dump
 from seamlessflow.schemas.tokens import TOKEN_BYTES, unpack
 
 SHORT = 160
-"""Characters of a field that are shown without a click."""
+"""Most characters that a field shows without a click."""
 MOST_CHARACTERS = 20_000
-"""Characters of a field in a list of records."""
+"""Most characters that a field shows in a list of records."""
 WHOLE = 400_000
-"""Characters of a field on a record's own page."""
+"""Most characters that a field shows on a record's own page."""
 _EMPTY: tuple[object, ...] = (None, "", b"", (), {})
 _GIST = (
     *("worker", "process", "role", "state", "step", "version", "group_id", "sample", "turn_id"),
@@ -27,12 +27,12 @@ _GIST = (
 )
 _MOST_GIST = 4
 _DATES_MS = range(1_000_000_000_000, 100_000_000_000_000)
-"""Numbers that are times since the epoch rather than times that something took."""
+"""Numbers that are times since the epoch, not durations."""
 
 
 @dataclass(frozen=True, slots=True)
 class FieldText:
-    """A field: its name, its text up to a limit, and what is longer than that."""
+    """A field: its name, its text up to a limit, and how much is left out."""
 
     name: str
     text: str
@@ -41,7 +41,7 @@ class FieldText:
 
 
 def record_fields(record: Any, most: int = MOST_CHARACTERS) -> tuple[FieldText, ...]:
-    """Return the fields that are not empty; of garbage its bytes, and why it is garbage."""
+    """Return the fields that are not empty. For garbage, return its bytes or why it is garbage."""
     if isinstance(record, Raw):
         return tuple(_limited(name, text, most) for name, text in _raw(record.value, most))
     if isinstance(record, Unreadable):
@@ -61,7 +61,7 @@ def gist_of(record: Any) -> str:
 
 
 def readable_bytes(value: bytes) -> str:
-    """Return bytes as text if they are text, else in hex."""
+    """Return bytes as text if they are UTF-8, else in hex."""
     try:
         return value.decode()
     except UnicodeDecodeError:

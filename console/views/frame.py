@@ -1,4 +1,4 @@
-"""The frame of every page: the moment, the slider over `control`, how far the reading is. Pure."""
+"""The frame around every page: moment, slider over `control`, and reading progress. Pure."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ _CONTROL = (CONTROL.name, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slider:
-    """Offsets of `control` that the slider goes over."""
+    """Offsets on `control` that the slider covers."""
 
     first: int
     last: int
@@ -25,31 +25,31 @@ class Slider:
     marks: tuple[int, ...]
     """Offsets at which steps were completed, at most `MOST_MARKS`."""
     names: tuple[str, ...]
-    """Names of these steps, such as `step 12`."""
+    """Names of these steps, for example `step 12`."""
     step: str
     """Step that the value belongs to; empty before the first."""
     every: bool
     """True if each completed step has a mark."""
     before: int | None
-    """Offset of the last completion of a step before the value; None without one."""
+    """Offset of the last step completion before the value; None without one."""
     behind: int | None
-    """Offset of the first behind it."""
+    """Offset of the first step completion behind the value; None without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """Facts about a page that stand above and below it."""
+    """Facts that stand above and below each page."""
 
     run: str
     moment: str
     """Place on the log; empty for now."""
     permanent: str
-    """Moment that shows the same for ever: for now, that of the newest record of `control`."""
+    """Moment that shows the same page for ever. For now, it is the newest record on `control`."""
     at_ms: int
     records: int
-    """Records of the log up to the moment."""
+    """Records on the log up to the moment."""
     slider: Slider | None
-    """None as long as `control` has no record."""
+    """None until `control` has a record."""
     read: int
     left: int
     away: str
@@ -66,7 +66,7 @@ def frame_of(
     following: ReadingProgress,
     audit: AuditState | None,
 ) -> Frame:
-    """Return the frame of a page about a moment."""
+    """Return the frame for a page about a moment."""
     slider = slider_of(index, course, picture)
     permanent = "" if slider is None else str(Moment(*_CONTROL, slider.value))
     return Frame(
@@ -85,7 +85,7 @@ def frame_of(
 
 
 def slider_of(index: LogIndex, course: Course, picture: RunPicture) -> Slider | None:
-    """Return the slider, set to the last record of `control` that belongs to the picture."""
+    """Return the slider, set to the picture's last record on `control`; None without records."""
     partition = index.partitions.get(_CONTROL)
     if partition is None or not partition.rows:
         return None

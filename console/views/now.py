@@ -1,4 +1,4 @@
-"""The page Now: what each part of a run does at a moment, and what stands in its way. Pure."""
+"""The page Now: what each part of a run does at a moment, and what holds it up. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ MOST_LINES = 60
 _SHOWN_WARNINGS = 12
 _SLOW = 1 / 3
 _SKEW_MS = 60_000
-"""Most by which clocks of two hosts are taken to differ."""
+"""Largest assumed difference between two hosts' clocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,26 +47,26 @@ class WorkerLine:
     usage: Mapping[str, float]
     slot: int | None
     running: int
-    """Turns that its engine samples, by its last heartbeat."""
+    """Turns that its engine samples, from its last heartbeat."""
     waiting: int
     capacity: int
     turns: int
-    """Turns that the log has given it and that have not ended."""
+    """Turns that the log gave it and that have not ended."""
     oldest_ms: int | None
-    """Time of the oldest of these dispatches."""
+    """When the oldest such turn was dispatched."""
     tokens_per_s: float | None
-    """Tokens that it samples in a second of decoding, over some ten reports."""
+    """Tokens per second while it decodes, over some ten reports."""
     slow: bool
-    """True if that is less than a third of the median of its policy's workers."""
+    """True if that is below a third of the median over its policy's workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepLine:
-    """The step under way of a policy, or its last one."""
+    """A policy's step under way, or its last one."""
 
     policy: str
     step: int
-    """Number for people, from 1."""
+    """Counted from 1, as people see steps."""
     phase: str
     done: int
     finished: bool
@@ -77,9 +77,9 @@ class StepLine:
     times: tuple[tuple[str, int], ...]
     """Phases that have begun, with their times."""
     last_seconds: Mapping[str, float]
-    """Seconds of the phases of the last step that is over."""
+    """Seconds that the last completed step spent in each phase."""
     rewards: tuple[tuple[int, float], ...]
-    """Mean reward of the last steps by their number."""
+    """Number and mean reward of each of the last steps."""
     staleness: float | None
 
 
@@ -127,7 +127,7 @@ class ProcessLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NowPage:
-    """State of a run at a moment."""
+    """A run's state at a moment."""
 
     at_ms: int
     finished: bool
@@ -152,7 +152,7 @@ class NowPage:
 
 
 def now_page(picture: RunPicture, around: Surroundings = NOTHING_KNOWN) -> NowPage:
-    """Return the page; `around`: what stands on no log."""
+    """Return the page; `around`: facts that stand on no log."""
     control = picture.control
     flow = flow_of(picture)
     groups = sorted(control.groups.values(), key=lambda group: group.admitted_ms)
@@ -201,7 +201,7 @@ def _workers(picture: RunPicture) -> Iterator[WorkerLine]:
 def _medians(
     workers: Sequence[WorkerState], rates: Mapping[str, float | None]
 ) -> Mapping[str, float]:
-    """Return the median of the workers' tokens a second by policy."""
+    """Return by policy the median over its workers' tokens per second."""
     by_policy: dict[str, list[float]] = {}
     for worker in workers:
         if (rate := rates.get(worker.worker)) is not None:

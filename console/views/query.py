@@ -1,4 +1,4 @@
-"""Queries of pages: what stands behind the ? of a URL, checked. Pure."""
+"""Queries of pages: the part behind the ? in a URL, checked. Pure."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -7,7 +7,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 
 
 class QueryRejected(SeamlessFlowError):
-    """A part of a query that means nothing."""
+    """A query part that means nothing."""
 
     lasting = True
 
@@ -17,7 +17,7 @@ class QueryRejected(SeamlessFlowError):
 
 
 class RunNotBeside(SeamlessFlowError):
-    """A run that the console was not started with."""
+    """A run that does not stand beside this one: the console was started without it."""
 
     lasting = True
 
@@ -31,7 +31,7 @@ class RunNotBeside(SeamlessFlowError):
 
 
 class Query:
-    """The parts of a query; a part that is not there is empty."""
+    """The parts of a query; a missing part is empty."""
 
     def __init__(self, parts: Mapping[str, str]) -> None:
         self._parts = {name: text.strip() for name, text in parts.items()}
@@ -41,7 +41,7 @@ class Query:
         return self._parts.get(name, "")
 
     def choice(self, name: str, choices: tuple[str, ...]) -> str:
-        """Return one of some texts, or an empty one. Raises `QueryRejected`."""
+        """Return one of the choices, or an empty text if it is missing. Raises `QueryRejected`."""
         text = self.text(name)
         if text and text not in choices:
             raise QueryRejected(name, text, f"must be one of {', '.join(choices)}")

@@ -1,4 +1,4 @@
-"""The page Records: records of all topics, decoded, as a list and each by itself. Pure."""
+"""The page Records: records on all topics, decoded, in a list and each by itself. Pure."""
 
 import shlex
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from seamlessflow.schemas.records import LineageStarted
 
 @dataclass(frozen=True, slots=True)
 class SettingChange:
-    """A setting in which a trainer differs from the one before it."""
+    """A setting in which a trainer differs from the previous one."""
 
     name: str
     before: str | None
@@ -54,15 +54,15 @@ class RecordLine:
     session_id: str = ""
     """Session that the record is about."""
     source: str = ""
-    """Moment of the record that a dead letter was."""
+    """Moment of the record that became this dead letter."""
     changes: tuple[SettingChange, ...] | None = None
-    """Settings that a trainer's start changed, on that record's own page; None elsewhere, and for
-    a policy's first trainer."""
+    """Settings that a trainer's start changed; None for a policy's first trainer, and on all pages
+    except the record's own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicCount:
-    """Number of records of a topic."""
+    """A topic's record count."""
 
     topic: str
     partitions: int
@@ -74,10 +74,10 @@ class TextReading:
     """Progress of a search for a text."""
 
     looked: int
-    """Records that fit otherwise and were read."""
+    """Records that fit all else and were read."""
     gone: int
     last: Moment | None
-    """Place of the last of them."""
+    """Place of the last record that was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,12 +86,12 @@ class RecordsPage:
 
     matching: int
     looked: int
-    """Records that were read for the text that is searched; 0 without one."""
+    """Records that were read for the text that is searched for; 0 without one."""
     shown: int
     older: str
-    """Moment behind which older ones follow; empty if none do."""
+    """Moment from which a list of older records goes on; empty if there are none."""
     gone: int
-    """Records that the index has and Kafka has deleted since."""
+    """Records that the index has and that Kafka has since deleted."""
     lines: tuple[RecordLine, ...]
     topics: tuple[TopicCount, ...]
 
@@ -104,9 +104,9 @@ def records_page(
     run: str,
     reading: TextReading | None = None,
 ) -> RecordsPage:
-    """Return the page of records of a search; `items` are each raw and decoded.
+    """Return the page for a search; `items` holds each record raw and decoded.
 
-    `reading`: how far they were read for a text.
+    `reading`: how far the records were read for a text.
     """
     lines = tuple(record_line(raw, decoded, run) for raw, decoded in items)
     last = search.last if reading is None else reading.last
@@ -122,7 +122,7 @@ def records_page(
 
 
 def topic_counts(index: LogIndex, cut: Mapping[tuple[str, int], int]) -> tuple[TopicCount, ...]:
-    """Return the topics that have records, in the order of their names."""
+    """Return the topics that have records, ordered by name."""
     counts: dict[str, list[int]] = {}
     for (topic, _), rows in sorted(cut.items()):
         counts.setdefault(topic, []).append(rows)
@@ -136,7 +136,7 @@ def topic_counts(index: LogIndex, cut: Mapping[tuple[str, int], int]) -> tuple[T
 def record_line(
     raw: Received, decoded: Received, run: str, most: int = MOST_CHARACTERS
 ) -> RecordLine:
-    """Return a record's line; `run` is the option by which a command names the run."""
+    """Return a record's line; `run` is the command option that names the run."""
     moment = Moment(raw.topic, raw.partition, raw.offset)
     line = RecordLine(
         moment=str(moment),
@@ -159,7 +159,10 @@ def record_line(
 def setting_changes(
     before: LineageStarted | None, after: LineageStarted
 ) -> tuple[SettingChange, ...] | None:
-    """Return the settings in which a trainer differs from the one before, None without one."""
+    """Return the settings in which a trainer differs from the previous one.
+
+    None without a previous trainer, or if the log lacks the settings of either.
+    """
     if before is None or not before.settings or not after.settings:
         return None
     old = settings_by_path(before)

@@ -1,4 +1,4 @@
-"""The report of a run: one page of what people ask when it is over. Pure."""
+"""A run's report: one page with what people ask when it is over. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from seamlessflow.trainer.metrics.unlearned import masked_tokens
 
 _OF_EACH = 2
 _SMOOTH_FROM = 30
-"""Steps from which on the curves are also shown as averages."""
+"""With so many steps or more, the curves are also shown as averages."""
 _WEIGHT = 0.9
 _TRAIN = "train"
 
@@ -42,23 +42,23 @@ class ExampleSession:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyReport:
-    """Report of what one policy learned."""
+    """Report on what one policy learned."""
 
     policy: str
     curves: CurvesPage
     symptoms: Sequence[str]
     masked: Mapping[str, int]
-    """Sampled tokens of all its steps that were not trained, by reason."""
+    """Sampled tokens in all its steps that were not trained, by reason."""
     trained: int
-    """Tokens that entered the loss in all its steps."""
+    """Tokens that entered the loss, over all its steps."""
     settings: Mapping[str, Any]
-    """Settings of its last trainer, by path."""
+    """Settings that its last trainer had, by path."""
     finished: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReport:
-    """All of the report."""
+    """The whole report."""
 
     began_ms: int
     ended_ms: int
@@ -72,7 +72,7 @@ class RunReport:
 
 
 def policy_reports(course: Course, end: int, finished: Iterable[str]) -> list[PolicyReport]:
-    """Return a report for each policy that was trained, up to an offset of `control`."""
+    """Return a report for each trained policy, up to an offset on `control`."""
     steps = course.steps(end)
     events = course.events(end)
     over = set(finished)
@@ -97,7 +97,7 @@ def policy_reports(course: Course, end: int, finished: Iterable[str]) -> list[Po
 
 
 def chosen_sessions(picture: RunPicture) -> list[ChosenSession]:
-    """Return the best, the worst and the strangest sessions of the training, each once."""
+    """Return the best, the worst and the strangest training sessions, each once."""
     rows = [
         row
         for fold in picture.sessions.values()
@@ -123,7 +123,7 @@ def chosen_sessions(picture: RunPicture) -> list[ChosenSession]:
 def run_report(
     picture: RunPicture, course: Course, end: int, examples: Sequence[ExampleSession]
 ) -> RunReport:
-    """Return the report of a run at a moment, up to an offset of `control`."""
+    """Return a run's report at a moment, up to an offset on `control`."""
     rows = [row for fold in picture.sessions.values() for row in fold.rows()]
     statuses: dict[str, int] = {}
     for row in rows:

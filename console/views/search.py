@@ -1,6 +1,6 @@
 """Search in the index: places of records by topic, partition, key, type and time. Pure.
 
-Records of several partitions stand in the order of their time, then of topic, partition and offset.
+Records from several partitions are ordered by time, then by topic, partition and offset.
 """
 
 from collections.abc import Iterator
@@ -18,27 +18,27 @@ from seamlessflow.infra.kafka.client import LogPartition
 MOST_SHOWN = 500
 SHOWN = 50
 MOST_BYTES = 64_000_000
-"""Bytes of the records of a list; the next list goes on behind them."""
+"""Most bytes that a list's records have together; the next list goes on behind them."""
 _RANK = {topic: number for number, topic in enumerate(READ_TOPICS)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """A question for records."""
+    """A search for records."""
 
     topic: str = ""
     partition: int | None = None
     key: str = ""
-    """A whole key, or its beginning with * behind it."""
+    """A whole key, or its beginning followed by `*`."""
     kind: str = ""
     since_ms: int | None = None
     until_ms: int | None = None
     before: Moment | None = None
-    """Only records before this one, in the order of the list."""
+    """Only records before this one, in list order."""
     letters: bool = False
     """Only dead letters."""
     text: str = ""
-    """Text in the record's bytes; letters of ASCII count as equal in both cases."""
+    """Text in the record's bytes; upper and lower case ASCII letters count as equal."""
     count: int = SHOWN
 
 
@@ -48,18 +48,18 @@ class FoundRecords:
 
     places: tuple[tuple[LogPartition, int], ...]
     matching: int
-    """Number of all that fit."""
+    """Count of all that fit."""
     more: bool
-    """True if older ones fit also."""
+    """True if older ones also fit."""
 
     @property
     def last(self) -> Moment | None:
-        """Place of the oldest of them."""
+        """Place of the oldest one."""
         return Moment(*self.places[-1][0], self.places[-1][1]) if self.places else None
 
 
 def record_query(query: Query) -> RecordQuery:
-    """Return the question that a query asks. Raises `QueryRejected` and `BadMoment`."""
+    """Return the search that a query asks for. Raises `QueryRejected` and `BadMoment`."""
     return RecordQuery(
         topic=query.choice("topic", READ_TOPICS),
         partition=query.number("partition"),
@@ -75,7 +75,7 @@ def record_query(query: Query) -> RecordQuery:
 
 
 def found_records(index: LogIndex, cut: Cut, query: RecordQuery) -> FoundRecords:
-    """Return the newest records of a cut that fit a query. Raises `MomentNotOnLog`."""
+    """Return the newest records in a cut that fit a query. Raises `MomentNotOnLog`."""
     keys = index.keys_like(query.key) if query.key else None
     candidates: list[tuple[int, int, int, int, LogPartition, int]] = []
     matching = 0
@@ -124,7 +124,7 @@ def _partitions(
 def _fitting(
     partition: PartitionIndex, rows: int, query: RecordQuery, keys: list[int] | None
 ) -> Any:
-    """Return the numbers of the rows that fit, in order."""
+    """Return the numbers of the rows that fit, ascending."""
     first = 0
     if query.since_ms is not None:
         first = min(rows, partition.rows_until(query.since_ms - 1))
@@ -142,7 +142,7 @@ def _fitting(
 
 
 def _bound(index: LogIndex, place: LogPartition, before: Moment | None) -> int:
-    """Return the number of a partition's rows that stand before a moment in the list's order."""
+    """Return how many rows of a partition stand before a moment in list order."""
     partition = index.partitions[place]
     if before is None:
         return partition.rows

@@ -16,9 +16,9 @@ from seamlessflow.schemas.tokens import shown_step
 SHOWN = 100
 MOST_SHOWN = 1_000
 DropReason = Callable[[str], str]
-"""Returns why the group of an id was dropped; empty if it was not."""
+"""Function that returns why a group was dropped, by its id; empty if it was not."""
 FINALIZED = "finalized"
-"""Search for sessions that are finalized, whatever their status."""
+"""Search for finalized sessions, whatever their status."""
 YES, NO = "yes", "no"
 """Searches for sessions that a step has trained, and for all others."""
 _TRAIN = "train"
@@ -28,7 +28,7 @@ _OF_RULES = {FILTERED: TokenReason.GROUP_FILTERED, CHOSEN: TokenReason.LEFT_OUT}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionQuery:
-    """A search for sessions; texts are parts of what they stand for."""
+    """A search for sessions. `session`, `group`, `task` and `agent` may be parts of the value."""
 
     session: str = ""
     group: str = ""
@@ -38,9 +38,9 @@ class SessionQuery:
     status: str = ""
     agent: str = ""
     version: int | None = None
-    """Version of the policy that sampled one of its tokens."""
+    """Policy version that sampled one of its tokens."""
     reason: str = ""
-    """Part of why it ended, of the limit it met, or of why its group was dropped."""
+    """Part of why it ended, of the limit that it met, or of why its group was dropped."""
     trained: str = ""
     """`yes` or `no`; empty is both."""
     least: float | None = None
@@ -55,10 +55,10 @@ class SessionTraining:
     """The steps that trained a session, or why none did."""
 
     reason: str = ""
-    """A reason of docs/reasons.md; empty for a session that is not for training."""
+    """A reason from docs/reasons.md; empty for a session that is not for training."""
     meaning: str = ""
     steps: tuple[tuple[str, int], ...] = ()
-    """Policy and number, from 1, of each step that counts and trained a token of it."""
+    """Policy and number, from 1, of each step that counts and trained one of its tokens."""
 
 
 NOT_FOR_TRAINING = SessionTraining()
@@ -67,15 +67,15 @@ TrainingOf = Callable[[SessionRow], SessionTraining]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLine:
-    """A session of the list."""
+    """A session in the list."""
 
     row: SessionRow
     reward: float | None
     dropped: str
-    """Reason for which its group was dropped; empty if it was not."""
+    """Reason why its group was dropped; empty if it was not."""
     training: SessionTraining
     waits_for: str
-    """`agent`, the worker that samples, `worker` while none does, `rewards`; empty at its end."""
+    """`agent`, the worker that samples, `a worker` while none does, `rewards`; empty at its end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,9 +86,9 @@ class SessionsPage:
     matching: int
     skip: int
     statuses: Mapping[str, int]
-    """Number of those that fit, by status."""
+    """Count by status of those that fit."""
     reward_mean: float | None
-    """Mean reward of those that fit and have one."""
+    """Mean reward over those that fit and have one."""
     lines: tuple[SessionLine, ...]
 
 
@@ -182,7 +182,7 @@ def fits(row: SessionRow, query: SessionQuery, drop_reason: DropReason = _no_rea
 
 
 def session_training(row: SessionRow, course: Course, end: int) -> SessionTraining:
-    """Return the steps that trained a session before an offset of `control`, or why none did."""
+    """Return the steps that trained a session before an offset on `control`, or why none did."""
     batches = course.training.batches(row.group_id or row.session_id, end)
     kept = [batch for batch in batches if course.training.survives(batch, end)]
     steps = tuple(
@@ -201,7 +201,7 @@ def _untrained(
     course: Course,
     end: int,
 ) -> TokenReason:
-    """Return why no step that counts has trained a session, in the order of its page."""
+    """Return why no step that counts has trained a session, in the order that its page uses."""
     group = row.group_id or row.session_id
     if course.training.has_failed(group, row.sample, row.attempt, end):
         return TokenReason.SESSION_FAILED
@@ -230,12 +230,12 @@ def _has_status(row: SessionRow, status: str) -> bool:
 
 
 def _opening(row: SessionRow) -> tuple[int, int, int]:
-    """Return by what sessions are sorted: their opening's time, and its place."""
+    """Return the sort key for sessions: when they opened, then their place."""
     return row.opened_ms, row.partition, row.offset
 
 
 def _workers(picture: RunPicture) -> dict[str, str]:
-    """Return the worker of each session with a turn under way, empty for one without a worker."""
+    """Return the worker of each session with a turn under way; empty if no worker has the turn."""
     return {
         turn.session_id: turn.worker
         for fold in picture.sessions.values()

@@ -1,4 +1,4 @@
-"""The page of an optimizer step: its groups side by side, its figures, what was left out. Pure."""
+"""An optimizer step's page: its groups side by side, its figures, what was left out. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from seamlessflow.trainer.steps.trained import TrainedRun
 
 _BINS = 20
 _PROMPT = 160
-"""Most characters of a prompt in a group's line."""
+"""Most characters that a group's line shows from a prompt."""
 _FIGURES: Mapping[str, Sequence[str]] = {
     "rewards": ("reward_mean", "reward_std", "return/p10", "return/p50", "return/p90"),
     "update": ("loss", "grad_norm", "clip_fraction", "entropy", "ratio_mean", "policy_kl"),
@@ -35,7 +35,7 @@ _FIGURES: Mapping[str, Sequence[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepRecords:
-    """Records of a step, from the log and the run's files."""
+    """A step's records, from the log and the run's files."""
 
     policy: str
     step: int
@@ -43,24 +43,24 @@ class StepRecords:
     completed: CompletedStep | None
     metrics: Mapping[str, float]
     commits: Sequence[tuple[r.StepCommitted, Received]]
-    """All executions of the step with their places, the newest at the end."""
+    """The step's executions with their places, the newest at the end."""
     groups: Mapping[str, Sequence[Received]]
     """`GroupAdmitted`, `GroupReady` and `GroupDropped` by group."""
     drops: Sequence[Received]
-    """`GroupDropped` since the step before."""
+    """`GroupDropped` since the previous step."""
     runs: Sequence[TrainedRun] | None
-    """Rows of its file of trained tokens; None without the file."""
+    """Rows from its file of trained tokens; None without the file."""
     last: int
-    """The newest completed step."""
+    """Number of the newest completed step."""
     before: Sequence[Mapping[str, float]]
-    """Metrics of the steps before it, in their order."""
+    """The earlier steps' metrics, in step order."""
     prompts: Mapping[str, r.TurnStarted]
-    """First turn of a session of each group, as far as they were read."""
+    """For each group, the first turn of one of its sessions, as far as it was read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepQuery:
-    """Sessions that are marked: those with a return in this range."""
+    """Range of returns: sessions with a return in it are marked."""
 
     least: float | None = None
     most: float | None = None
@@ -68,7 +68,7 @@ class StepQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionCell:
-    """A session of a group."""
+    """A session in a group."""
 
     session_id: str
     value: float | None
@@ -84,7 +84,7 @@ class SessionCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchGroup:
-    """A group of the step's batch."""
+    """A group in the step's batch."""
 
     group_id: str
     task_id: str
@@ -93,21 +93,21 @@ class BatchGroup:
     admitted_version: int | None
     """Newest version when it was admitted."""
     oldest_version: int | None
-    """Oldest version that sampled a token of it."""
+    """Oldest version that sampled one of its tokens."""
     mean: float | None
     deviation: float | None
     filtered: str
-    """Rule that kept it out of the loss; empty for none."""
+    """Rule that kept it out of the loss; empty without one."""
     origin: str
-    """`new`, or the pool that it is of, or how often it was trained before."""
+    """`new`, or the pool that it comes from, or how often it was trained before."""
     prompt: str
-    """Beginning of the last message of its first session's first prompt; empty if not read."""
+    """Beginning of the last message in its first session's first prompt; empty if not read."""
     sessions: Sequence[SessionCell]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnBin:
-    """A bin of the returns' histogram: from `least` to below `most`."""
+    """A bin in a histogram of returns: from `least` to below `most`."""
 
     least: float
     most: float
@@ -117,7 +117,7 @@ class ReturnBin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A metric of the step."""
+    """One of the step's metrics."""
 
     name: str
     value: float
@@ -126,7 +126,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaskedTokens:
-    """Sampled tokens of the batch that did not enter the loss, for one reason."""
+    """The batch's sampled tokens that did not enter the loss, for one reason."""
 
     reason: str
     tokens: int
@@ -136,7 +136,7 @@ class MaskedTokens:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedGroup:
-    """A group that was dropped since the step before."""
+    """A group that was dropped since the previous step."""
 
     group_id: str
     reason: str
@@ -146,25 +146,25 @@ class DroppedGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepPage:
-    """All of the page."""
+    """The whole page."""
 
     policy: str
     step: int
-    """From 1, for people."""
+    """Counted from 1, as people see steps."""
     before: int | None
     after: int | None
-    """Numbers of the steps around it."""
+    """Numbers of the steps before and after it."""
     version: int | None
     lineage: str
     executions: int
-    """Number of its executions; later ones replace earlier ones."""
+    """Execution count; later executions replace earlier ones."""
     at_ms: int | None
     commit_offset: int | None
     completed_offset: int | None
     phases: Mapping[str, float]
     """Seconds by phase."""
     unusual: Sequence[UnusualFigure]
-    """Metrics that stand out from those of the steps before."""
+    """Metrics that stand out from the steps before."""
     figures: Mapping[str, Sequence[Figure]]
     others: Sequence[Figure]
     bins: Sequence[ReturnBin]
@@ -255,7 +255,7 @@ def _groups(
 def _members(
     group: r.StepGroup, ready: r.GroupReady | None
 ) -> Iterator[tuple[str, float | None, int | None]]:
-    """Yield the sessions of a group with their returns and turns, None if the log lacks them."""
+    """Yield a group's sessions with their returns and turn counts; None if the log lacks them."""
     names = ready.sessions if ready is not None else ()
     returns = ready.returns if ready is not None else ()
     turns = ready.turns if ready is not None else ()

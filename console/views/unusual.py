@@ -1,7 +1,7 @@
-"""Metrics of a step that stand out from those of the steps before it. Pure.
+"""A step's metrics that stand out from the steps before it. Pure.
 
 A metric stands out if it lies far from its median over these steps, measured in their usual spread.
-Median and spread do not follow single steps, so one bad step does not hide the next.
+A single step hardly moves the median and the spread, so one bad step does not hide the next.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,23 +13,23 @@ from seamlessflow.trainer.metrics.names import meaning_of
 from seamlessflow.trainer.metrics.unlearned import StepMetrics
 
 BEFORE = 30
-"""Steps before it that a step is compared with."""
+"""A step is compared with so many steps before it."""
 MOST = 8
 _FEWEST = 8
-"""Fewest of these steps with which a metric is compared."""
+"""Fewest earlier values that a metric is compared with."""
 _FAR = 4.0
-"""Spreads from the median on which a metric stands out."""
+"""Distance from the median, in spreads, from which a metric stands out."""
 _NORMAL = 1.4826
-"""Standard deviation of normal values over their median absolute deviation."""
+"""Standard deviation of normal values, divided by their median absolute deviation."""
 _LEAST_SPREAD = 0.05
-"""Least spread, as a share of the median: values that hardly ever change stand out soon."""
+"""Least spread, as a share of the median. Without it, a nearly constant metric soon stands out."""
 _COUNTED = ("masked/", "filtered/", "dropped/", "ended_at/")
-"""Families whose metrics a step only has above 0."""
+"""Metric families that a step only has above 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnusualFigure:
-    """A metric of a step that stands out."""
+    """A step's metric that stands out."""
 
     name: str
     value: float
@@ -44,8 +44,8 @@ class UnusualFigure:
 def unusual_figures(step: StepMetrics, before: Sequence[StepMetrics]) -> list[UnusualFigure]:
     """Return what stands out in a step, the farthest first; nothing without enough steps before.
 
-    Of a family, and of metrics with equal figures, one is returned. `before`: the steps before it,
-    in their order.
+    Only one metric is returned from a family, and only one of several with equal figures. `before`:
+    the earlier steps' metrics, in step order.
     """
     shown: list[UnusualFigure] = []
     said: set[str | tuple[float, float]] = set()

@@ -1,4 +1,4 @@
-"""Waits at a moment: of whom, for what, and why, from a run's picture. Pure."""
+"""Waits at a moment: who waits, for what, and why, from a run's picture. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from seamlessflow.infra.printable import number_of
 from seamlessflow.schemas.tokens import step_name
 
 SILENT_MS = 5_000
-"""Age of a heartbeat, one of which comes each second, from which on its process is silent."""
+"""Age of its last heartbeat from which a process is silent; heartbeats come each second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,7 +22,7 @@ class Wait:
     what: str
     why: str = ""
     since_ms: int = 0
-    """Beginning of the longest of these waits; 0 if the log does not tell."""
+    """When the longest of these waits began; 0 if the log does not say."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,17 +30,17 @@ class Flow:
     """Numbers that explain waits."""
 
     groups: Counter[str]
-    """Groups that are trained, by state."""
+    """Groups for training, by state."""
     with_agents: int
-    """Open sessions without a turn under way and before their end."""
+    """Open sessions that have not ended and have no turn under way."""
     without_worker: int
     """Turns under way that no worker samples."""
     turns: Counter[str]
-    """Turns under way by the worker that has them."""
+    """Turns under way, by the worker that has them."""
 
 
 def flow_of(picture: RunPicture) -> Flow:
-    """Return the numbers of a picture."""
+    """Return a picture's numbers."""
     groups = picture.control.groups.values()
     turns = [turn for fold in picture.sessions.values() for turn in fold.turns.values()]
     busy = {turn.session_id for turn in turns}
@@ -57,7 +57,7 @@ def flow_of(picture: RunPicture) -> Flow:
 
 
 def waits_of(picture: RunPicture, flow: Flow) -> tuple[Wait, ...]:
-    """Return all waits: of workers, of steps, of turns. `flow`: the numbers of the picture."""
+    """Return all waits: of workers, steps, trainers and turns. `flow`: the picture's numbers."""
     return (
         *_of_workers(picture, flow),
         *_of_steps(picture),
@@ -159,15 +159,15 @@ def _of_turns(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
 
 
 def is_silent(process: LivingProcess, picture: RunPicture) -> bool:
-    """Return whether a process has sent no heartbeat for long.
+    """Return whether a process has sent no heartbeat for too long.
 
-    A manager sends none: it shows its life by its claims of partitions alone.
+    A manager never counts as silent: it sends none, and shows its life only by claiming partitions.
     """
     return process.kind != "manager" and picture.at_ms - process.seen_ms > SILENT_MS
 
 
 def _of_silent_workers(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
-    """Yield the turns of workers whose rollout process gives no sign of life."""
+    """Yield the turns on workers whose rollout process sends no heartbeat."""
     for process in picture.fleet.processes.values():
         turns = flow.turns[process.name] if process.kind == "rollout" else 0
         if turns and is_silent(process, picture):
@@ -180,7 +180,7 @@ def _of_silent_workers(picture: RunPicture, flow: Flow) -> Iterator[Wait]:
 
 
 def step_phase(step: StepState) -> str:
-    """Return the phase in which a step is."""
+    """Return a step's present phase."""
     if step.started_ms is None:
         return "waits for its gang"
     if step.committed_ms is None:

@@ -1,4 +1,4 @@
-"""The application: addresses, forms of answers, errors as pages. It answers GET and HEAD alone."""
+"""The application: addresses, answer forms, errors as pages. It answers only GET and HEAD."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -98,7 +98,7 @@ async def _answer(console: Console, request: Request) -> Response:
 
 
 def status_of(error: SeamlessFlowError) -> int:
-    """Return the status of an answer that says this error."""
+    """Return the HTTP status for an answer that reports this error."""
     match error:
         case BadMoment() | QueryRejected() | RangeRefused():
             return 400
@@ -120,7 +120,7 @@ def asked_for(request: Request) -> tuple[AskedPage, bool]:
 
 
 def prefers_json(accept: str) -> bool:
-    """Return whether an Accept names JSON before HTML."""
+    """Return whether an Accept header names JSON before HTML."""
     types = [part.partition(";")[0].strip() for part in accept.split(",")]
     return JSON_TYPE in types and "text/html" not in types[: types.index(JSON_TYPE)]
 

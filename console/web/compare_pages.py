@@ -1,4 +1,4 @@
-"""Comparisons of two moments, of two runs, and of two sets of rules for a session. Any thread."""
+"""Comparisons of two moments, two runs, or two sets of rules for a session. Any thread."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -44,12 +44,12 @@ class NothingToMerge(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparePage:
-    """All of the page; what is not compared is None."""
+    """The whole page; what is not compared is None."""
 
     window: int
-    """Steps of each mean."""
+    """Steps that each mean covers."""
     ends: Sequence[EarlierEnd]
-    """Ends of earlier steps, which the moment may be compared with."""
+    """Ends of earlier steps, with which the moment may be compared."""
     runs: Sequence[str]
     """Names of the runs beside this one."""
     moments: MomentsCompared | None = None
@@ -61,13 +61,13 @@ class ComparePages:
     """Comparisons within a log, and with other runs by name."""
 
     def __init__(self, run_log: RunLog, beside: Mapping[str, Course], option: str) -> None:
-        """Compare a run that a command finds by an option."""
+        """Prepare; `option`: the one by which a command finds the run."""
         self._run_log = run_log
         self._beside = beside
         self._option = option
 
     def page(self, picture: RunPicture, query: Query) -> ComparePage:
-        """Return the comparison that a query asks for: of rules, else of runs, else of moments.
+        """Return the comparison that a query asks for: of rules, else runs, else moments.
 
         Raises `QueryRejected`, `BadMoment`, `MomentNotOnLog`, `RunNotBeside`, `NothingToMerge` and
         what the log raises.
@@ -114,7 +114,7 @@ class ComparePages:
 
     def _rules(self, picture: RunPicture, query: Query) -> RulesCompared:
         asked = rules_query(query)
-        # Its name will do, as on its page.
+        # A session's name is enough, as on its page.
         whole_id = session_asked_for(self._run_log, picture.cut, asked.session_id)
         asked = replace(asked, session_id=whole_id)
         events = session_events(self._run_log, picture.cut, asked.session_id)

@@ -1,4 +1,4 @@
-"""The pages of one log: each from its view, as a dataclass, as HTML and as JSON."""
+"""The pages that show one log: each from its view, as a dataclass, as HTML and as JSON."""
 
 import json
 import math
@@ -50,13 +50,13 @@ from seamlessflow.schemas.records import LineageStarted
 from seamlessflow.schemas.topics import CONTROL, SESSIONS
 
 RECORD, SESSION, TOKENS, STEP, TIMELINE = "record", "session", "tokens", "step", "timeline"
-"""Pages of one record, session and step each, ranges of tokens, and the timeline."""
+"""Pages for one record, one session, a token range and one step, and the timeline."""
 COMPARE = "compare"
 NAV = (
     *(("now", "Now"), ("curves", "Curves"), (TIMELINE, "Timeline"), (COMPARE, "Compare")),
     *(("sessions", "Sessions"), ("records", "Records")),
 )
-"""Pages of the menu: names and titles."""
+"""Pages in the menu: names and titles."""
 _TITLES = {**dict(NAV), RECORD: "Record", SESSION: "Session", STEP: "Step"}
 _ALWAYS_LIVE = ("now", "curves", "sessions")
 _OF_FOLDS = ("now", "sessions", COMPARE)
@@ -68,15 +68,15 @@ _PARTS = (
     *("beside", "colour", "at", _FOLLOW, "metrics", "smooth", "first", "last"),
     *("with", "step", "window", *(part for part in RULE_PARTS if part != "purpose")),
 )
-"""Parts of a query that pages know; others are left out of their links."""
+"""Query parts that pages know; links leave out all others."""
 
 _View = Callable[[RunPicture, Query, str], Any]
-"""Returns a page: of a picture, a query, and the place that an address names."""
+"""Function that returns a page, from a picture, a query, and the place that an address names."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskedPage:
-    """A page that is asked for: its name, its query, and the place of a single record."""
+    """A page that is asked for: its name, its query, and a single record's place."""
 
     name: str
     query: Mapping[str, str]
@@ -84,7 +84,7 @@ class AskedPage:
 
     @property
     def path(self) -> str:
-        """Path of the page's address."""
+        """Path in the page's address."""
         return f"/{self.name}/{quote(self.place, '')}" if self.place else f"/{self.name}"
 
 
@@ -94,7 +94,7 @@ class RunBeside:
 
     course: Course
     timeline: Mapping[str, Any]
-    """Data of its timeline, as `seamlessflow.lab.timeline.page` has them."""
+    """Its timeline's data, as `seamlessflow.lab.timeline.page` has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +105,15 @@ class ShownRun:
     option: str = ""
     """Option with which a command finds it, such as ` --out runs/mine`."""
     trained: Path | None = None
-    """Directory of its trained tokens, if it is known."""
+    """Directory with its trained tokens, if it is known."""
     beside: Mapping[str, RunBeside] = field(default_factory=dict)
     """Other runs by name, whose curves and timelines stand beside its own."""
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Kafka consumer groups by the topics of which they commit offsets."""
+    """By topic, the Kafka consumer group that commits offsets for it."""
 
 
 class Console:
-    """The pages of one log. Any thread."""
+    """The pages that show one log. Any thread."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Console:
         return self._rendered("layout.html", asked)
 
     def fragment(self, asked: AskedPage) -> str:
-        """Return what changes of a live page, as HTML."""
+        """Return the changing part of a live page, as HTML."""
         return self._rendered("live.html", asked)
 
     def json(self, asked: AskedPage) -> bytes:
@@ -213,7 +213,7 @@ class Console:
         return self._templates.get_template(template).render(values)
 
     def _live(self, asked: AskedPage, frame: Frame) -> str:
-        """Return the address of a page's events; empty for one that does not change."""
+        """Return the address that sends a page's events; empty if the page does not change."""
         follows = asked.name in _ALWAYS_LIVE or bool(asked.query.get(_FOLLOW))
         return "" if frame.moment or not follows else url(f"/live{asked.path}", **asked.query)
 
@@ -226,7 +226,7 @@ class Console:
         return parse_moment(query.text("at"))
 
     def _last_until(self, query: Query) -> Moment:
-        """Return the last record of `control` up to the time of a query. Raises `QueryRejected`."""
+        """Return the last record on `control` up to a query's time. Raises `QueryRejected`."""
         partition = self._run_log.index.partitions.get((CONTROL.name, 0))
         rows = 0 if partition is None else partition.rows_until(query.time("time") or 0)
         if partition is None or not rows:
@@ -236,7 +236,7 @@ class Console:
         return Moment(CONTROL.name, 0, partition.end(rows) - 1)
 
     def _beside(self, picture: RunPicture) -> Surroundings:
-        """Return what stands on no log, and so belongs to no earlier moment."""
+        """Return facts that stand on no log; there are none for an earlier moment."""
         return self._around() if picture.moment is None else NOTHING_KNOWN
 
     def _curves(self, picture: RunPicture, query: Query, place: str) -> CurvesPage:
@@ -286,9 +286,9 @@ class Console:
         return self._sessions.tokens(picture.cut, place, begin, end)
 
     def _values_of_session(self, asked: AskedPage, frame: Frame) -> Mapping[str, Any]:
-        """Return what the template of a session's page needs beside others.
+        """Return the further values that the template for a session's page needs.
 
-        Codes of tokens are numbers of rows of the page: a browser asks for both at one moment.
+        Token codes are row numbers on the page, so a browser asks for both at one moment.
         """
         at = frame.moment or str(self._run_log.index.newest() or "")
         beside = asked.query.get("beside", "").strip()
@@ -333,12 +333,12 @@ def twin(frame: Any, page: Any) -> bytes:
     Members have the names of the fields. A number that is not finite is null.
     """
     value = {"frame": plain(frame), "page": plain(page)}
-    # As ASCII: a text may have halves of characters, which have no other encoding.
+    # As ASCII: a text may have lone surrogates, which have no other encoding.
     return json.dumps(value, ensure_ascii=True, allow_nan=False).encode()
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON's types."""
+    """Return a value in JSON's types."""
     if is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
     if isinstance(value, Mapping):

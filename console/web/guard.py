@@ -1,7 +1,7 @@
-"""Access to the pages: names of hosts, the token, and headers that hold a page to its host.
+"""Access to the pages: host names, the token, and headers that hold a page to its host.
 
-A page of another host may lead its name to this machine (DNS rebinding). The browser then sends
-that name, so names that are not this server's are refused. An address cannot be led elsewhere.
+A foreign page may point its host name to this machine (DNS rebinding). The browser then sends that
+name, so only this server's names are accepted. A numeric address cannot be pointed elsewhere.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ HEADERS: Mapping[str, str] = {
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host to listen on is reached from this machine alone."""
+    """Return whether a server that listens on this host is reached only from this machine."""
     try:
         return ip_address(host.strip("[]")).is_loopback
     except ValueError:
@@ -39,7 +39,7 @@ def is_loopback(host: str) -> bool:
 
 
 def own_names(host: str) -> frozenset[str]:
-    """Return the names by which a server on this host may be asked for, beside addresses."""
+    """Return the names, besides addresses, by which a server on this host may be asked for."""
     if is_loopback(host):
         return frozenset(_LOCAL)
     return frozenset({*_LOCAL, host, socket.gethostname(), socket.getfqdn()})
@@ -48,7 +48,7 @@ def own_names(host: str) -> frozenset[str]:
 def host_allowed(header: str, names: frozenset[str], loopback: bool) -> bool:
     """Return whether a request's Host is this server's: one of its names, or an address.
 
-    With `loopback` an address must be one of this machine alone.
+    With `loopback`, an address must be a loopback address.
     """
     name = header.rpartition(":")[0] if _has_port(header) else header
     try:
@@ -63,10 +63,10 @@ def _has_port(header: str) -> bool:
 
 
 class Guard:
-    """Middleware that lets nothing through but what may be asked."""
+    """Middleware that lets only permitted requests through."""
 
     def __init__(self, app: ASGIApp, host: str, token: str | None) -> None:
-        """Guard an application that listens on `host`; without a `token` all may ask."""
+        """Guard an application that listens on `host`. Without a `token`, every client may ask."""
         self._app = app
         self._names = own_names(host)
         self._loopback = is_loopback(host)
@@ -105,12 +105,12 @@ class Guard:
 
 
 def cookie_of(token: str) -> str:
-    """Return what a browser keeps in place of the token."""
+    """Return the cookie value that a browser keeps instead of the token."""
     return hashlib.sha256(f"cookie {token}".encode()).hexdigest()
 
 
 def _welcome(scope: Scope, query: list[tuple[str, str]], token: str) -> Response:
-    """Return the way to the same page without the token in its address."""
+    """Return a redirect to the same page, without the token in its address."""
     left = urlencode([(name, value) for name, value in query if name != TOKEN])
     path = "/" + scope["path"].lstrip("/")
     answer = RedirectResponse(f"{path}?{left}" if left else path, 303)

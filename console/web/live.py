@@ -1,7 +1,7 @@
 """Live pages: each is rendered once for all that show it, and sent as server-sent events.
 
-A page is rendered when the log has changed, at most once a second, and so seldom that the console
-takes no more than a twentieth of a core.
+A page is rendered when the log has changed, at most once a second. If the CPU time is spent, it is
+rendered less often, so that the console takes at most a twentieth of a core.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from collections.abc import AsyncGenerator, Callable
 from seamlessflow.infra.errors import SeamlessFlowError
 
 LEAST_S = 1.0
-"""Time from a rendering of a page to its next."""
+"""Least time between two renderings of a page."""
 LONGEST_S = 5.0
-"""Time from a rendering to the next if the CPU time is spent, as it is while a log is opened."""
+"""Time to the next rendering if the CPU time is spent, for example while a log is opened."""
 SHARE = 0.047
 """Share of a core that the console takes while it follows a run, pages included.
 
-With what is saved it is a twentieth over a minute.
+With saved time, this is a twentieth over a minute.
 """
 _MOST_SAVED_S = 0.1
 _MOST_OVERDRAWN_S = 0.5
@@ -31,20 +31,20 @@ RenderPage = Callable[[], str]
 
 
 class LivePage:
-    """One live page, with the browsers that show it."""
+    """One live page, and the browsers that show it."""
 
     def __init__(self, render: RenderPage) -> None:
         self.render = render
         self.readers: set[asyncio.Queue[bytes | None]] = set()
         self.version = -1
-        """Version of the log that was rendered last."""
+        """Log version that was rendered last."""
         self.rendered_s = -math.inf
         """Time of its last rendering."""
         self.event = b""
         """The newest page as it is sent."""
 
     def put(self, newest: bytes | None) -> None:
-        """Give all readers the newest page, or None at the end; an unread one is replaced."""
+        """Give all readers the newest page, or None at the end; replace a page that is unread."""
         self.event = newest or self.event
         for reader in self.readers:
             with contextlib.suppress(asyncio.QueueEmpty):
@@ -64,7 +64,7 @@ class CpuBudget:
         self._left_s = 0.0
 
     def has_left(self, now_s: float, cpu_s: float) -> bool:
-        """Return whether some is left now, at a CPU time of the process so far."""
+        """Return whether CPU time is left; `cpu_s`: what the process has used so far."""
         left_s = self._left_s + SHARE * (now_s - self._now_s) - (cpu_s - self._cpu_s)
         self._left_s = min(_MOST_SAVED_S, max(-_MOST_OVERDRAWN_S, left_s))
         self._now_s = now_s
@@ -73,27 +73,27 @@ class CpuBudget:
 
 
 class Broadcaster:
-    """Channels of all live pages; used on one event loop, but for `changed`."""
+    """Channels for all live pages. All but `changed` is used on one event loop."""
 
     def __init__(self) -> None:
         self._channels: dict[str, LivePage] = {}
         self._version = 0
         self._rendered_s = -math.inf
-        """Time of the last rendering of any page."""
+        """When a page was last rendered."""
         self.renderings = 0
-        """Number of renderings so far."""
+        """Count of renderings so far."""
 
     def changed(self) -> None:
         """Note that the log has changed. Any thread."""
         self._version += 1
 
     def has_room(self, name: str) -> bool:
-        """Return whether a page of this name may be opened: so many different ones are rendered."""
+        """Return whether a page with this name may be opened; only so many pages are rendered."""
         return name in self._channels or len(self._channels) < MOST_CHANNELS
 
     @property
     def readers(self) -> int:
-        """Number of browsers that show a live page."""
+        """Count of browsers that show a live page."""
         return sum(len(channel.readers) for channel in self._channels.values())
 
     async def events(self, name: str, render: RenderPage) -> AsyncGenerator[bytes, None]:
@@ -123,7 +123,7 @@ class Broadcaster:
                 self._channels.pop(name, None)
 
     def close(self) -> None:
-        """End the events of all browsers."""
+        """End the event streams to all browsers."""
         for page in self._channels.values():
             page.put(None)
 

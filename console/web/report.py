@@ -1,4 +1,4 @@
-"""The report of a run as one HTML file, from the fragments of the console's pages."""
+"""A run's report as one HTML file, from the fragments of the console's pages."""
 
 import time
 from collections.abc import Callable
@@ -27,10 +27,10 @@ _LOOK_S = 0.1
 
 
 class RunReporter:
-    """Reader of one log that makes its report."""
+    """Reader that makes a log's report."""
 
     def __init__(self, run_log: RunLog, run: str, trained: Path | None) -> None:
-        """Report on a run by its name; `trained`: directory of its trained tokens."""
+        """Prepare; `run`: the run's name; `trained`: directory with its trained tokens."""
         self._run_log = run_log
         self._run = run
         self._sessions = SessionPages(run_log, trained)
@@ -75,7 +75,7 @@ def report_of(
     show: Callable[[int, int], object],
     stopping: Callable[[], bool],
 ) -> str:
-    """Read a whole log and return its report; `show` gets the records read, and those left.
+    """Read a whole log and return its report; `show` gets the counts of records read and left.
 
     Raises `KafkaUnavailable` if Kafka goes away, or once `stopping`.
     """

@@ -1,4 +1,4 @@
-"""The console as a server: the thread that reads the log, and uvicorn, until it is asked to end."""
+"""The console as a server: the thread that reads the log, and uvicorn, until it should end."""
 
 import asyncio
 import secrets
@@ -37,11 +37,11 @@ _LOOK_S = 0.2
 _CLOSE_S = 2
 _BACKLOG = 64
 _GC_THRESHOLDS = (10_000, 10, 1_000)
-"""Numbers for `gc.set_threshold`: a collection of all copies would hold pages up for 0.4 s."""
+"""Numbers for `gc.set_threshold`: a collection over all copies would hold pages up for 0.4 s."""
 
 
 class ConsoleAddressTaken(SeamlessFlowError):
-    """Failure to listen on the address of a console."""
+    """Failure to listen on a console's address."""
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         self.host = host
@@ -50,7 +50,7 @@ class ConsoleAddressTaken(SeamlessFlowError):
 
 
 class TokenRejected(SeamlessFlowError):
-    """A file whose token guards nothing."""
+    """A token file that protects nothing: unreadable, or with too short a token."""
 
     lasting = True
 
@@ -73,7 +73,7 @@ class _Thread(Protocol):
 
 
 def token_for(host: str, path: Path | None) -> str | None:
-    """Return the token of a file, or a new one; None for a host that only this machine reaches.
+    """Return the token in a file, or a new one; None for a host that only this machine reaches.
 
     Raises `TokenRejected`.
     """
@@ -91,7 +91,7 @@ def token_for(host: str, path: Path | None) -> str | None:
 def run_beside(
     kafka: KafkaSettings, name: str, skipped: Skipped, stopping: Callable[[], bool]
 ) -> RunBeside:
-    """Return another run by its name, from its `control`. Raises what `read_topic` raises."""
+    """Return another run by name, from its `control`. Raises what `read_topic` raises."""
     course = Course()
     records: list[Record] = []
     for item in read_topic(kafka, CONTROL, skipped, stopping=stopping):
@@ -101,13 +101,13 @@ def run_beside(
 
 
 def listener(host: str, port: int) -> socket.socket:
-    """Return a socket that listens there. Raises `ConsoleAddressTaken`."""
+    """Return a socket that listens on this host and port. Raises `ConsoleAddressTaken`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(_BACKLOG)  # who opens the address before the server runs waits for it
+        listening.listen(_BACKLOG)  # a client that comes before the server runs waits for it
     except OSError as error:
         listening.close()
         raise ConsoleAddressTaken(host, port, error.strerror or str(error)) from error
@@ -130,7 +130,7 @@ def serve(
     stopping: Callable[[], bool],
     audited: AuditCommand | None = None,
 ) -> None:
-    """Read the log and serve its pages until `stopping`, with the state of an audit beside it."""
+    """Read the log and serve its pages until `stopping`, with an audit's state if there is one."""
     collect_seldom(_GC_THRESHOLDS)
     lookup = RecordLookup(kafka)
     run_log = RunLog(lookup, RawDecoder(kafka))
@@ -161,7 +161,7 @@ async def run_server(
     stopping: Callable[[], bool],
     ending: Callable[[], None],
 ) -> None:
-    """Serve an application until `stopping`; then `ending` is called, which ends its streams."""
+    """Serve an application until `stopping`; then call `ending`, which ends its streams."""
     config = uvicorn.Config(
         app,
         ws="none",

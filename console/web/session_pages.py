@@ -1,7 +1,7 @@
-"""Pages of single sessions, and ranges of their tokens. Any thread.
+"""Pages for single sessions, and ranges of their tokens. Any thread.
 
-A browser asks for ranges of tokens right after the page, of the same moment: the sessions that were
-shown last are kept.
+Right after a page, a browser asks for token ranges at the same moment. So the last sessions shown
+are kept.
 """
 
 import threading
@@ -32,7 +32,7 @@ SessionAtCut = tuple[str, tuple[int, ...]]
 
 
 class SessionNotOnLog(SeamlessFlowError):
-    """A session of which nothing is on the log, up to the moment that is shown."""
+    """A session about which nothing is on the log, up to the moment that is shown."""
 
     lasting = True
 
@@ -42,10 +42,10 @@ class SessionNotOnLog(SeamlessFlowError):
 
 
 class SessionPages:
-    """Sessions with a reason for each of their tokens; the last few are kept."""
+    """Sessions with a reason for each token; the last few are kept."""
 
     def __init__(self, run_log: RunLog, trained: Path | None) -> None:
-        """Show sessions of a log; `trained`: directory of the run's trained tokens."""
+        """Show a log's sessions; `trained`: directory with the run's trained tokens."""
         self._run_log = run_log
         self._trained = trained
         self._kept: OrderedDict[SessionAtCut, tuple[ExplainedTokens, TrainedRuns]] = OrderedDict()
@@ -57,12 +57,12 @@ class SessionPages:
         return session_page(*self._explained(cut, session_id))
 
     def tokens(self, cut: Cut, session_id: str, begin: int, end: int) -> TokenRange:
-        """Return a range of a session's tokens; raises as `page`, and `RangeRefused`."""
+        """Return a token range of a session; raises as `page`, and `RangeRefused`."""
         tokens, _ = self._explained(cut, session_id)
         return token_range(tokens, begin, end, self._spell(tokens.columns.trajectory.policy))
 
     def messages(self, cut: Cut, session_id: str) -> tuple[TurnMessages, ...]:
-        """Return the messages of a session's turns; raises as `page`."""
+        """Return the messages in a session's turns; raises as `page`."""
         tokens, _ = self._explained(cut, session_id)
         return session_messages(tokens)
 
@@ -84,7 +84,7 @@ class SessionPages:
         return tokens, sources.trained
 
     def _spell(self, policy: str) -> Callable[..., str] | None:
-        """Return the decoding of a policy's tokenizer; None if that is not on this machine."""
+        """Return the decoder of a policy's tokenizer, or None if that is not on this machine."""
         if policy not in self._tokenizers:
             weights = self._run_log.picture(None).fleet.policies.get(policy)
             if weights is None:  # it may come yet

@@ -1,4 +1,4 @@
-"""Pages of optimizer steps, from the log and the files of trained tokens. Any thread."""
+"""Pages for optimizer steps, from the log and the files with trained tokens. Any thread."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,7 +23,7 @@ _PLACE = (CONTROL.name, 0)
 
 
 class StepNotOnLog(SeamlessFlowError):
-    """An optimizer step of which nothing is on the log, up to the moment that is shown."""
+    """An optimizer step about which nothing is on the log, up to the moment that is shown."""
 
     lasting = True
 
@@ -34,14 +34,14 @@ class StepNotOnLog(SeamlessFlowError):
 
 
 class StepPages:
-    """Steps of a log; `trained`: directory of the run's trained tokens, if it is known."""
+    """A log's steps; `trained`: directory with the run's trained tokens, if it is known."""
 
     def __init__(self, run_log: RunLog, trained: Path | None) -> None:
         self._run_log = run_log
         self._trained = trained
 
     def page(self, cut: Cut, place: str, policy: str, query: StepQuery) -> StepPage:
-        """Return the page of a step, by its number from 1. Raises `StepNotOnLog`."""
+        """Return a step's page, by its number from 1. Raises `StepNotOnLog`."""
         course = self._run_log.course
         end = self._run_log.control_end(cut)
         mine = course.of_policy(policy, end)
@@ -107,7 +107,7 @@ class StepPages:
         commits: Sequence[tuple[StepCommitted, Received]],
         end: int,
     ) -> list[Received]:
-        """Return the drops from the commit of the step before to the step's own."""
+        """Return the drops between the previous step's commit and the step's own."""
         before = next((row for row in reversed(steps) if row.step < step), None)
         earlier = self._run_log.course.commits(before.policy, before.step, end) if before else ()
         begin = earlier[-1] if earlier else 0

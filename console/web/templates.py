@@ -1,8 +1,8 @@
-"""Templates of pages: the one file of the console that imports Jinja2.
+"""Page templates: the only file in the console that imports Jinja2.
 
-Every text that a template prints is escaped. Before that, control codes, marks that turn a line's
-direction and halves of characters become visible signs. So what agents and models wrote moves
-nothing.
+Each text that a template prints is escaped. Before that, control codes, marks that turn a line's
+direction and lone surrogates become visible signs. So text that agents and models wrote moves
+nothing on the page.
 """
 
 from datetime import UTC, datetime
@@ -38,7 +38,7 @@ def environment() -> Environment:
 
 
 def shown(value: Any) -> Any:
-    """Return a text as it may be shown, nothing for None, and other values as they are."""
+    """Return a text that is safe to show, an empty one for None, and other values as they are."""
     if value is None:
         return ""
     if isinstance(value, str) and not isinstance(value, Markup):
@@ -47,19 +47,19 @@ def shown(value: Any) -> Any:
 
 
 def clock(at_ms: int | None) -> str:
-    """Return a time of day in UTC."""
+    """Return a UTC time of day."""
     if not at_ms:
         return ""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%H:%M:%S}.{at_ms % 1000:03}"
 
 
 def day(at_ms: int | None) -> str:
-    """Return a date and a time in UTC."""
+    """Return a UTC date and time."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}" if at_ms else ""
 
 
 def lasting(ms: float | None) -> str:
-    """Return a time span, such as 46 ms, 3.2 s or 4 min 10 s."""
+    """Return a time span, for example 46 ms, 3.2 s or 4 min 10 s."""
     if ms is None:
         return ""
     if 0 < ms < 100:
@@ -76,12 +76,12 @@ def lasting(ms: float | None) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a number with its thousands apart."""
+    """Return a number with thousands separators."""
     return "" if value is None else f"{value:,.0f}"
 
 
 def size(value: int) -> str:
-    """Return a number of bytes."""
+    """Return a byte count with its unit."""
     if value < 1_000:
         return f"{value} B"
     return f"{value / 1_000:,.1f} kB" if value < 1_000_000 else f"{value / 1_000_000:,.1f} MB"
@@ -105,7 +105,7 @@ def signed(value: float | None) -> str:
 
 
 def url(path: str, **parts: Any) -> str:
-    """Return a path with the parts of a query that are not empty."""
+    """Return a path with the query parts that are not empty."""
     query = {name: str(value) for name, value in parts.items() if value not in (None, "")}
     encoded = urlencode(query, errors="backslashreplace")
     return f"{path}?{encoded}" if encoded else path

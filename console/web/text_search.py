@@ -1,7 +1,7 @@
-"""Search for a text in the bytes of records, the newest first, for a bounded time.
+"""Search for a text in records' bytes, the newest first, for a bounded time.
 
-The index has no text, so records are read again from Kafka. What the time left out is looked at by
-the next search, which goes on behind the last record of this one.
+The index has no text, so records are read again from Kafka. If the time runs out, the next search
+goes on behind this one's last record.
 """
 
 import time
@@ -30,7 +30,7 @@ def text_forms(text: str) -> Sequence[bytes]:
 
 
 def has_text(item: Received, forms: Sequence[bytes]) -> bool:
-    """Return whether a raw record has one of these forms of a text."""
+    """Return whether a raw record has one of these text forms."""
     if not isinstance(item.record, Raw):
         return False
     value = item.record.value.lower()
@@ -40,7 +40,7 @@ def has_text(item: Received, forms: Sequence[bytes]) -> bool:
 def records_with_text(
     run_log: RunLog, cut: Cut, query: RecordQuery, most_s: float = MOST_S
 ) -> tuple[FoundRecords, list[Received], TextReading]:
-    """Return the newest records of a cut that fit a query and have its text, and how far it got.
+    """Return the newest records in a cut that fit a query and its text, and how far it read.
 
     Raises `MomentNotOnLog` and what the log's lookup raises.
     """

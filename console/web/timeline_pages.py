@@ -1,7 +1,7 @@
-"""The timeline of a run at a moment, as the data of its script. Any thread.
+"""A run's timeline at a moment, as the data for its script. Any thread.
 
 It folds all of `control` up to the moment, so it is made when the script asks, not with the page.
-Timelines of other runs beside it are made once, from all that their logs have then.
+Other runs' timelines are made once, from all that their logs have then.
 """
 
 import threading
@@ -22,39 +22,39 @@ _CHUNK = 20_000
 """Records that are read at once."""
 _PLACE = (CONTROL.name, 0)
 _REFRESH_S = 3.0
-"""Least seconds between two foldings of a run that goes on."""
+"""Least seconds between two foldings while a run goes on."""
 _SHARE = 60
-"""Time between two foldings, in times of a folding."""
+"""Time between two foldings, as a multiple of the time that a folding takes."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimelinePage:
-    """The timeline up to an offset of `control`; its data are made by `TimelinePages.data`."""
+    """The timeline up to an offset on `control`; `TimelinePages.data` makes its data."""
 
     end: int
     beside: str = ""
-    """Name of another run, whose timeline it is in place of the run's own."""
+    """Name of another run, whose timeline stands here instead of the run's own."""
     live: bool = False
     """True if the script asks again while the run goes on."""
 
 
 @dataclass(frozen=True, slots=True)
 class MadeTimeline:
-    """Data of a timeline up to an offset of `control`."""
+    """A timeline's data up to an offset on `control`."""
 
     end: int = -1
     data: Mapping[str, Any] = field(default_factory=dict)
     refresh_s: float = 0
-    """Seconds until it is worth to ask again; 0 for a run that has ended."""
+    """Seconds until a new request is worth it; 0 for a run that has ended."""
 
 
 class TimelinePages:
-    """Timelines of a log; the data of the last moment are kept."""
+    """Timelines of a log; the last moment's data are kept."""
 
     def __init__(
         self, run_log: RunLog, run: str, beside: Mapping[str, Mapping[str, Any]] | None = None
     ) -> None:
-        """Show a run by its name; `beside`: data of other runs' timelines by their names."""
+        """Show a run under its name; `beside`: other runs' timeline data by name."""
         self._run_log = run_log
         self._run = run
         self._beside = beside or {}
@@ -95,6 +95,6 @@ class TimelinePages:
 
 
 def timeline_data(records: Sequence[Record], run: str) -> dict[str, Any]:
-    """Return the data of a run's timeline, from its `control`, for a page that does not change."""
+    """Return a run's timeline data, from its `control`, for a page that does not change."""
     data = page_data(timeline(records), facts(records), f"Timeline of {run}")
     return {**data, "refresh_s": 0}

@@ -1,7 +1,7 @@
 """An audit of a log: once, or round by round while the system runs.
 
-Reads as any other observer: it commits nothing and writes no dead letters. Called by `seamlessflow
-audit` and by tests that kill processes.
+It reads like any other observer: it commits nothing and writes no dead letters. Called by
+`seamlessflow audit` and by tests that kill processes.
 """
 
 import time
@@ -21,14 +21,14 @@ from seamlessflow.recorded.audit.stored import stored_sessions
 
 EVERY_S = 2.0
 _MARKS_S = 0.5
-"""Time in which all partitions of a transaction get the mark of its end."""
+"""Time in which all partitions in a transaction get the mark that ends it."""
 _MOST_TOKENS = 20_000_000
-"""Most tokens of finalized sessions that a following audit holds: some 300 MB."""
+"""Most tokens that a following audit holds from finalized sessions: some 300 MB."""
 _log = log.logger(__name__)
 
 
 class AuditSettings(ProcessSettings):
-    """The cluster, and the Kafka consumer group of its managers."""
+    """The cluster, and the Kafka consumer group that its managers use."""
 
     manager: ManagerSection = ManagerSection()
 
@@ -43,8 +43,9 @@ def audit(
 ) -> AuditReport:
     """Audit the log as it is now, with the files in `trained` if it is given.
 
-    `group`: Kafka consumer group of the managers. `ended`: no process of the run lives, so what is
-    open in a finished one is a violation. Raises what `Rounds` raises, `NothingToAudit`.
+    `group`: the managers' Kafka consumer group. `ended`: none of the run's processes lives, so in a
+    finished run, anything still open is a violation. Raises what `Rounds` raises, and
+    `NothingToAudit`.
     """
     skipped = Skipped()
     with _rounds(settings, group, skipped, stopping) as rounds:
@@ -73,7 +74,7 @@ def follow(
 ) -> Iterator[AuditReport]:
     """Yield a report after each round, at most one in `every_s`, until `stopping`.
 
-    An outage of Kafka is waited out. Raises `RecordsRemoved`, and `KafkaUnavailable` at the start.
+    It waits out Kafka's outages. Raises `RecordsRemoved`, and `KafkaUnavailable` at the start.
     """
     skipped = Skipped()
     with _rounds(settings, group, skipped, stopping) as rounds:
@@ -93,7 +94,7 @@ def follow(
 def _rounds(
     settings: KafkaSettings, group: str, skipped: Skipped, stopping: Stopping
 ) -> Rounds | RecordingRounds:
-    """Return the reader for the run with agents, or the training on a recording, of the prefix."""
+    """Return the reader for the prefix: for a run with agents, or for training on a recording."""
     source = recorded_source(settings, stopping)
     if source is None:
         return Rounds(settings, group, skipped, stopping)
@@ -112,7 +113,7 @@ def _round(
     auditor: Auditor,
     read_stored: Callable[[], None] | None = None,
 ) -> None:
-    """Read all topics. `read_stored` reads pools whole, so an audit that follows leaves it out."""
+    """Read all topics once. `read_stored` reads whole pools, so an audit that follows omits it."""
     progress = rounds.progress()
     for partition in rounds.measure():
         auditor.cut(partition)

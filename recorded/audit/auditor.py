@@ -28,12 +28,12 @@ AuditCheck = CommandsCheck | TurnsCheck | SessionsCheck | GroupsCheck | TokensCh
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """Result of one check."""
+    """One check's result."""
 
     check: str
     checked: int
     open: int
-    """Subjects that are not over yet at the captured ends; no violations."""
+    """Subjects that are not over yet at the captured ends; they are no violations."""
     not_checkable: int
     """Subjects that were not checked, since retention removed records that the check needs."""
     violations: int
@@ -41,17 +41,17 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """Result of all checks, as of the topic ends that were captured."""
+    """Result of all checks at the captured topic ends."""
 
     results: tuple[CheckResult, ...]
     violations: tuple[Violation, ...]
-    """Violations with their places; of each check the first thousand."""
+    """Violations with their places; at most the first thousand from each check."""
     records: int
-    """Number of records that were read."""
+    """Count of records that were read."""
     notices: Sequence[str] = ()
     """Sentences about records that could not be read."""
     complete: bool = True
-    """False if a record that counts could not be read, so that it was in no check."""
+    """False if a record that counts could not be read, so that no check had it."""
 
     @property
     def clean(self) -> bool:
@@ -59,7 +59,7 @@ class AuditReport:
         return self.complete and not any(result.violations for result in self.results)
 
     def result(self, check: str) -> CheckResult:
-        """Return the result of the check with this name. Raises `KeyError`."""
+        """Return the result for the check with this name. Raises `KeyError`."""
         return {result.check: result for result in self.results}[check]
 
     def to_json(self) -> dict[str, Any]:
@@ -87,10 +87,10 @@ class AuditReport:
 
 @dataclass(slots=True)
 class _Finish:
-    """Finish of a run: all its policies made their steps, so nothing is under way any more.
+    """A run's finish: all its policies made their steps, so nothing is under way any more.
 
-    A fold of `control`. A run that is resumed for further steps starts a new lineage, and is not
-    finished until its end.
+    A fold of `control`. A run that is resumed for further steps starts a new lineage, so it is not
+    finished until that lineage's end.
     """
 
     _of_policies: dict[str, bool] = field(default_factory=dict)
@@ -105,14 +105,14 @@ class _Finish:
 
     @property
     def reached(self) -> bool:
-        """True if the newest lineage of each policy has ended with its last step."""
+        """True if each policy's newest lineage has ended with its last step."""
         return bool(self._of_policies) and all(self._of_policies.values())
 
 
 class Auditor:
-    """Folds for all checks. `partitions` counts those of `sessions`.
+    """Folds for all checks. `partitions`: the partition count of `sessions`.
 
-    Without a directory of trained tokens these are not checked. `most_tokens`: see `TokensCheck`.
+    Trained tokens are only checked if their directory is given. `most_tokens`: see `TokensCheck`.
     If `recorded`, the run trains on another run's trajectories, and that run has the events.
     """
 
@@ -141,32 +141,32 @@ class Auditor:
         self._records = 0
 
     def cut(self, partition: LogPartition) -> None:
-        """Note that retention removed records of the partition before they were read."""
+        """Note that retention removed records from the partition before they were read."""
         self._kept.cut(partition)
 
     def apply(self, received: Received) -> None:
-        """Fold in a record; records of a partition come in its order."""
+        """Fold in a record; a partition's records come in order."""
         self._records += 1
         self._kept.apply(received)
         self._finish.apply(received.record)
-        # An event of a manager that had lost the partition counts for no check.
+        # An event from a manager that had lost the partition counts for no check.
         if received.topic != SESSIONS.name or self._owners.apply(received):
             for check in self._checks:
                 check.apply(received)
 
     def stored_wanted(self) -> tuple[dict[str, str], frozenset[str]]:
-        """Return the prefixes of pools, and the stored sessions of other logs to compare with."""
+        """Return the pools' prefixes, and the stored sessions in other logs to compare with."""
         if self._tokens is None:
             return {}, frozenset()
         return self._tokens.prefixes, self._tokens.wanted()
 
     def store(self, sessions: Iterable[tuple[str, SampledSession]]) -> None:
-        """Take stored sessions of other logs by name."""
+        """Take stored sessions from other logs, by name."""
         if self._tokens is not None:
             self._tokens.stored.update(sessions)
 
     def settle(self, progress: ManagersProgress) -> None:
-        """Judge all that the records up to here say; `progress` is of before they were read."""
+        """Judge all that the records so far say; `progress` was measured before they were read."""
         self._commands.settle(progress.requests)
         self._turns.settle()
         self._sessions.settle(progress.covered)
@@ -175,9 +175,9 @@ class Auditor:
             self._tokens.settle()
 
     def end(self) -> None:
-        """Judge what is open: no process of the run lives, so if it is finished all must be over.
+        """Judge what is open: no process of the run lives, so in a finished run all must be over.
 
-        Called behind the last `settle`. A run that was only stopped may go on.
+        Called after the last `settle`. A run that was only stopped may go on.
         """
         if self._finish.reached:
             self._turns.end()

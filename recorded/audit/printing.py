@@ -15,7 +15,7 @@ from seamlessflow.infra.telemetry.metrics import Metrics
 from seamlessflow.recorded.audit.auditor import AuditReport
 
 MOST_LINES = 20
-"""Most violations of each check that are printed; `--json` has a thousand."""
+"""Most violations that are printed for each check; `--json` has a thousand."""
 _CAPTION = "open: not over yet\nnot checkable: retention removed what it needs"
 
 
@@ -27,7 +27,7 @@ class _AuditMetrics:
         self._violations: Counter[str] = Counter()
 
     def show(self, report: AuditReport) -> None:
-        """Show the report of one more round."""
+        """Show one more round's report."""
         metrics = self._metrics
         metrics.counter("seamlessflow_audit_rounds_total").inc()
         for result in report.results:
@@ -44,7 +44,7 @@ class Printing:
     """Printer for one audit's reports. A context manager."""
 
     def __init__(self, console: Console, as_json: bool, each: bool = False) -> None:
-        """Print for a terminal or as JSON; `each`: the JSON of each report, not of the last."""
+        """Print for a terminal or as JSON; `each`: JSON for each report, not only for the last."""
         self._console = console
         self._as_json = as_json
         self._each = each
@@ -76,7 +76,7 @@ class Printing:
         self._print(f"metrics at http://{HOST}:{served}/metrics")
 
     def update(self, report: AuditReport) -> None:
-        """Print the violations that are new in a report."""
+        """Print the violations that a report adds."""
         self._last = report
         self._shown.show(report)
         if self._as_json and self._each:
@@ -91,7 +91,7 @@ class Printing:
             self._printed[result.check] = min(len(violations), MOST_LINES)
 
     def finish(self) -> bool:
-        """Print the last report; return True if it is clean, False also if it does not exist."""
+        """Print the last report. Return True if it is clean, False if not or without a report."""
         report = self._last
         if self._as_json and report is not None:
             self._print_json(report)

@@ -1,6 +1,6 @@
-"""A training on recorded sessions: its `control`, and another prefix's trajectories.
+"""Training on recorded sessions: its `control`, and another prefix's trajectories.
 
-It has no gateway, manager or worker, so no events; `control` names the recording.
+It has no gateway, manager or worker, and therefore no events; `control` names the recording.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES
 
 
 class NothingToAudit(SeamlessFlowError):
-    """A prefix has neither a run with agents nor a training that names its recording."""
+    """A prefix without a run with agents, and without a training that names its recording."""
 
     lasting = True
 
@@ -35,7 +35,7 @@ class NothingToAudit(SeamlessFlowError):
 
 
 class RecordingRounds:
-    """Reader of both topics, as `Rounds` reads those of a run with agents. A context manager."""
+    """Reader of both topics, as `Rounds` reads a run's topics. A context manager."""
 
     def __init__(
         self, settings: KafkaSettings, source: str, skipped: Skipped, stopping: Stopping
@@ -70,7 +70,7 @@ class RecordingRounds:
         return set[LogPartition]().union(*(rounds.measure() for rounds in self._both))
 
     def read(self) -> Iterator[Received]:
-        """Yield all records up to the measured ends, each partition in its order."""
+        """Yield all records up to the measured ends, each partition's in order."""
         for rounds in self._both:
             yield from rounds.read()
 

@@ -1,8 +1,8 @@
-"""Rounds of reading: each reads all topics of an audit up to ends that belong together.
+"""Rounds of reading: each reads an audit's topics up to ends that belong together.
 
-A record on one topic promises another one on the next. The ends are measured against the flow: the
-topic that promises first, the promised one after it. A running system then shows no promise without
-the record that keeps it.
+A record on one topic promises another record on the next. The ends are measured against this flow:
+first the topic that promises, then the one that keeps the promise. So a running system never shows
+a promise without the record that keeps it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import CONTROL, REPLIES, REQUESTS, SESSIONS, TRAJECTORIES, Topic
 
 AGAINST_THE_FLOW = (CONTROL, TRAJECTORIES, REPLIES, SESSIONS, REQUESTS)
-"""Commits promise trajectories and tokens, trajectories and replies promise events; an answer is to
-a command."""
+"""Commits promise trajectories and tokens. Trajectories and replies promise events, and these
+answer commands."""
 _NEEDED = (CONTROL.name, SESSIONS.name, TRAJECTORIES.name)
 _ASK_S = 5.0
 _ANSWER_S = 20.0
-"""Most time without an answer about a partition; each has another leader meanwhile."""
+"""Longest wait for an answer about a partition; meanwhile it gets another leader."""
 _POLL_S = 0.2
 _MOST_SILENT_POLLS = 150
 
@@ -52,16 +52,16 @@ class ManagersProgress:
     """Progress that the managers committed, by partition."""
 
     requests: Mapping[int, int]
-    """Offset of `requests` before which each command was settled."""
+    """Offset on `requests` before which each command was settled."""
     covered: Mapping[int, int]
-    """Offset of `sessions` before which each trajectory was committed."""
+    """Offset on `sessions` before which each trajectory was committed."""
 
 
 class Rounds:
     """Reader of the topics, for one thread. A context manager.
 
-    Raises `KafkaUnavailable` if Kafka does not answer, also once `stopping`. The next round goes on
-    with one that was cut short.
+    Raises `KafkaUnavailable` if Kafka does not answer, and once `stopping`. If a round was cut
+    short, the next round goes on from there.
     """
 
     def __init__(
@@ -102,11 +102,11 @@ class Rounds:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions of `sessions`."""
+        """Partition count of `sessions`."""
         return len(self._places[SESSIONS.name])
 
     def progress(self) -> ManagersProgress:
-        """Return the managers' progress; the round that is measured next reads what it covers."""
+        """Return the managers' progress; the next measured round reads all that it covers."""
         self._progress_reader.poll(0)  # so that a client that lost all brokers is replaced
         committed = self._progress_reader.committed(self._places[REQUESTS.name])
         entries = {number: entry for (_, number), entry in committed.items() if entry[0] >= 0}
@@ -131,7 +131,7 @@ class Rounds:
         return gone
 
     def _found(self, places: Sequence[LogPartition]) -> Mapping[LogPartition, tuple[int, int]]:
-        """Return the bounds of partitions; asks again while some have no leader."""
+        """Return the partitions' bounds; ask again while some have no leader."""
         outage = Outage(self._settings, self._stopping, _ANSWER_S)
         bounds = self._bounds.bounds(places, _ASK_S)
         while silent := [place for place in places if place not in bounds]:
@@ -140,7 +140,7 @@ class Rounds:
         return bounds
 
     def read(self) -> Iterator[Received]:
-        """Yield all records up to the measured ends, each partition in its order."""
+        """Yield all records up to the measured ends, each partition's in order."""
         self._reader.assign({place: self._positions[place] for place in self._ends})
         silent = 0
         while self._ends:
@@ -168,7 +168,7 @@ class Rounds:
                 self._positions[place] = self._ends.pop(place)
 
     def _removed(self, place: LogPartition, start: int) -> bool:
-        """Return True if retention removed records behind the place to which it was read."""
+        """Return True if retention removed records that were not read yet."""
         position = self._positions.get(place, 0)
         if start > position and place in self._positions and place[0] in _NEEDED:
             raise RecordsRemoved(place, position, start)

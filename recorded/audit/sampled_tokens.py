@@ -1,15 +1,14 @@
-"""Sampled tokens of all completed turns, read from the raw events of `sessions` alone. Pure.
+"""Sampled tokens in all completed turns, read only from the raw events on `sessions`. Pure.
 
-A second fold of the log, independent of the trajectory manager's. It gives each completion's ids,
-log-probs and policy versions. Output counts only if it belongs to the latest dispatch that the log
-accepts, from the worker named there. It must also continue at the next token offset. Manager events
-of an older epoch that stand behind a newer claim do not count. `CountedTurn` has the rules for a
-turn, without its tokens; the check of turns uses it too.
+This second fold of the log is independent of the trajectory manager's. It gives each completion's
+ids, log-probs and policy versions. Output counts only if it comes from the latest dispatch that the
+log accepts, and from the worker named there. It must also continue at the next token offset.
+Manager events do not count if they have an older epoch and stand behind a newer claim.
+`CountedTurn` has a turn's rules, without its tokens; the check of turns uses it too.
 
-A training on recorded sessions has no events: what its trainer was given is the trajectory. Its
-arrays are unfolded here, independently of the trainer. Called by `verify.py` and by the check of
-tokens.
-`_T`: the tokens of all turns in one array, and a last entry that stands for "not on the log".
+A training on recorded sessions has no events: its trainer was given trajectories. Their arrays are
+unfolded here, independently of the trainer. Called by `verify.py` and by the check of tokens. `_T`:
+the tokens of all turns in one array, and a last entry that stands for "not on the log".
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,9 +25,9 @@ SampledOutput = r.TurnProgressed | r.TurnInterrupted | r.TurnCompleted
 Sampler = tuple[int, str | None, str | None]
 """Dispatch, worker and incarnation."""
 INEXACT = -1
-"""Version of a token that one of several versions sampled."""
+"""Version for a token if it is not known which of several versions sampled it."""
 NOT_SAMPLED = -2
-"""Version and id of a token that is not on the log."""
+"""Version and id for a token that is not on the log."""
 FOREIGN = "foreign"
 _SAMPLED = ("policy", FOREIGN)
 """Origins of nodes whose tokens may be trained."""
@@ -36,18 +35,18 @@ _SAMPLED = ("policy", FOREIGN)
 
 @dataclass(frozen=True, slots=True)
 class SampledTokens:
-    """Completions of all completed turns; `numbers` finds a turn by session and turn id."""
+    """All turns' completions; `numbers` finds a turn by session id and turn id."""
 
     numbers: Mapping[tuple[str, str], int]
     starts: Int64s
     lengths: Int64s
     ids_T: Int32s
     logprob_bits_T: UInt32s
-    """Bits of the float32 values, so that equal means equal to the bit."""
+    """The float32 values as bits, so that equal means equal to the bit."""
     versions_T: Int32s
 
     def places(self, turns_N: Int64s, offsets_N: Int64s) -> Int64s:
-        """Return the places of tokens in the arrays, from their turn numbers and token offsets."""
+        """Return tokens' places in the arrays, from their turn numbers and token offsets."""
         known_N = turns_N < len(self.starts)
         turns_N = np.where(known_N, turns_N, 0)
         lengths_N = np.append(self.lengths, 0)[turns_N]
@@ -56,7 +55,7 @@ class SampledTokens:
 
     @property
     def nowhere(self) -> int:
-        """Place of a token that is not on the log."""
+        """Place for a token that is not on the log."""
         return len(self.ids_T) - 1
 
     def describe(self, place: int) -> str:
@@ -69,17 +68,17 @@ class SampledTokens:
 
 @dataclass(slots=True)
 class CountedTurn:
-    """Dispatch and length of a turn. Its methods return True if an event counts."""
+    """A turn's dispatch and length. Its methods return True if an event counts."""
 
     dispatch: int = 0
     sampler: Sampler | None = None
     """Worker whose output counts; None between two dispatches."""
     length: int = 0
-    """Number of its tokens so far."""
+    """Token count so far."""
     over: bool = False
 
     def dispatched(self, record: r.TurnDispatched) -> bool:
-        """Take the next dispatch; one that does not begin behind the tokens has no sampler."""
+        """Take the next dispatch. If it does not begin behind the tokens, it has no sampler."""
         if self.over or record.dispatch != self.dispatch + 1:
             return False
         self.dispatch = record.dispatch
@@ -119,7 +118,7 @@ class CountedTurn:
 
 @dataclass(slots=True)
 class _SampledTurn(CountedTurn):
-    """Output of a turn so far."""
+    """A turn's output so far."""
 
     ids: bytearray = field(default_factory=bytearray)
     logprobs: bytearray = field(default_factory=bytearray)
@@ -146,7 +145,7 @@ class SampledSession:
 
 
 def sampled_tokens(events: Iterable[tuple[int, Record]]) -> SampledTokens:
-    """Return the tokens of `events`: pairs of partition and record, in log order per partition."""
+    """Return the tokens in `events`: pairs of partition and record, in log order per partition."""
     fold = SampledFold()
     for partition, record in events:
         fold.apply(partition, record)
@@ -166,7 +165,7 @@ class SampledFold:
         return 0 if session is None else sum(turn.length for turn in session.turns.values())
 
     def apply(self, partition: int, record: Record) -> None:
-        """Fold in a record of a partition."""
+        """Fold in a partition's record."""
         match record:
             case r.TurnProgressed() | r.TurnInterrupted() | r.TurnCompleted():
                 self._output(record)
@@ -185,7 +184,7 @@ class SampledFold:
     def _decided(
         self, record: r.TurnDispatched | r.TurnFailed | r.TurnCancelled | r.SessionClosed
     ) -> None:
-        """Fold in a decision of the partition's owner."""
+        """Fold in a decision by the partition's owner."""
         if isinstance(record, r.SessionClosed):
             session = self.sessions.setdefault(record.session_id, SampledSession())
             session.closed = True
@@ -238,7 +237,7 @@ def tokens_of(sessions: Mapping[str, SampledSession]) -> SampledTokens:
 
 
 def recorded_session(trajectory: r.Trajectory) -> SampledSession:
-    """Return a session's completions; one in several nodes goes on in their order."""
+    """Return a session's completions; if one has several nodes, they are joined in order."""
     session = SampledSession()
     for node in trajectory.nodes:
         if node.origin in _SAMPLED:
@@ -263,9 +262,9 @@ def _versions(turn: _SampledTurn) -> Int32s:
 def _spans(
     trajectory: r.Trajectory, node: r.TrajectoryNode, behind: int
 ) -> Iterator[r.VersionSpan]:
-    """Yield the versions of a node's tokens; the first of them is at `behind` in its turn.
+    """Yield the versions of a node's tokens; its first token is at `behind` in its turn.
 
-    A span of a trajectory counts from the start of its arrays, and ends where the next begins.
+    A trajectory's span counts from the start of the arrays, and ends where the next begins.
     """
     spans = sorted(trajectory.spans, key=lambda span: span.start)
     end = node.start + node.length

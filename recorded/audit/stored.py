@@ -1,7 +1,7 @@
-"""Stored sessions that steps trained (`trainer.replay`): which they are, and their sampled tokens.
+"""Stored sessions that steps trained (`trainer.replay`): their names and their sampled tokens.
 
-A session of a pool of another log has the name `POOL/ID`, and its tokens are on the trajectories
-of that log. Called by both checks of tokens.
+A session in another log's pool has the name `POOL/ID`. Its tokens are on that log's trajectories.
+Called by both checks of tokens.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -21,13 +21,13 @@ from seamlessflow.schemas.topics import TRAJECTORIES
 
 OWN = "own"
 ELSEWHERE = -2
-"""Version of a trained token from another log."""
+"""Version that a trained token from another log has."""
 ANY_AGE = 10**9
 """Steps for which a session may be trained again if its pool names no limit."""
 
 
 def pool_prefixes(started: r.LineageStarted) -> dict[str, str]:
-    """Return each pool's prefix, if it is from another log."""
+    """Return the prefix of each pool that is from another log."""
     pools = _replay(started).get("pools", {})
     return {name: pool["prefix"] for name, pool in pools.items() if pool.get("prefix") is not None}
 
@@ -48,7 +48,7 @@ def stored_names(step: r.StepCommitted) -> frozenset[str]:
 
 
 def elsewhere(step: r.StepCommitted) -> frozenset[str]:
-    """Return those that are from another log."""
+    """Return the sessions that a step took from other logs."""
     of_groups = (
         name for group in step.groups if group.pool not in ("", OWN) for name in group.sessions
     )
@@ -63,7 +63,7 @@ def stored_sessions(
     skipped: Skipped,
     stopping: Stopping,
 ) -> Iterator[tuple[str, SampledSession]]:
-    """Yield those of the sessions `POOL/ID` that are on the topics of their pools.
+    """Yield the sessions named `POOL/ID`, as far as their pools' topics have them.
 
     Raises what `read_topic` raises.
     """
@@ -88,7 +88,7 @@ def all_prefixes(control: Iterable[r.Record]) -> dict[str, str]:
 
 
 def sampled_session(record: r.Trajectory) -> SampledSession:
-    """Return a session's completions; without log-probs of its sampler they are NaN."""
+    """Return a session's completions. Log-probs are NaN if another sampler reported none."""
     session = recorded_session(record)
     foreign = any(node.origin == FOREIGN for node in record.nodes)
     if foreign and record.metadata.get("logprobs") == "none":

@@ -1,8 +1,8 @@
-"""Trained tokens of steps: their files, held against the commits, and the arrays of them.
+"""Trained tokens of steps: their files, checked against the commits, and as arrays.
 
-A commit names its sessions, the tokens of each in the loss, and the file's hash. So a missing
-line, one too many, and a changed advantage show, even if each token there was sampled. Called by
-both checks of tokens. `_N`: the trained tokens of one optimizer step, an entry for each.
+A commit names its sessions, how many tokens each has in the loss, and the file's hash. So a missing
+line, an additional line and a changed advantage show, even if each token there was sampled. Called
+by both checks of tokens. `_N`: one optimizer step's trained tokens, an entry for each.
 """
 
 import gzip
@@ -23,11 +23,11 @@ from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.steps.trained import Header, TrainedRun, file_name, parsed
 
 MOST_SESSIONS = 5
-"""Most sessions of a file whose faults are all listed."""
+"""Most sessions in a file whose faults are all listed."""
 _BROKEN = (OSError, EOFError, zlib.error, ValueError, TypeError)
 """Errors when a file is no gzip, no JSON, or has no line of trained tokens."""
 BROKEN = -3
-"""Id and version of the tokens of a line whose lists differ in length."""
+"""Id and version of tokens in a line whose lists differ in length."""
 
 
 class TrainedFile(NamedTuple):
@@ -36,11 +36,11 @@ class TrainedFile(NamedTuple):
     header: Header
     runs: Sequence[TrainedRun]
     sha256: str = ""
-    """SHA-256 of its lines, in hexadecimal."""
+    """SHA-256 over its lines, in hexadecimal."""
 
 
 class FileFault(NamedTuple):
-    """A way in which a step's file is not what the step committed."""
+    """A difference between a step's file and what the step committed."""
 
     step: StepCommitted
     what: str
@@ -52,9 +52,9 @@ class FileFault(NamedTuple):
 def step_files(
     directory: Path, steps: Iterable[StepCommitted], faults: list[FileFault]
 ) -> Iterator[tuple[StepCommitted, TrainedFile]]:
-    """Yield the files of the steps that have one; append to `faults` what is wrong with them.
+    """Yield the steps' files, as far as they exist; append to `faults` what is wrong with them.
 
-    One that cannot be read is left out, as if the step had none.
+    A file that cannot be read is left out, as if the step had none.
     """
     for step in steps:
         try:
@@ -68,7 +68,7 @@ def step_files(
 
 
 def file_faults(step: StepCommitted, file: TrainedFile) -> Iterator[str]:
-    """Yield a sentence for each way in which a file is not what its step committed."""
+    """Yield a sentence for each difference between a file and what its step committed."""
     counts = Counter[str]()
     for run in file.runs:
         counts[run.session] += len(run.ids)
@@ -87,7 +87,7 @@ def file_faults(step: StepCommitted, file: TrainedFile) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class TrainedTokens:
-    """Tokens that entered the loss of a step."""
+    """Tokens that entered a step's loss."""
 
     step: int
     runs: Sequence[TrainedRun]
@@ -97,7 +97,7 @@ class TrainedTokens:
     """Offset of a token in its turn's completion."""
     ids_N: Int64s
     logprob_bits_N: UInt32s
-    """Bits of the float32 values, so that equal means equal to the bit."""
+    """The float32 values as bits, so that equal means equal to the bit."""
     versions_N: Int64s
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class TrainedTokens:
 
 
 def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
-    """Return the tokens of a step's lines, in their order."""
+    """Return the tokens in a step's lines, in line order."""
     runs = [_even(line) for line in lines]
     lengths = np.array([len(run.ids) for run in runs], np.int64)
     starts = np.array([run.offset for run in runs], np.int64) - (np.cumsum(lengths) - lengths)
@@ -123,7 +123,7 @@ def trained_tokens(step: int, lines: Iterable[TrainedRun]) -> TrainedTokens:
 
 
 def _file(directory: Path, step: StepCommitted) -> TrainedFile | None:
-    """Return a step's file; further policies have folders of their own."""
+    """Return a step's file; further policies have their own folders."""
     name = file_name(step.step, step.version)
     for path in (directory / name, directory / step.policy / name):
         if path.exists():

@@ -1,11 +1,12 @@
-"""Verification that each trained token was sampled, and was trained only once but by plan.
+"""Verification that each trained token was sampled, and was trained again only by plan.
 
-Compares every line of `trained/` with the raw events of `sessions`. Id and policy version must be
-equal, and the log-prob to the bit. To stay independent it uses neither the trajectory manager's
-fold nor the trajectories. It shares with the trainer only the format of its files. After a crash
-steps are executed again. Only those count that led to the newest weights. A step marks the groups
-that it trains again by plan, with the number of steps that trained them before. Each of their
-tokens may be in it once more. `_N`: the tokens of one file. Called at a run's end.
+It compares every line in `trained/` with the raw events on `sessions`. Id and policy version must
+be equal, and the log-prob equal to the bit. To stay independent, it uses neither the trajectory
+manager's fold nor the trajectories. It shares with the trainer only the file format.
+
+After a crash, steps are executed again. Only steps that led to the newest weights count. A step
+marks each group that it trains again by plan with how many steps trained it before. Each token in
+such a group may be in it once more. `_N`: the tokens in one file. Called at a run's end.
 """
 
 from collections import Counter, defaultdict
@@ -42,7 +43,7 @@ from seamlessflow.schemas.tokens import shown_step, step_name
 from seamlessflow.schemas.topics import CONTROL, SESSIONS, Topic
 
 MOST_DEVIATIONS = 5
-"""Most deviations of each kind that are listed."""
+"""Most deviations that are listed for each kind."""
 
 _OFFSET_BITS = 32
 _COUNTED = (LineageStarted, StepCommitted)
@@ -67,19 +68,19 @@ class Deviation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """The check's result; `tokens_checked` counts every token of every line."""
+    """The check's result; `tokens_checked` counts every token in every line."""
 
     tokens_checked: int
     mismatches: int
     """Tokens that are not on the log, or with another id, log-prob or version."""
     trained_twice: int
-    """Tokens that stand more than once in the files of the steps that count."""
+    """Tokens that stand more than once in the files, counting only steps that count."""
     steps_missing: tuple[int, ...] = ()
     """Committed steps that have no file."""
     wrong_marks: tuple[str, ...] = ()
-    """Sentences about groups that a step marks with a wrong number of steps before it."""
+    """Sentences about groups and sessions marked with a wrong number of earlier steps."""
     wrong_files: tuple[str, ...] = ()
-    """Sentences about files that are not what their steps committed."""
+    """Sentences about files that differ from what their steps committed."""
     deviations: tuple[Deviation, ...] = ()
     """The first few deviations."""
 
@@ -136,7 +137,7 @@ def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
         parents[commit.lineage] = commit.parent_lineage
     kept: dict[int, StepCommitted] = {}
     lineage = commits[-1].lineage if commits else ""
-    # From the newest lineage to its oldest ancestor: of each, the steps before those kept so far.
+    # From the newest lineage to its oldest ancestor, keep the steps before those kept so far.
     while lineage:
         first = min(kept, default=None)
         steps = by_lineage[lineage]
@@ -146,9 +147,9 @@ def _surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
 
 
 def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
-    """Yield a sentence for each group whose mark is not the number of steps that trained it before.
+    """Yield a sentence for each group or session whose mark is not its number of earlier steps.
 
-    `steps`: those that survive, of each policy in their order.
+    `steps`: the surviving ones, each policy's in order.
     """
     before: Counter[tuple[str, str]] = Counter()
     trained: Counter[tuple[str, str]] = Counter()
@@ -172,7 +173,7 @@ def wrong_marks(steps: Iterable[StepCommitted]) -> Iterator[str]:
 
 
 def planned(step: StepCommitted) -> frozenset[str]:
-    """Return the sessions that a step trains again by plan, also those that are stored."""
+    """Return the sessions that a step trains again by plan, including stored ones."""
     again = (name for group in step.groups if group.reused for name in group.sessions)
     return stored_names(step).union(again)
 
@@ -180,7 +181,7 @@ def planned(step: StepCommitted) -> frozenset[str]:
 def compare(
     steps: Iterable[StepCommitted], files: Iterable[TrainedFile], sampled: SampledTokens
 ) -> Verification:
-    """Compare the files of `steps` with `sampled`; files of other steps do not count."""
+    """Compare the files of `steps` with `sampled`; other steps' files do not count."""
     missing = {(step.step, step.version, step.lineage): step for step in steps}
     comparison = _Comparison(sampled, dict(sampled.numbers))
     for header, runs, _ in files:
@@ -199,21 +200,21 @@ class _Comparison:
 
     sampled: SampledTokens
     numbers: dict[tuple[str, str], int]
-    """Numbers for the turns on the log and, behind them, for those that only files contain."""
+    """Numbers for the turns on the log, followed by turns that only files contain."""
     mismatches: int = 0
     keys: list[Int64s] = field(default_factory=list)
-    """Turn number and offset of each token as one integer, an array for each file."""
+    """Each token's turn number and offset as one integer, an array for each file."""
     files: list[TrainedTokens] = field(default_factory=list)
     deviations: list[Deviation] = field(default_factory=list)
     again: int = 0
-    """Turns of steps that trained them by plan again."""
+    """Count of turns that steps trained again by plan."""
 
     def add_step(
         self, trained: TrainedTokens, again: Collection[str], others: Collection[str]
     ) -> None:
-        """Compare the tokens of one more step, which trains these sessions again by plan.
+        """Compare one more step's tokens; the step trains the sessions in `again` again by plan.
 
-        `others`: sessions of other logs, whose versions count for nothing here.
+        `others`: sessions from other logs, whose versions do not count here.
         """
         names = ((run.session, run.turn) for run in trained.runs)
         turns = [self.numbers.setdefault(name, len(self.numbers)) for name in names]
@@ -226,7 +227,7 @@ class _Comparison:
         known_N = np.where(
             others_N, trained.versions_N == ELSEWHERE, versions_N == trained.versions_N
         )
-        # The sampler of a session of another log may have left no log-probs.
+        # In another log, a session's sampler may have left no log-probs.
         unscored_N = others_N & np.isnan(self.sampled.logprob_bits_T[places_N].view(np.float32))
         equal_N = self.sampled.logprob_bits_T[places_N] == trained.logprob_bits_N
         wrong_N = (
@@ -246,7 +247,7 @@ class _Comparison:
     def _keys(self, trained: TrainedTokens, turns: Sequence[int], again: Collection[str]) -> Int64s:
         """Return a number for each run's turn.
 
-        A session in `again` gets numbers of this step alone.
+        A session in `again` gets numbers that only this step has.
         """
         numbers: dict[int, int] = {}
         for run, turn in zip(trained.runs, turns, strict=True):

@@ -1,6 +1,6 @@
-"""Dead letters as they stand on `<topic>.dlq`, and the marks of those that were retried.
+"""Dead letters as they stand on `<topic>.dlq`, and the marks for those that were retried.
 
-A mark is a record without a value behind its letter, in the same partition. It is as durable as the
+A mark is a record without a value behind its letter, in the same partition. It lasts as long as the
 letter, and needs no file. Readers of garbage (`infra/kafka/dead_letters.py`) pass over it.
 """
 
@@ -34,7 +34,7 @@ class DeadLetter:
     """Its own offset among the dead letters."""
     timestamp_ms: int
     source: int | None
-    """Offset of the record on its own topic, in the same partition."""
+    """The record's offset on its own topic, in the same partition."""
     error: str
     key: bytes | None
     value: bytes
@@ -66,14 +66,14 @@ class RetryMark:
 
 
 def mark_headers(letter: DeadLetter, sent_to: int) -> list[tuple[str, bytes]]:
-    """Return the headers of the mark of a letter that was sent to this offset."""
+    """Return the headers for a letter's mark; `sent_to`: the retried record's offset."""
     return [(RETRIED_LETTER, b"%d" % letter.offset), (RETRIED_TO, b"%d" % sent_to)]
 
 
 def read_letters(
     settings: KafkaSettings, topics: Iterable[str], partition: int | None = None
 ) -> Iterator[DeadLetter | RetryMark]:
-    """Yield the dead letters of these topics, or of one partition, that there are now.
+    """Yield the present dead letters for these topics, or for one partition.
 
     A mark comes behind its letter. Raises what `read_partitions` raises.
     """
@@ -90,7 +90,7 @@ def read_letters(
 
 
 def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
-    """Return what a record on a dead-letter topic is."""
+    """Return a record on a dead-letter topic as a letter or a mark."""
     topic = item.topic.removesuffix(_SUFFIX)
     headers = dict(item.headers)
     retried = _number(headers.get(RETRIED_LETTER))
@@ -116,9 +116,9 @@ def letter_or_mark(item: Received, raw: Raw) -> DeadLetter | RetryMark:
 
 
 def decoded_letter(letter: DeadLetter) -> Record:
-    """Return a letter's record. Raises `UndecodableRecord` if none of its topic is readable.
+    """Return a letter's record. Raises `UndecodableRecord` if it is not readable on its topic.
 
-    As readers do it: a key that is not UTF-8 is garbage also.
+    As for all readers, a key that is not UTF-8 is also garbage.
     """
     record = decode(letter.value)
     if not isinstance(record, LETTERED[letter.topic].records):

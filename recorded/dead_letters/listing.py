@@ -1,4 +1,4 @@
-"""Dead letters by source topic and error, and one of them in full, for the terminal. Pure."""
+"""Dead letters by source topic and error, and a single letter in full, for the terminal. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -25,7 +25,7 @@ _FOREIGN = "(written by another program)"
 
 @dataclass(slots=True)
 class ErrorCount:
-    """Letters of one topic with the same error."""
+    """Letters from one topic with the same error."""
 
     first_ms: int
     last_ms: int = 0
@@ -78,7 +78,7 @@ def list_table(counts: dict[tuple[str, str], ErrorCount]) -> Table:
 
 
 def places(sources: dict[int, list[int]]) -> str:
-    """Return partitions and offsets, such as `3: 7-9 12`; the first five of each partition."""
+    """Return partitions and offsets, for example `3: 7-9 12`; the first five for each partition."""
     return "; ".join(
         f"{partition}: {_ranges(sorted(set(offsets)))}"
         for partition, offsets in sorted(sources.items())
@@ -86,12 +86,12 @@ def places(sources: dict[int, list[int]]) -> str:
 
 
 def moment(at_ms: int) -> str:
-    """Return a time in UTC, to the second."""
+    """Return a UTC time to the second."""
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def letter_view(letter: DeadLetter, marks: Sequence[RetryMark]) -> Group:
-    """Return all there is to see of a letter: where it came from, and its record or its bytes."""
+    """Return a letter in full: where it came from, and its record or its bytes."""
     table = Table(box=None, show_header=False, pad_edge=False)
     source = "?" if letter.source is None else letter.source
     table.add_row("source", f"{letter.topic} {letter.partition} {source}")
@@ -107,7 +107,7 @@ def letter_view(letter: DeadLetter, marks: Sequence[RetryMark]) -> Group:
 
 
 def hex_dump(value: bytes, most: int = _MOST_BYTES) -> str:
-    """Return offsets, bytes and characters, 16 a line, of the first `most` bytes."""
+    """Return offsets, bytes and characters for the first `most` bytes, 16 a line."""
     lines = []
     for start in range(0, min(len(value), most), _ROW):
         row = value[start : start + _ROW]

@@ -1,11 +1,11 @@
 """The retry of dead letters: back to the end of their source partition, each once.
 
-This is right for a queue of independent work, and for nothing else. In a log the order is the
-meaning. There, a release that can decode the record reads it at its own place.
+This is right only for a queue of independent work. In a log, the order is the meaning. There, a
+release that can decode the record reads it at its own place.
 
-The record is acknowledged before its mark is written. A command killed in between leaves a letter
-that the next command sends again. The retried topics bear that. A command is carried out once by
-its id, and a task's session is opened once.
+The record is acknowledged before its mark is written. If a command is killed in between, the next
+command sends the letter again. The retried topics bear that: a command is carried out only once by
+its id, and a task's session is opened only once.
 """
 
 from collections import Counter
@@ -73,11 +73,11 @@ REFUSED: Mapping[str, str] = {
     ),
     SHARED.name: "`share take` looks at all that was published again: repair what it complains of",
 }
-"""Reasons why letters of a topic are never retried, with what to do instead."""
+"""By topic, the reason why its letters are never retried, with what to do instead."""
 _UNDECODABLE = "it still cannot be decoded (dlq show has the reason); --force sends it all the same"
 _FLUSH_S = 30.0
 _REPORT_S = 5.0
-"""Time for the thread of reports to hand over an acknowledged record's report."""
+"""Time in which the report of an acknowledged record must arrive from its thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +89,12 @@ class Chosen:
     source: int | None = None
 
     def holds(self, letter: DeadLetter) -> bool:
-        """Return True if the letter is among them; its partition was read for it."""
+        """Return True if the letter is among them. Its partition fits, since no other was read."""
         return self.source in (None, letter.source)
 
 
 class SentLetter(NamedTuple):
-    """A record that was sent again, or would be: its first offset and its new one."""
+    """A record that was sent again, or would be, with its first offset and its new one."""
 
     topic: str
     partition: int
@@ -109,9 +109,9 @@ class RetryOutcome:
 
     sent: list[SentLetter] = field(default_factory=list)
     earlier: int = 0
-    """Number of letters that were retried before."""
+    """Count of letters that were retried before."""
     refused: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Number of letters by topic and reason."""
+    """Letter counts by topic and reason."""
 
 
 def retry(
@@ -122,7 +122,7 @@ def retry(
     force: bool = False,
     seen: Callable[[int], None] = lambda count: None,
 ) -> RetryOutcome:
-    """Send the chosen letters that may be retried; `seen` is called with a growing count.
+    """Send the chosen letters that may be retried; call `seen` with a growing count.
 
     Raises what `read_letters` raises, `KafkaUnavailable` and `DeliveryFailed`.
     """
@@ -148,7 +148,7 @@ def retry(
 
 
 def refusal(letter: DeadLetter, at_ms: int, force: bool = False) -> str:
-    """Return why a letter is not retried; empty if it is. `force`: even if it is undecodable."""
+    """Return why a letter is not retried; empty if it is. `force`: also if it is undecodable."""
     if letter.topic in REFUSED:
         return REFUSED[letter.topic]
     if letter.source is None:

@@ -1,4 +1,4 @@
-"""Erasure from files: lines of JSON about sessions, in `trained/` and in exports."""
+"""Erasure from files: JSON lines about sessions, in `trained/` and in exports."""
 
 import gzip
 from collections.abc import Iterable
@@ -17,18 +17,18 @@ _LINES = (".jsonl", ".jsonl.gz")
 _TABLES = (".parquet", ".avro")
 _FIELDS = {"session_id", "session"}
 _STEP = {"step", "version", "tokens"}
-"""Fields of the first line of a file in `trained/`."""
+"""Fields in the first line of a file in `trained/`."""
 _LEVEL = 4
 
 
 @dataclass(slots=True)
 class FilesErased:
-    """Outcome for the files of some directories."""
+    """Outcome for the files in some directories."""
 
     lines: dict[Path, int] = field(default_factory=dict)
-    """Number of erased lines of each file that had some."""
+    """By file with erased lines, their count."""
     nameless: dict[Path, int] = field(default_factory=dict)
-    """Number of lines of a file that name no session, so that it is not known whose they are."""
+    """By file, the count of lines that name no session, so it is not known whose they are."""
     tables: list[Path] = field(default_factory=list)
     """Parquet and Avro files, which have to be made again."""
     first_version: int | None = None

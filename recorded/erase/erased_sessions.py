@@ -1,4 +1,4 @@
-"""Sessions that are erased, and the records that are about them. Pure."""
+"""Erased sessions, and the records about them. Pure."""
 
 import re
 from collections.abc import Iterable
@@ -24,11 +24,11 @@ from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.schemas.topics import REPLIES, REQUESTS
 
 _BY_NAME = (*REQUESTS.records, *REPLIES.records)
-"""Records that may have a session's name in place of its id."""
+"""Records that may have a session's name instead of its id."""
 _IMPORTED = f"{FOREIGN}_session_id"
 """An imported trajectory's metadata: the session that its file was exported from."""
 _OPENING = (OpenSession, SessionOpened, Trajectory)
-"""Records that have purpose and metadata of a session."""
+"""Records that have a session's purpose and metadata."""
 _OF_GROUP = re.compile(r"(.+)\.\d+\.\d+")
 
 
@@ -50,7 +50,7 @@ class ErasedSessions:
     def concern(self, record: Record) -> bool:
         """Return True if the record is about an erased session.
 
-        A command or reply that only has the name is about all sessions of that name.
+        A command or reply that only has a name is about all sessions with that name.
         """
         if isinstance(record, Task):
             return self.include(session_of(record.group_id, record.sample, record.attempt))
@@ -67,9 +67,9 @@ class ErasedSessions:
         return origin is not None and self.include(origin)
 
     def forked_by(self, record: Record) -> str:
-        """Return the session that the record says to hold a copy of an erased one, or nothing.
+        """Return the session that this record shows to hold a copy of an erased one, or nothing.
 
-        It is a fork, or the session of a judge that was asked about it.
+        It is a fork, or the session of a judge that was asked about the erased one.
         """
         if isinstance(record, _OPENING) and record.purpose == JUDGING:
             return record.session_id if self.include(record.metadata.get(JUDGED, "")) else ""
@@ -85,7 +85,7 @@ class ErasedSessions:
         return str(record.session_id)  # type: ignore[attr-defined]
 
     def without_text(self, record: Record) -> Record | None:
-        """Return a `control` record without a failure's text; None if it has none of them."""
+        """Return a `control` record without a failure's text; None if it has no such text."""
         match record:
             case SampleFailed(group_id=group, sample=sample, attempt=attempt, detail=text):
                 theirs = self.include(session_of(group, sample, attempt))
@@ -98,7 +98,7 @@ class ErasedSessions:
         return None
 
     def in_bytes(self, key: bytes, value: bytes) -> bool:
-        """Return True if a record that cannot be decoded has an erased session in its bytes."""
+        """Return True if an undecodable record has an erased session in its bytes."""
         return key in self._keys or any(name in value for name in self._keys)
 
     @cached_property

@@ -1,7 +1,8 @@
-"""Erasure of sessions from a log: a copy of its topics without them, under another prefix.
+"""Erasure of sessions from a log: its topics are copied without them, under another prefix.
 
-The prefix belongs to one erasure, whose mark is committed as metadata of the Kafka consumer group
-`<prefix>erase`. A repeated call goes on where an earlier one ended, and copies what was appended.
+The prefix belongs to one erasure. The erasure's mark is committed as metadata of the Kafka consumer
+group `<prefix>erase`. A repeated call goes on where an earlier one ended, and copies what was
+appended.
 """
 
 import hashlib
@@ -36,34 +37,34 @@ from seamlessflow.schemas.topics import TOPICS
 
 _GROUP = "erase"
 Shown = Callable[[str, int, int], None]
-"""Called with a topic, the number of its offsets that are behind the copy, and that of all."""
+"""Function that gets a topic, how many of its offsets the copy has passed, and how many it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogErasure:
-    """Erasure from the topics of one prefix."""
+    """Erasure from the topics under one prefix."""
 
     kafka: KafkaSettings
     to: str
     sieve: Sieve
     groups: Sequence[str] = ()
-    """Kafka consumer groups, without prefix, whose committed offsets the copy gets also."""
+    """Kafka consumer groups, without prefix, whose committed offsets are also copied."""
 
     @property
     def whole(self) -> KafkaSettings:
-        """Settings for names with their prefix, since source and target have different ones."""
+        """Settings for whole topic names, since source and target have different prefixes."""
         return self.kafka.model_copy(update={"topic_prefix": ""})
 
     @property
     def mark(self) -> str:
-        """Return what the copy is of, in a few bytes."""
+        """Return a hash over what the copy depends on: prefix, sessions, `drop_undecodable`."""
         sessions = sorted(self.sieve.sessions.asked)
         what = [self.kafka.topic_prefix, sessions, self.sieve.drop_undecodable]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()
 
     @property
     def pairs(self) -> list[Pair]:
-        """Return the contract's topics, and their copies."""
+        """Return the contract's topics, each with its copy."""
         return [
             Pair(self.kafka.topic_prefix + name, self.to + name, name != topic.name or plain)
             for topic in TOPICS.values()
@@ -82,7 +83,7 @@ class LogErased:
     deleted: list[str] = field(default_factory=list)
     """Old topics that were deleted, with their prefix."""
     blobs_deleted: int = 0
-    """Blobs of erased records that were deleted with them."""
+    """Count of the erased records' blobs that were deleted with them."""
 
 
 def erase_from_log(erasure: LogErasure, show: Shown) -> LogErased:
@@ -150,7 +151,7 @@ def delete_old(erasure: LogErasure, done: LogErased) -> None:
 
 
 def _existing(erasure: LogErasure) -> list[Pair]:
-    if erasure.to:  # a copy without a prefix is that of a run that has none
+    if erasure.to:  # a copy without a prefix is for a run without one
         check_prefix("--to", erasure.to)
     if erasure.to == erasure.kafka.topic_prefix:
         reason = f"{erasure.to!r} is the prefix of the topics to erase from: name another"
@@ -186,7 +187,7 @@ def _targets(pairs: Sequence[Pair], bounds: Bounds) -> list[LogPartition]:
 
 
 def _claim(erasure: LogErasure, reader: Reader, first: Pair, begun: bool) -> None:
-    """Take note of the erasure that the targets belong to. Raises `CopyRefused`."""
+    """Claim the targets for this erasure. Raises `CopyRefused` if they belong to another copy."""
     place = first.target, 0
     offset, mark = reader.committed([place], ANSWER_S)[place]
     if offset >= 0 and mark == erasure.mark:
@@ -221,7 +222,7 @@ def _copy(
 
 
 def _copy_groups(erasure: LogErasure, places: Sequence[LogPartition]) -> None:
-    """Commit the offsets of the run's groups for the copy: they mean the same records there."""
+    """Commit the run's group offsets for the copy, where they mean the same records."""
     whole = erasure.whole
     prefix = erasure.kafka.topic_prefix
     for group in erasure.groups:

@@ -1,9 +1,9 @@
-"""Copy of a topic in which every record that stays has its offset.
+"""Copy of a topic in which every kept record has its old offset.
 
 Some offsets have no record to copy. The record was erased, or compaction or retention removed it,
 or the offset ended a transaction. The copy has an empty record there (without key and value), which
-all readers pass over. All that refers to offsets stays true. A copy that was cut off goes on at the
-present end of its target.
+all readers pass over. So every reference to an offset stays true. A copy that was cut off goes on
+at its target's present end.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,9 +28,9 @@ _BATCH_BYTES = 64_000_000
 _LINGER_MS = 5
 
 Keep = Callable[[Received], Raw | None]
-"""Returns the copy's record, or None for one that is left out."""
+"""Function that returns the copy's record, or None for a record that is left out."""
 Bounds = Mapping[LogPartition, tuple[int, int]]
-"""First offset of each partition and the one behind its last record."""
+"""Each partition's first offset, and the one behind its last record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Pair:
     source: str
     target: str
     keeps_offsets: bool
-    """False for a compacted topic, to whose offsets nothing refers: it is copied anew each time."""
+    """False for a compacted topic: nothing refers to its offsets, so it is always copied anew."""
 
     def resume_at(
         self, source: Bounds, target: Mapping[LogPartition, int]
     ) -> dict[LogPartition, int]:
-        """Return the offset at which each partition of the source is to be copied on. Pure.
+        """Return the offset from which each source partition is still to be copied. Pure.
 
         Raises `CopyRefused` if the target is ahead of the source.
         """
@@ -77,7 +77,7 @@ def copy_with_offsets(
     keep: Keep,
     progress: CopyProgress,
 ) -> None:
-    """Copy the offsets from `starts` to the ends of `bounds`.
+    """Copy the offsets from `starts` to the ends in `bounds`.
 
     `whole` has no topic prefix. Raises what Kafka's clients raise.
     """
@@ -112,14 +112,14 @@ class _Writing:
     _producer: Producer
     _pair: Pair
     _next: dict[LogPartition, int]
-    """Offset of the next record to copy, by place of the source."""
+    """Offset of the next record to copy, by source partition."""
     done: int = 0
     _records: int = 0
     _bytes: int = 0
     _times: dict[LogPartition, int] = field(default_factory=dict)
 
     def write(self, item: Received, kept: Raw | None) -> None:
-        """Send the record that takes the place of `item`, behind what is missing before it."""
+        """Send the record that replaces `item`, after filling the offsets missing before it."""
         place = item.topic, item.partition
         self._times[place] = item.timestamp_ms
         self._fill(place, item.offset)
@@ -135,7 +135,7 @@ class _Writing:
 
     @property
     def full(self) -> bool:
-        """True if so much is on its way that it is to be waited for."""
+        """True if so many records are on their way that they must be waited for."""
         return self._records >= _BATCH_RECORDS or self._bytes >= _BATCH_BYTES
 
     def flush(self) -> None:

@@ -1,6 +1,6 @@
-"""Sentences about an erasure: what was erased, what is left, and what is to be done. Pure.
+"""Sentences about an erasure: what was erased, what is left, and what must be done. Pure.
 
-What is left may also be in topics of other prefixes of the cluster.
+Topics under the cluster's other prefixes may also hold the sessions.
 """
 
 import shlex
@@ -50,7 +50,7 @@ def report(log: LogErased, files: FilesErased, dry_run: bool) -> Iterator[str]:
 
 
 def other_prefixes(topics: Iterable[str], names: Iterable[str]) -> list[str]:
-    """Return the prefixes of the topics `trajectories` that are not among the known ones."""
+    """Return the prefixes of all `trajectories` topics, without the known prefixes in `names`."""
     name = TRAJECTORIES.name
     prefixes = {topic.removesuffix(name) for topic in topics if topic.endswith(name)}
     return sorted(prefixes.difference(names))

@@ -1,4 +1,4 @@
-"""An erasure's sieve: for each record as it stands on a topic, that of the copy. Pure."""
+"""An erasure's sieve: for each record on a topic, the copy's record. Pure."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -18,44 +18,44 @@ _LETTERS = frozenset(map(dead_letters_of, TOPICS))
 
 @dataclass(slots=True)
 class TopicErasure:
-    """Counts of a topic's records, for a call."""
+    """One call's counts of a topic's records."""
 
     copied: int = 0
     erased: int = 0
     emptied: int = 0
     """Failures of erased sessions on `control`, copied without their text."""
     naming: int = 0
-    """Copied records that keep an erased session's id, such as a group's result."""
+    """Copied records that keep an erased session's id, for example a group's result."""
     undecodable: int = 0
-    """Copied records that cannot be read, so that it is not known whose they are."""
+    """Copied records that cannot be read, so it is not known whose they are."""
     dropped: int = 0
     """Records that cannot be read and were left out."""
     blobs: set[str] = field(default_factory=set)
-    """Places outside of the log that erased records refer to."""
+    """Places outside the log that erased records refer to."""
     stored: set[str] = field(default_factory=set)
-    """Blobs of erased records that were too large for their topic."""
+    """Blobs with erased records that were too large for their topic."""
     forks: set[str] = field(default_factory=set)
-    """Sessions that are kept, and hold a copy of an erased one."""
+    """Kept sessions that hold a copy of an erased one."""
     imported: set[str] = field(default_factory=set)
     """Ids of erased trajectories that were imported from a session's export."""
     by_record: Counter[str] = field(default_factory=Counter)
-    """Erased ones by type; `undecodable` those that had a session in their bytes."""
+    """Erased records by type; `undecodable` are those with a session in their bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sieve:
-    """Rules of one erasure."""
+    """An erasure's rules."""
 
     sessions: ErasedSessions
     drop_undecodable: bool = False
     whole: Callable[[bytes], Record] = decode
-    """Decodes a record; of a reference that of its blob."""
+    """Decodes a record; for a reference, the record in its blob."""
 
     def kept(self, topic: str, item: Received, counts: TopicErasure) -> Raw | None:
-        """Return the copy's record, or None for one that is erased; count it.
+        """Return the copy's record, or None for an erased one; count it.
 
-        `topic` has no prefix. Raises `NewerRelease` unless what cannot be decoded is left out, and
-        `BlobUnavailable` of a storage that does not answer.
+        `topic` has no prefix. Raises `NewerRelease` unless undecodable records are left out, and
+        `BlobUnavailable` if a storage does not answer.
         """
         raw = item.record
         if not isinstance(raw, Raw):  # the name of a header is not UTF-8: no client can copy it
@@ -111,6 +111,6 @@ class Sieve:
 
 
 def blobs_of(record: Record) -> set[str]:
-    """Return the places of media and arrays that a record has by reference."""
+    """Return the places of media and arrays that a record only refers to."""
     parts = (*getattr(record, "media", ()), *getattr(record, "tensors", ()))
     return {part.uri for part in parts if part.uri}

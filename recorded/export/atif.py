@@ -1,11 +1,11 @@
 """The form `atif`: sessions in version 1.8 of Harbor's Agent Trajectory Interchange Format. Pure.
 
-A document is a path through the session's turns, to one that no other turn continues. So a session
-is one document unless its agent rewrote its history or had sub-agents. A turn that stands in an
-earlier document also is marked `is_copied_context`, as the format asks for.
+A document is a path through the session's turns that ends with a turn that no other continues. So a
+session is one document unless its agent rewrote its history or had sub-agents. If a turn also
+stands in an earlier document, it is marked `is_copied_context`, as the format asks for.
 
-An answer is a step of the source `agent`, with its tokens and log-probs. Results of its calls are
-its observation. Members of ours stand in `extra`.
+An answer is a step with the source `agent`, with its tokens and log-probs. Its calls' results are
+its observation. Our own members stand in `extra`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,12 +26,12 @@ AtifStep = dict[str, Any]
 
 
 class AtifForm:
-    """Form of one table, whose rows have a whole document each."""
+    """Form with one table, in which each row has a whole document."""
 
     tables = (Table("trajectories", {DOCUMENT: Kind.TEXT, **IDENTITY}),)
 
     def rows(self, exported: ExportedSession) -> Iterator[tuple[str, TableRow]]:
-        """Yield a row for each document of the session."""
+        """Yield a row for each of the session's documents."""
         cells = {name: cell for name, cell in identity(exported).items() if name in IDENTITY}
         for made in documents(exported):
             text = orjson.dumps(made).decode()
@@ -39,7 +39,7 @@ class AtifForm:
 
 
 def documents(exported: ExportedSession) -> Iterator[Mapping[str, Any]]:
-    """Yield the documents of a session, in the order in which their last turns began."""
+    """Yield a session's documents, in the order in which their last turns began."""
     session = exported.session
     written: set[str] = set()
     for number, path in enumerate(_paths(session)):
@@ -69,7 +69,7 @@ def documents(exported: ExportedSession) -> Iterator[Mapping[str, Any]]:
 
 
 class _Steps:
-    """The steps of one document, which grows by a turn at a time."""
+    """One document's steps; it grows by a turn at a time."""
 
     def __init__(self, exported: ExportedSession, written: set[str]) -> None:
         self._session = exported.session
@@ -78,7 +78,7 @@ class _Steps:
         self.steps: list[AtifStep] = []
 
     def append_turn(self, turn: Turn) -> None:
-        """Append the messages that are new in the turn's prompt, and its answer."""
+        """Append the messages that the turn's prompt adds, and its answer."""
         copied = turn.started.turn_id in self._written
         first = len(self.steps)
         for message in turn.started.new_messages:
@@ -101,7 +101,7 @@ class _Steps:
             self._append("user" if role == "user" else "system", message)
 
     def _observe(self, message: Mapping[str, Any]) -> None:
-        """Put the result of a call into the step that made the call."""
+        """Put a call's result into the step that made the call."""
         call_id = message.get("tool_call_id")
         result: dict[str, Any] = {"content": _content(message)}
         for step in reversed(self.steps):
@@ -158,7 +158,7 @@ class _Steps:
 
 
 def _versions(node: Node) -> list[int]:
-    """Return the policy version of each token, -1 if it is not known exactly."""
+    """Return each token's policy version, -1 if it is not known exactly."""
     versions = [-1] * node.length
     ends = [*(span.start for span in node.spans[1:]), node.length]
     for span, end in zip(node.spans, ends, strict=False):
@@ -168,7 +168,7 @@ def _versions(node: Node) -> list[int]:
 
 
 def _paths(session: Session) -> Iterator[Sequence[Turn]]:
-    """Yield the completed turns from a first one to each that no completed turn continues."""
+    """Yield each path of turns from a first one to a completed one that none continues."""
     completed = [turn for turn in session.turns.values() if turn.state is TurnState.COMPLETED]
     continued = {turn.started.parent_turn for turn in completed}
     for turn in completed:
@@ -190,7 +190,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content(message: Mapping[str, Any]) -> str | list[dict[str, str]]:
-    """Return a text, or texts; what is neither stands there as JSON."""
+    """Return a text or several texts; content that is no text becomes JSON."""
     content = message.get("content")
     if content is None or isinstance(content, str):
         return content or ""

@@ -36,7 +36,7 @@ from seamlessflow.trainer.data.credit.returns import RewardWeights
 
 @dataclass(frozen=True, slots=True)
 class ExportJob:
-    """Selected sessions, and the files to write: their form and directory."""
+    """Selected sessions, and the form and directory of the files to write."""
 
     directory: Path
     format: FileFormat
@@ -46,18 +46,18 @@ class ExportJob:
 
 @dataclass(slots=True)
 class ExportOutcome:
-    """Counts over all partitions; those of partitions that an earlier call finished too."""
+    """Counts over all partitions, including those that an earlier call finished."""
 
     counts: Counter[str]
     partitions_kept: int
     """Partitions that an earlier call finished."""
     skipped: Skipped
     matched: set[str] = field(default_factory=set)
-    """Names of the selection that a session which was read has."""
+    """Names in the selection that some read session has."""
 
     @property
     def rows(self) -> dict[str, int]:
-        """Return the number of written rows by table."""
+        """Return how many rows were written, by table."""
         counts = self.counts.items()
         return {name[5:]: count for name, count in counts if name.startswith("rows_")}
 
@@ -65,11 +65,11 @@ class ExportOutcome:
 def export(
     kafka: KafkaSettings, job: ExportJob, show: Show, stopping: Stopping = never
 ) -> ExportOutcome:
-    """Write the files of the partitions that are not finished.
+    """Write the files for the partitions that are not finished.
 
-    `show` is called with the number of further events read, and of all. The bounds are those that
-    the first call measured. Raises `ExportTaken`, `ReadingStopped`, and what `read_partitions`
-    raises.
+    `show` is called with two counts: further events read, and all events to read. The bounds are
+    those that the first call measured. Raises `ExportTaken`, `ReadingStopped`, and what
+    `read_partitions` raises.
     """
     cluster = find_cluster(kafka, stopping=stopping).id
     skipped = Skipped()
@@ -105,7 +105,7 @@ def export(
 
 
 class _PartitionExport:
-    """Export of one partition: its events, its sessions, its files."""
+    """One partition's export: its events, its sessions, its files."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class _PartitionExport:
         return self._fold.matched
 
     def run(self, bounds: Range, count: Callable[[int], None], stopping: Stopping) -> Counter[str]:
-        """Write the partition's files; return the counts of their contents.
+        """Write the partition's files; return counts of what they contain.
 
         Raises `DiskFull`.
         """
@@ -177,7 +177,7 @@ class _PartitionExport:
 
 
 class _PartitionFiles:
-    """A partition's files, one for each table that has rows; named when all are whole."""
+    """A partition's files, one for each table with rows; named when all are whole."""
 
     def __init__(self, job: ExportJob, form: Form | AtifForm, partition: int) -> None:
         self._open = job.format.open
@@ -190,7 +190,7 @@ class _PartitionFiles:
         self.rows: Counter[str] = Counter()
 
     def append(self, name: str, row: TableRow) -> None:
-        """Append a row to this name's table."""
+        """Append a row to the table with this name."""
         if name not in self._appends:
             table, path = self._tables[name]
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -219,9 +219,10 @@ class _PartitionFiles:
 def recorded_weights(
     kafka: KafkaSettings, skipped: Skipped, stopping: Stopping
 ) -> Mapping[str, RewardWeights]:
-    """Return the reward weights of each policy that a trainer of the run trained.
+    """Return the reward weights for each policy that the run trained.
 
-    `sessions` has the rewards of a session by their names; `control` has the weights of their sum.
+    `sessions` has a session's rewards by name; `control` has the weights with which they are
+    summed.
 
     Raises what `read_topic` raises.
     """
@@ -232,7 +233,7 @@ def recorded_weights(
 
 
 def newest_weights(control: Iterable[Record]) -> dict[str, RewardWeights]:
-    """Return, for each policy that records any, its newest lineage's weights."""
+    """Return the newest lineage's weights for each policy that has a lineage."""
     newest: dict[str, RewardWeights] = {}
     for record in control:
         if isinstance(record, LineageStarted):
@@ -243,7 +244,7 @@ def newest_weights(control: Iterable[Record]) -> dict[str, RewardWeights]:
 
 
 def _special(weights: Mapping[str, RewardWeights]) -> dict[str, RewardWeights]:
-    """Return the weights of the policies whose return is not the one reward."""
+    """Return the weights for policies whose return is not just the one reward."""
     return {policy: factors for policy, factors in weights.items() if factors != ONE_REWARD}
 
 

@@ -1,6 +1,6 @@
-"""An export's forms: the tables that each has, and their rows. Pure.
+"""An export's forms: each form's tables, and their rows. Pure.
 
-A row is a chain: everything that was sampled stands in one, and a part of it is trained.
+A row is a chain: each sampled token stands in one, and some of its tokens are trained.
 """
 
 from collections import defaultdict
@@ -26,7 +26,7 @@ from seamlessflow.schemas.tokens import POLICY, of_exact_version
 from seamlessflow.trainer.data.chains import NOWHERE, Chain, chains
 
 _INEXACT = -2
-"""Version in place of one that is not known exactly, so that its tokens are in chains too."""
+"""Version that replaces one not known exactly, so that its tokens are also in chains."""
 IGNORED = -100
 """Label for a token without a loss, as in PyTorch's cross entropy."""
 _PLACE = {
@@ -81,15 +81,15 @@ class SampledChain:
     chain: Chain
     sampled_T: Bools
     trained_T: Bools
-    """Those of them that the trajectory's loss mask has."""
+    """True for those that the trajectory's loss mask has."""
     versions_T: NDArray[np.int32]
     """Each token's policy version, -1 if no policy sampled it or it is not known exactly."""
 
 
 def sampled_chains(made: Trajectory) -> Iterator[SampledChain]:
-    """Yield the chains that have all sampled tokens once, by policy.
+    """Yield the chains that together have each sampled token once, by policy.
 
-    Only a sampled token that begins a sequence is in none, since no token predicts it. Raises
+    Only a sampled token that begins a sequence is in no chain, since no token predicts it. Raises
     `TrajectoryMalformed`.
     """
     whole = _all_sampled(made)
@@ -111,7 +111,7 @@ class Form:
 
     chains: Table
     cells: Cells
-    """Return the columns that are special to the form."""
+    """Returns the columns that only this form has."""
     sessions: bool = False
     """True: all sessions and all that was sampled; False: only chains with a trained token."""
 
@@ -133,7 +133,7 @@ class Form:
                 yield self.chains.name, {**place, **self.cells(sampled, exported)}
 
 
-"""Forms by the name that the option has."""
+"""`FORMS`, at the end, has the forms by the name that the option has."""
 
 
 def _all_sampled(made: Trajectory) -> Trajectory:
@@ -177,13 +177,13 @@ def _place(sampled: SampledChain) -> dict[str, Cell]:
 
 
 def _split(sampled: SampledChain) -> int:
-    """Return the number of tokens before the first trained one: the prompt."""
+    """Return how many tokens come before the first trained one: the prompt."""
     return int(sampled.trained_T.argmax())
 
 
 def _as_chain(sampled: SampledChain, _: ExportedSession) -> dict[str, Cell]:
     tokens = sampled.chain.tokens
-    # Turns are numbered in the order of the chain, and only those that it has.
+    # Only the chain's turns are numbered, in its order.
     numbers = np.unique(tokens.turns_T[tokens.turns_T >= 0])
     turns_T = np.where(tokens.turns_T < 0, -1, np.searchsorted(numbers, tokens.turns_T))
     return {

@@ -1,4 +1,4 @@
-"""The file `manifest.json` of an export: its terms, its bounds, and the partitions it finished."""
+"""An export's file `manifest.json`: its terms, its bounds, and the partitions that it finished."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -15,7 +15,7 @@ _NAME = "manifest.json"
 
 
 class ExportTaken(SeamlessFlowError):
-    """A directory has another export, or files that no export wrote."""
+    """A directory that has another export, or files that no export wrote."""
 
     lasting = True
 
@@ -27,7 +27,7 @@ class ExportTaken(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class ExportTerms:
-    """Everything that decides what an export's files contain, but for its bounds."""
+    """Everything that decides what an export's files contain, except its bounds."""
 
     cluster: str
     prefix: str
@@ -35,7 +35,7 @@ class ExportTerms:
     format: str
     selection: SessionSelection
     rewards: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Weights of the rewards, by policy."""
+    """Reward weights by policy."""
 
     def plain(self) -> dict[str, Any]:
         """Return the terms as JSON values."""
@@ -54,18 +54,18 @@ class ExportManifest:
     directory: Path
     terms: dict[str, Any]
     bounds: dict[int, Range]
-    """First offset and the one behind the last, by partition, as they were when it began."""
+    """By partition, the first offset and the one behind the last, as they were when it began."""
     finished: dict[int, dict[str, int]] = field(default_factory=dict)
-    """Counts of the partitions whose files are whole."""
+    """Counts for the partitions whose files are whole."""
 
     @classmethod
     def begin(
         cls, directory: Path, terms: ExportTerms, bounds: Mapping[int, Range]
     ) -> "ExportManifest":
-        """Return the state of the export of these terms that is in the directory, or a new one.
+        """Return the state of the directory's export, or a new one if the directory is empty.
 
-        Raises `ExportTaken`, `DiskFull`, and `SettingsRejected` for a path that can be no
-        directory.
+        Raises `ExportTaken` if the terms differ or there are other files, `DiskFull`, and
+        `SettingsRejected` for a path that cannot be a directory.
         """
         make_writable(directory, "--to")
         path = directory / _NAME
@@ -86,7 +86,7 @@ class ExportManifest:
         )
 
     def finish(self, partition: int, counts: dict[str, int]) -> None:
-        """Take note that the partition's files are whole. Raises `DiskFull`."""
+        """Note that the partition's files are whole. Raises `DiskFull`."""
         self.finished[partition] = counts
         self._write()
 
@@ -105,7 +105,7 @@ class ExportManifest:
 
 
 def _differing(terms: dict[str, Any], wanted: dict[str, Any]) -> list[str]:
-    # An export of an earlier release has no rewards in its terms.
+    # An export by an earlier release has no rewards in its terms.
     return [name for name, value in wanted.items() if terms.get(name, {}) != value]
 
 

@@ -1,4 +1,4 @@
-"""Rows as Parquet, written and read. This module alone uses pyarrow (extra `parquet`)."""
+"""Rows as Parquet, written and read. Only this module uses pyarrow (extra `parquet`)."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from seamlessflow.recorded.export.tables import FileFormat, Kind, Table, TableRo
 
 _GROUP_TOKENS = 1 << 20
 _GROUP_ROWS = 10_000
-"""A row group ends with either, so that a file of any length needs little memory."""
+"""A row group ends at either limit, so that a file needs little memory, however long it is."""
 _KINDS = {
     Kind.TEXT: pa.string(),
     Kind.INTEGER: pa.int64(),
@@ -27,11 +27,11 @@ _READ_ROWS = 64
 
 
 class ParquetRows:
-    """Parquet file that is written in row groups of limited size."""
+    """Parquet file that is written in row groups with a limited size."""
 
     def __init__(self, path: Path, table: Table) -> None:
         self._schema = pa.schema([(name, _KINDS[kind]) for name, kind in table.columns.items()])
-        # Few log-probs are equal: a dictionary of them is built in vain.
+        # Few log-probs are equal, so a dictionary for them would not help.
         repeated = [name for name, kind in table.columns.items() if kind is not Kind.FLOATS]
         self._writer = pq.ParquetWriter(
             path, self._schema, compression="zstd", use_dictionary=repeated
@@ -68,7 +68,7 @@ PARQUET = FileFormat("parquet", ".parquet", ParquetRows)
 
 
 def parquet_rows(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield a file's rows. Raises `SettingsRejected` for a file of another format."""
+    """Yield a file's rows. Raises `SettingsRejected` for a file in another format."""
     try:
         with pq.ParquetFile(path) as file:
             for batch in file.iter_batches(_READ_ROWS):

@@ -63,18 +63,18 @@ SESSIONS_TABLE = Table(
 
 @dataclass(frozen=True, slots=True)
 class ExportedSession:
-    """A session with its trajectory, and the topics that it is read from."""
+    """A session with its trajectory, and the topics that it comes from."""
 
     session: Session
     made: Trajectory
     cluster: str
     prefix: str
     weights: RewardWeights
-    """Weights of the rewards that add up to its return."""
+    """Weights for the rewards that add up to its return."""
 
 
 def identity(exported: ExportedSession) -> dict[str, Cell]:
-    """Return the columns that a session's rows in all tables have: identity and provenance."""
+    """Return the columns that a session's rows have in all tables: identity and provenance."""
     made = exported.made
     cells: dict[str, Cell] = {
         name: getattr(made, name) for name in (*IDENTITY, *PROVENANCE) if hasattr(made, name)
@@ -84,7 +84,7 @@ def identity(exported: ExportedSession) -> dict[str, Cell]:
 
 
 def session_row(exported: ExportedSession) -> Mapping[str, Cell]:
-    """Return the session's row of `SESSIONS_TABLE`."""
+    """Return the session's row in `SESSIONS_TABLE`."""
     made = exported.made
     same = ("policy", "reason", "limit", "creation_version", "version_min", "version_max")
     times = ("opened_at_ms", "closed_at_ms", "finalized_at_ms")
@@ -113,7 +113,7 @@ def _messages(session: Session) -> str:
 
 
 def _turn(turn: Turn) -> dict[str, Any]:
-    """Return a turn with the messages that are new in its prompt, and the sampled one."""
+    """Return a turn with the messages that its prompt adds, and the sampled message."""
     started = turn.started
     return {
         "turn_id": started.turn_id,
@@ -132,7 +132,7 @@ def _turn(turn: Turn) -> dict[str, Any]:
 
 
 def _read(messages: Sequence[bytes]) -> list[Any]:
-    """Return messages, which are JSON, without reading them: they are written as they are."""
+    """Return JSON messages unread: they are written as they are."""
     return [orjson.Fragment(message) for message in messages]
 
 

@@ -1,6 +1,6 @@
-"""An export's tables: the names and kinds of their columns, and their files' formats.
+"""An export's tables: their columns' names and kinds, and the files' formats.
 
-Lines of JSON, the plainest format, are written here.
+JSON lines, the plainest format, are written here.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ TableRow = Mapping[str, Cell]
 
 
 DOCUMENT = "document"
-"""Column with a whole JSON document. As lines of JSON, a row is that document alone."""
+"""Column with a whole JSON document. In JSON lines, a row is only that document."""
 
 
 class Kind(StrEnum):
-    """Kind of a column's values; each value may also be None."""
+    """Kind of values in a column; each value may also be None."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -62,7 +62,7 @@ class RowFile(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FileFormat:
-    """Format of the files."""
+    """Format in which files are written."""
 
     name: str
     suffix: str
@@ -77,7 +77,7 @@ class JsonlFile:
         self._columns = table.columns
 
     def append(self, row: TableRow) -> None:
-        """Write the row, its columns in their order, or the document that it has."""
+        """Write the row with its columns in order, or only the document that it has."""
         if DOCUMENT in self._columns:
             self._file.write(f"{row[DOCUMENT]}\n".encode())
             return

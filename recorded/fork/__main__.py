@@ -1,6 +1,6 @@
-"""The agents process of a run with live forks, `python -m seamlessflow.recorded.fork`.
+"""The agents process for a run with live forks, `python -m seamlessflow.recorded.fork`.
 
-It is `seamlessflow.producers.agents`, whose sessions may also go on from ended ones of the run.
+It is `seamlessflow.producers.agents`, but its sessions may also go on from the run's ended ones.
 """
 
 from seamlessflow.infra.settings import load

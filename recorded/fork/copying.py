@@ -1,7 +1,7 @@
 """A recorded session's beginning, copied exactly, with which new sessions can begin. Pure.
 
-A place is a turn's prompt, or its answer's end. Every tool call before it must have its
-result, since no agent can go on without one.
+A place is a turn's prompt, or its answer's end. Each tool call before it must have its result,
+since no agent can go on without one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class NotForkable(SeamlessFlowError):
-    """A place of a recorded session at which no other session can begin."""
+    """A place in a recorded session at which no other session can begin."""
 
     def __init__(self, session_id: str, turn_id: str, reason: str) -> None:
         self.session_id = session_id
@@ -47,7 +47,7 @@ def forked_prefix(
     behind: str = BEHIND_PROMPT,
     appended: Sequence[bytes] = (),
 ) -> ForkedPrefix:
-    """Return the session's beginning up to the turn, `behind` its prompt or its answer.
+    """Return the session's beginning up to a turn; `behind`: its prompt or its answer.
 
     `appended`: messages in canonical JSON that agents add there first. Raises `NotForkable`.
     """
@@ -86,7 +86,7 @@ def forked_prefix(
 
 
 def unanswered_calls(messages: Iterable[bytes]) -> list[str]:
-    """Return the ids of tool calls among these messages, in canonical JSON, without a result."""
+    """Return the ids of tool calls without a result among these messages, in canonical JSON."""
     waiting: dict[str, None] = {}
     for message in map(orjson.loads, messages):
         waiting |= dict.fromkeys(str(call.get("id")) for call in message.get("tool_calls") or ())
@@ -127,7 +127,7 @@ def _check_calls(made: ForkedPrefix) -> None:
 
 
 def _path_to(session: Session, turn: Turn) -> list[Turn]:
-    """Return the turns that the turn's history goes on from, the oldest first."""
+    """Return the turns that a turn's history goes on from, the oldest first."""
     path: list[Turn] = []
     while turn.started.parent_turn is not None:
         turn = session.turns[turn.started.parent_turn]
@@ -136,7 +136,7 @@ def _path_to(session: Session, turn: Turn) -> list[Turn]:
 
 
 def _earlier(session: Session, turn: Turn) -> list[Turn]:
-    """Return all completed turns that began before the turn, also those beside its path."""
+    """Return all completed turns that began before a turn, including those beside its path."""
     every = list(session.turns.values())
     return [other for other in every[: every.index(turn)] if other.state is TurnState.COMPLETED]
 
@@ -190,7 +190,7 @@ def _prompt(
 
 
 def _ids_before(session: Session, turn: Turn, behind: str) -> bytes:
-    """Return all ids before the place. An answer's forced beginning is no part of the prompt."""
+    """Return all ids before the place. An answer's forced beginning is no part of its prompt."""
     tree = session.tree
     if behind == BEHIND_ANSWER:
         return tree.path(turn.node, tree.nodes[turn.node].length)

@@ -1,7 +1,7 @@
-"""Forks of recorded sessions, written as tasks whose sessions begin in the middle of these.
+"""Forks of recorded sessions, written as tasks whose sessions begin in the middle of those.
 
-A fork has the task that agent and judge got. The topic `tasks` keeps it for days only; behind that,
-the file of tasks of the run has it.
+A fork has the task that agent and judge got. The topic `tasks` keeps it only for days; after that,
+the run's task file still has it.
 """
 
 import os
@@ -42,7 +42,7 @@ _NO_TURN = "no such turn"
 
 @dataclass(frozen=True, slots=True)
 class ForkJob:
-    """Sessions to fork, where, and the file to write."""
+    """Sessions to fork, the places, and the file to write."""
 
     to: Path
     rule: ForkRule
@@ -53,25 +53,25 @@ class ForkJob:
 
 @dataclass(slots=True)
 class ForkOutcome:
-    """Counts of forks, and of turns left out, by reason."""
+    """Counts: forks, and by reason what was left out."""
 
     forks: int = 0
     sessions: int = 0
     """Sessions with at least one fork."""
     tokens: int = 0
-    """Tokens before the places of all forks."""
+    """Tokens before the places, over all forks."""
     played: int = 0
-    """Recorded answers that a playback of each fork gives once."""
+    """Recorded answers that would be given if each fork were played back once."""
     left_out: Counter[str] = field(default_factory=Counter)
-    """Sessions and turns, by the reason."""
+    """Count of sessions and turns, by reason."""
     examples: dict[str, str] = field(default_factory=dict)
-    """First of them by reason."""
+    """The first one for each reason."""
     skipped: Skipped = field(default_factory=Skipped)
 
     chosen: int = 0
     """Sessions that ended and are chosen, forked or not."""
     matched: set[str] = field(default_factory=set)
-    """Names of the selection that a session has."""
+    """Names in the selection that some session has."""
 
     def leave_out(self, reason: str, named: str, count: int = 1) -> None:
         """Count what is left out."""
@@ -82,10 +82,10 @@ class ForkOutcome:
 def fork_sessions(
     kafka: KafkaSettings, job: ForkJob, show: Show, stopping: Stopping = never
 ) -> ForkOutcome:
-    """Write the file of forks, which appears when it is whole, and not without any fork.
+    """Write the file with forks. It only appears once it is whole and has a fork.
 
-    `show` is called with the number of further events read, and of all. Raises `SettingsRejected`,
-    `TasksRejected`, `ReadingStopped`, and what `read_partitions` raises.
+    `show` is called with two counts: further events read, and all events to read. Raises
+    `SettingsRejected`, `TasksRejected`, `ReadingStopped`, and what `read_partitions` raises.
     """
     job.rule.check()
     cluster = find_cluster(kafka, stopping=stopping).id
@@ -109,19 +109,19 @@ def fork_sessions(
 
 @dataclass(slots=True)
 class _RecordedTasks:
-    """Payloads of tasks by group, and a file for groups whose tasks are gone from the log."""
+    """Task payloads by group, and a file for groups whose tasks are gone from the log."""
 
     file: TaskSource | None = None
     _payloads: dict[str, bytes] = field(default_factory=dict)
     _known: dict[bytes, bytes] = field(default_factory=dict)
-    """Payloads by themselves: all groups of a task share one."""
+    """Each payload once, since all groups for a task share one."""
 
     def apply(self, task: Task) -> None:
-        """Take note of a task that was issued."""
+        """Note a task that was issued."""
         self._payloads[task.group_id] = self._known.setdefault(task.payload, task.payload)
 
     def payload(self, session: Session) -> Mapping[str, Any] | None:
-        """Return the object of the session's task, or None if it is nowhere."""
+        """Return the session's task as an object, or None if neither log nor file has it."""
         opened = session.opened
         payload = self._payloads.get(opened.group_id)
         if payload is None and self.file is not None and opened.task_id:
@@ -225,7 +225,7 @@ def _recorded_tasks(
     skipped: Skipped,
     stopping: Stopping = never,
 ) -> _RecordedTasks:
-    """Return the tasks that are on the log, and those of a file.
+    """Return the tasks on the log, and a file's tasks.
 
     Raises `TasksRejected`, and what `read_topic` raises.
     """

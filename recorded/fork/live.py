@@ -1,8 +1,8 @@
-"""Beginnings of sessions that go on from ended ones of a run that is at work.
+"""Beginnings for sessions that go on from ended ones, while the run is at work.
 
-The ended session's events are read from its first offset on and folded as the manager folds
-them. Copies are kept, since all samples of a group begin with the same one. Called by agents
-processes, `recorded/fork/__main__.py`, in threads.
+The ended session's events are read from its first offset on and folded as the manager folds them.
+Copies are kept, since all samples in a group begin with the same one. Called in threads by agents
+processes, `recorded/fork/__main__.py`.
 """
 
 import logging
@@ -28,12 +28,12 @@ from seamlessflow.schemas.records import ForkedPrefix, ParentPlace, SessionOpene
 from seamlessflow.schemas.topics import SESSIONS
 
 _KEPT = 32
-"""Copies that are kept, the newest ones."""
+"""Most copies that are kept; the oldest go first."""
 _log = logging.getLogger(__name__)
 
 
 class RunBeginnings:
-    """Copies from the log of one cluster; an implementation of `Beginnings`."""
+    """Copies from one cluster's log; an implementation of `Beginnings`."""
 
     def __init__(self, kafka: KafkaSettings, stopping: Stopping = never) -> None:
         self._kafka = kafka

@@ -1,4 +1,4 @@
-"""Places of recorded sessions at which new ones are to begin: turns, by hand or by rule. Pure."""
+"""Places in recorded sessions where new ones begin: turns, chosen by hand or by rule. Pure."""
 
 import re
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from seamlessflow.schemas.forks import BEHIND_ANSWER, BEHIND_PROMPT, MIDDLE, PLA
 
 LAST = "last"
 # Ids are a gateway instance and a number, both in hex, perhaps with a sample's number. Copied turns
-# have ids of their own (`forked_turn_id`).
+# have their own ids (`forked_turn_id`).
 _TURN = re.compile(rf"{LAST}|[1-9]\d*|f?[0-9a-f]{{12,}}(n[0-9a-f]+|\.\d+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class ForkRule:
-    """Turns chosen by one of the first three criteria, and each fork's kind."""
+    """Turns chosen by one of the first three criteria, and the kind of each fork."""
 
     turn: str | None = None
-    """A turn's id, its number from 1 in the log's order, or `last`."""
+    """A turn's id, its number from 1 in log order, or `last`."""
     after_tool_result: str | None = None
-    """`first`, `last` or `every` of the turns whose prompt ends with a tool's result."""
+    """`first`, `last` or `every` turn whose prompt ends with a tool's result."""
     before_compaction: bool = False
-    """True: the last turns before the agent went on with a shorter, edited history."""
+    """True: each last turn before the agent went on with a shorter, edited history."""
     behind: str = BEHIND_PROMPT
     mode: str = MIDDLE
     appended: tuple[bytes, ...] = ()
@@ -65,7 +65,7 @@ class ForkRule:
 
 
 def appended_message(text: str) -> bytes:
-    """Return a message of the user in canonical JSON."""
+    """Return a user's message in canonical JSON."""
     return orjson.dumps({"role": "user", "content": text}, option=orjson.OPT_SORT_KEYS)
 
 
@@ -85,7 +85,7 @@ def _after_result(turn: Turn) -> bool:
 
 
 def _before_compaction(turns: list[Turn]) -> list[Turn]:
-    """Return the turns that no turn goes on from, before one with a shorter, edited history."""
+    """Return the turns that no turn continues, before one with a shorter, edited history."""
     continued = {turn.started.parent_turn for turn in turns}
     return [
         turn

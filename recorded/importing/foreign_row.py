@@ -1,4 +1,4 @@
-"""Rows of files as sequences of tokens, whatever their columns are called. Pure."""
+"""Rows in files as token sequences, whatever their columns are called. Pure."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ RowRead = Mapping[str, Any]
 
 
 class ForeignRowRejected(SeamlessFlowError):
-    """A row of a file cannot be a trajectory."""
+    """A row in a file that cannot be a trajectory."""
 
     lasting = True
 
@@ -39,13 +39,13 @@ class ForeignRow:
     """Policy version, -1 if the file has none."""
     reward: float | None
     several_versions: tuple[int, int] | None
-    """Lowest and highest version of a row without versions for single tokens."""
+    """Lowest and highest version, if the row has no versions for single tokens."""
     named: Mapping[str, str]
-    """Columns of text, such as group, task, and an export's session."""
+    """Text columns, for example group, task, and an export's session."""
     begins: tuple[int, ...] = (0,)
-    """First tokens of its branches, each a whole sequence with a prompt of its own."""
+    """First tokens of its branches, each a whole sequence with its own prompt."""
     conversation: Mapping[str, str] = field(default_factory=dict)
-    """Messages of which its tokens were rendered, as JSON, and their source; empty without any."""
+    """Messages that its tokens were rendered from, as JSON, and their source; empty without any."""
 
 
 class _Columns:
@@ -58,7 +58,7 @@ class _Columns:
         return self.row.get(name) is not None
 
     def array(self, name: str, kind: type[np.int32 | np.float32 | np.bool_]) -> NDArray[Any]:
-        """Return an array of numbers that are of this kind."""
+        """Return an array of numbers, each of this kind."""
         value = self.row.get(name)
         if not isinstance(value, list):
             raise ValueError(f"{name} is no list" if self.has(name) else f"{name} is missing")
@@ -105,7 +105,7 @@ _TEXTS = (
 
 
 def foreign_row(path: str, number: int, row: RowRead) -> ForeignRow:
-    """Return a row's sequence, counted from 1. Raises `ForeignRowRejected`."""
+    """Return a row's sequence; `number` counts rows from 1. Raises `ForeignRowRejected`."""
     try:
         made = _read(_Columns(row))
         _check(made)
@@ -123,7 +123,7 @@ def _read(columns: _Columns) -> ForeignRow:
 
 
 def _split(columns: _Columns, behind: str, reward: str) -> ForeignRow:
-    """Return a row whose prompt, and what stands behind it, are columns of their own."""
+    """Return a row in which the prompt and the part behind it are separate columns."""
     prompt_T = columns.array("prompt_ids", np.int32)
     ids_T = columns.array(f"{behind}_ids", np.int32)
     at = len(prompt_T)
@@ -181,7 +181,7 @@ _LAYOUTS: Mapping[str, Callable[[_Columns], ForeignRow]] = {
     "response_ids": _verl,
     "input_ids": _trl,
 }
-"""Layouts by the column that they are known by."""
+"""Layouts by the column that shows them."""
 
 
 def _made(

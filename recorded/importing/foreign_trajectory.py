@@ -1,4 +1,4 @@
-"""Trajectories of sequences that another system sampled. Pure."""
+"""Trajectories from sequences that another system sampled. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -34,19 +34,18 @@ class ForeignRules:
 
     train: bool = False
     policy: str = FOREIGN
-    """Policy of rows that name none."""
+    """Policy for rows that name none."""
     version: int | None = None
-    """Policy version of tokens for which a file has none."""
+    """Policy version for tokens if a file has none."""
     unscored: bool = False
-    """True if trained rows need neither log-probs nor versions: pools of `trainer.replay` take
-    them."""
+    """True if trained rows need no log-probs or versions: `trainer.replay` pools take them."""
 
 
 def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) -> Trajectory:
     """Return a row's trajectory.
 
-    Its log-probs are not ours: no node that was sampled is `behavior_exact`. Raises
-    `ForeignRowRejected` for a row that is to be trained and lacks log-probs or versions.
+    Its log-probs are not ours, so no sampled node is `behavior_exact`. Raises `ForeignRowRejected`
+    for a row that is to be trained and lacks log-probs or versions.
     """
     versions_T = row.versions_T
     if rules.version is not None:
@@ -63,7 +62,7 @@ def foreign_trajectory(origin: RowOrigin, row: ForeignRow, rules: ForeignRules) 
         session_id=session_id,
         policy=row.named.get("policy") or rules.policy,
         task_id=row.named.get("task_id", ""),
-        # A session that failed by no fault of the policy is no sample of its group.
+        # A session that failed without the policy's fault does not count as its group's sample.
         group_id=(row.named.get("group_id") or session_id) if cause == _POLICY else session_id,
         metadata=_metadata(origin, row),
         tokens=row.ids_T.astype("<i4").tobytes(),
@@ -119,7 +118,7 @@ def _metadata(origin: RowOrigin, row: ForeignRow) -> dict[str, str]:
 
 
 def _runs(row: ForeignRow) -> Iterator[tuple[int, int]]:
-    """Yield start and end of runs in which being sampled and the temperature stay the same."""
+    """Yield start and end of each run with the same temperature, all sampled or all not."""
     changes = (np.diff(row.sampled_T.astype(np.int8)) != 0) | (np.diff(row.temperatures_T) != 0)
     ends = [*(np.flatnonzero(changes) + 1).tolist(), len(row.ids_T)]
     yield from zip([0, *ends], ends, strict=False)

@@ -1,6 +1,6 @@
-"""Files of sequences brought in as trajectories under a prefix of their own.
+"""Files with sequences that are brought in as trajectories under a separate prefix.
 
-Each file format has a reader of rows; the one for lines of JSON stands here.
+Each file format has a reader for rows; the one for JSON lines stands here.
 """
 
 from collections import Counter
@@ -30,7 +30,7 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 ReadRows = Callable[[Path], Iterator[RowRead]]
-"""Reader of a file's rows in their order."""
+"""Reader that yields a file's rows in order."""
 _FLUSH_EVERY = 200
 """Trajectories that may wait for Kafka."""
 _FLUSH_S = 60.0
@@ -53,13 +53,13 @@ class ImportOutcome:
     written: int = 0
     tokens: int = 0
     sampled: int = 0
-    """Tokens of the written that the files leave in their loss."""
+    """Tokens in the written ones that the files leave in their loss."""
     already_written: int = 0
     """Rows that an earlier call wrote."""
 
 
 def import_files(kafka: KafkaSettings, job: ImportJob, stopping: Stopping = never) -> ImportOutcome:
-    """Write a trajectory for each row that is not there; all rows are checked first.
+    """Write a trajectory for each row that is not there yet; check all rows first.
 
     Raises `ForeignRowRejected`, `SettingsRejected` for a prefix with sessions, and what
     `read_topic` and `Producer` raise.
@@ -136,7 +136,7 @@ def _trajectories(path: Path, rows: ReadRows, rules: ForeignRules) -> Iterator[T
 
 
 def _digest(path: Path) -> str:
-    """Return what stands for a file's content."""
+    """Return a hash that stands for a file's content."""
     hasher = xxhash.xxh3_64()
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
@@ -145,7 +145,7 @@ def _digest(path: Path) -> str:
 
 
 def check_target(kafka: KafkaSettings, prefix: str) -> None:
-    """Raise `SettingsRejected` for a prefix that is none, or whose topics are those of a run."""
+    """Raise `SettingsRejected` for an invalid prefix, or for one whose topics belong to a run."""
     check_prefix("--to", prefix)
     if prefix == kafka.topic_prefix:
         raise SettingsRejected(

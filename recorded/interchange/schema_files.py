@@ -1,4 +1,4 @@
-"""Files with the Avro schemas of the records, for other Avro tools."""
+"""Files with the records' Avro schemas, for other Avro tools."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ from seamlessflow.schemas.releases import this_release
 
 
 def write_schemas(directory: Path, every_version: bool) -> list[Path]:
-    """Write `Record.FINGERPRINT.avsc` for each record of this release; return the files.
+    """Write `Record.FINGERPRINT.avsc` for each record in this release; return the files.
 
-    With `every_version` also for all versions of earlier releases. Raises `SettingsRejected`.
+    With `every_version`, also write all versions from earlier releases. Raises `SettingsRejected`.
     """
     make_writable(directory, "DIRECTORY")
     now = this_release().fingerprints

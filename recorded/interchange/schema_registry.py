@@ -1,6 +1,6 @@
 """Confluent's schema registry: its REST interface, and the wire format of records that name it.
 
-In the wire format a zero byte and four bytes of schema id stand before the Avro body. Records keep
+In the wire format, a zero byte and a four-byte schema id stand before the Avro body. Records keep
 their body: both framings have the same Avro behind their headers.
 """
 
@@ -38,7 +38,7 @@ class RegistryFailed(SeamlessFlowError):
 
 
 class SchemaRegistry:
-    """A registry at a URL, which may have user and password in it."""
+    """A registry at a URL, which may contain user and password."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=url, timeout=_TIMEOUT_S, headers=_HEADERS)
@@ -55,7 +55,7 @@ class SchemaRegistry:
         self._client.close()
 
     def register(self, subject: str, schema: Schema) -> int:
-        """Return the id of a schema, registered as the subject's newest if it is not there yet.
+        """Return a schema's id; register it as the subject's newest if it is not there yet.
 
         Raises `RegistryFailed`.
         """
@@ -83,16 +83,16 @@ class RawRecord(Record):
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of the schema that it was written in; None if it is in no framing of ours."""
+        """Fingerprint of the schema that it was written in; None if it has none of our framings."""
         if len(self.value) < HEADER_BYTES or not self.value.startswith(MARKER):
             return None
         return self.value[len(MARKER) : HEADER_BYTES].hex()
 
     def framed(self, schema_id: int) -> bytes:
-        """Return it in the wire format of the registry that gave its schema this id."""
+        """Return it in the wire format; the registry gave its schema this id."""
         return _MAGIC + schema_id.to_bytes(_ID_BYTES, "big") + self.value[HEADER_BYTES:]
 
 
 def subject_of(topic: str, record: str) -> str:
-    """Return the registry's name for a type of record on a topic (`TopicRecordNameStrategy`)."""
+    """Return the registry's name for a record type on a topic (`TopicRecordNameStrategy`)."""
     return f"{topic}-{NAMESPACE}.{record}"

@@ -1,7 +1,7 @@
-"""Copy of a topic in the wire format of a schema registry.
+"""Copy of a topic in a schema registry's wire format.
 
-Each transaction holds a batch of copied records and the offsets behind them on the source topic. A
-copy that was cut off therefore goes on where it ended, and no record is copied twice.
+Each transaction holds a batch of copied records and the offsets behind them on the source topic. So
+a copy that was cut off goes on where it ended, and no record is copied twice.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,11 +25,11 @@ _BATCH_RECORDS = 1_000
 _BATCH_BYTES = 8_000_000
 
 CopyProgress = Callable[[int, int], None]
-"""Called with the number of offsets that are behind the copy, and that of all."""
+"""Function that gets how many offsets the copy has passed, and how many there are."""
 
 
 class CopyRefused(SeamlessFlowError):
-    """A copy would not hold each record of its source once."""
+    """A copy that would not hold each record from its source once."""
 
     lasting = True
 
@@ -42,7 +42,7 @@ class CopyRefused(SeamlessFlowError):
 
 @dataclass(slots=True)
 class Copied:
-    """Records of one call that were copied, and those that no release writes and are left out."""
+    """One call's counts: copied records, and those left out since no release writes them."""
 
     records: int = 0
     garbage: int = 0
@@ -53,7 +53,7 @@ def copy_topic(
 ) -> Copied:
     """Copy the records that `topic` has now and that earlier calls did not copy.
 
-    Makes the target if it is missing. Raises `CopyRefused`, `RegistryFailed`, `NewerRelease`,
+    It creates the target if it is missing. Raises `CopyRefused`, `RegistryFailed`, `NewerRelease`,
     `PartitionsDiffer`, and what Kafka's clients raise.
     """
     _check_names(topic, target)
@@ -108,7 +108,7 @@ def _starts(
 
 @dataclass
 class _Copy:
-    """One call: batches of records, each in a transaction."""
+    """One call: batches of records, a transaction for each."""
 
     _kafka: KafkaSettings
     _target: str

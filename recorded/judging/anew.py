@@ -1,7 +1,7 @@
 """Recorded sessions judged anew, by another judge than when they were recorded.
 
-What the log has stays as it is: the outcome is a further reward for each session. Called by
-`seamlessflow judge`.
+The log stays as it is: the outcome is a further reward for each session. Called by `seamlessflow
+judge`.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class NewJudge:
     """A judge for recorded sessions."""
 
     name: str
-    """Name of its reward, which replaces a recorded one of that name."""
+    """Name of its reward, which replaces a recorded one with the same name."""
     settings: JudgeSection
     wait_s: float
     """Seconds for which an outage is waited out."""
@@ -60,7 +60,7 @@ def judge_anew(
     show: Show,
     stopping: Stopping = never,
 ) -> Iterator[JudgedAnew]:
-    """Yield the chosen sessions of training that an agent finished, with their new reward.
+    """Yield the chosen training sessions that an agent finished, with their new reward.
 
     Raises `FunctionUnusable`, and what `ended_sessions` raises.
     """
@@ -145,7 +145,7 @@ def _outcome(made: Trajectory, name: str, word: JudgesWord, weights: RewardWeigh
 
 
 def _with(made: Trajectory, name: str, value: float) -> Trajectory:
-    """Return the session with a reward in place of that of the same name, and of its judge."""
+    """Return the session with a reward from its judge, which replaces one with the same name."""
     kept = (reward for reward in made.rewards if (reward.scope, reward.name) != ("session", name))
     rewards = (*kept, Reward(name=name, value=value, source=JUDGE))
     status = "complete" if made.status == "unrewarded" else made.status

@@ -1,7 +1,7 @@
 """Comparison of recorded returns with those under another judge. Pure.
 
-A session's advantage is its return less the mean of its group. Its sign says in which direction the
-policy learns from it. A group whose returns are equal teaches nothing.
+A session's advantage is its return minus its group's mean. The sign says in which direction the
+policy learns from the session. A group with equal returns teaches nothing.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 SMALLEST = 1e-8
-"""Largest difference of returns that count as equal, as for advantages."""
+"""Largest difference between returns that count as equal, as for advantages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class JudgedAnew:
     reason: str
     """Why it gave none; empty with a reward."""
     before: float | None
-    """Return as it was recorded; None if the session did not count."""
+    """The recorded return; None if the session did not count."""
     after: float | None
     """Return with the new reward; None if it would not count."""
 
@@ -40,31 +40,31 @@ class JudgeComparison:
     signs: int
     """Sessions whose advantage has another sign."""
     groups: int
-    """Groups that taught something as they were recorded."""
+    """Groups that taught something when they were recorded."""
     lost: int
-    """Groups of these whose returns would be equal."""
+    """Groups among these whose returns would be equal."""
     gained: int
     """Groups with equal returns that would teach something."""
     mean_before: float
     mean_after: float
     unrewarded: int
-    """Sessions that the judge gave no reward."""
+    """Sessions to which the judge gave no reward."""
     left_out: int
-    """Rewarded sessions that count under one judge alone."""
+    """Rewarded sessions that count under only one judge."""
 
     @property
     def sign_share(self) -> float:
-        """Share of the sessions whose advantage has another sign."""
+        """Share of sessions whose advantage has another sign."""
         return self.signs / self.sessions if self.sessions else 0.0
 
     @property
     def lost_share(self) -> float:
-        """Share of the groups that teach something which would teach nothing."""
+        """Share of the groups that taught something which would now teach nothing."""
         return self.lost / self.groups if self.groups else 0.0
 
     @property
     def unrewarded_share(self) -> float:
-        """Share of all sessions that the judge gave no reward."""
+        """Share of all sessions to which the judge gave no reward."""
         whole = self.sessions + self.unrewarded + self.left_out
         return self.unrewarded / whole if whole else 0.0
 
@@ -125,6 +125,6 @@ def _differ(returns: Sequence[float]) -> bool:
 
 
 def _signs(returns: Sequence[float]) -> list[int]:
-    """Return -1, 0 or 1 for each return, by its place beside the mean."""
+    """Return -1, 0 or 1 for each return: below, at or above the mean."""
     mean = fmean(returns)
     return [(value > mean + SMALLEST) - (value < mean - SMALLEST) for value in returns]

@@ -1,16 +1,16 @@
-"""Contract of a judge: what it gets of a session, and what it may return. Authors read this.
+"""Contract of a judge: what it gets about a session, and what it may return. Authors read this.
 
 A judge is a callable, sync or async, or a program that reads the same as JSON:
 
     def score(session: JudgedSession) -> float | dict
 
 It returns one reward: a number, `{"reward": 0.5}`, or `{"rewards": {NAME: 0.5}}` with the judge's
-own name. All else is no reward, and the session is judged again as often as `retries` says. So is
-an exception. An `OSError`, and a program that ends with the exit status 75, are an outage. It is
-waited out until the deadline of the session.
+own name. Anything else is no reward, and neither is an exception. The session is then judged again
+as often as `retries` says. An `OSError` is an outage, and so is a program that ends with the exit
+status 75. An outage is waited out until the session's deadline.
 
-A judge must be a function of the session. The same session may be judged twice, as when a reward
-worker is killed. The reward that is recorded first counts, and the other changes nothing.
+A judge must be a function of the session. The same session may be judged twice, for example when a
+reward worker is killed. The reward that is recorded first counts, and the other changes nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,21 +55,21 @@ class JudgedSession:
     limit: str
     """Limit that ended the policy; empty if none did."""
     messages: Sequence[Mapping[str, Any]]
-    """History of the last completed turn, with its answer."""
+    """History up to the last completed turn, with its answer."""
     tokens: Sequence[int]
-    """Ids of all tokens of that history, the prompt included."""
+    """Ids of all tokens in that history, including the prompt."""
     turns: Sequence[JudgedTurn]
-    """All completed turns in their order, those that a fork copied included."""
+    """All completed turns in order, including those that a fork copied."""
     rewards: Mapping[str, float]
-    """Rewards of the session that its agent gave, or a person, by name; no judge sees another."""
+    """The session's rewards by name, given by its agent or a person; no judge sees another's."""
     turn_rewards: Mapping[str, Mapping[str, float]]
-    """Rewards of its turns by the turn's id, then by name."""
+    """Its turns' rewards, by turn id and then by name."""
     task: Any = None
     """The task as its file has it; None if the log does not hold it."""
 
 
 def judged_session(session: Session) -> JudgedSession:
-    """Return what judges get of a closed session, but for its task.
+    """Return what judges get about a closed session, except its task.
 
     Raises `ValueError` if the session is open.
     """
@@ -117,7 +117,7 @@ def _judged_turn(session: Session, turn: Turn) -> JudgedTurn:
 
 
 def _tokens(session: Session, number: int) -> list[int]:
-    """Return the ids of a node's tokens, and of all that it goes on from."""
+    """Return the token ids from the tree's root to the end of a node."""
     nodes = session.tree.nodes
     node = nodes[number]
     parts = [bytes(node.ids)]

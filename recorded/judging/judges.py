@@ -1,6 +1,6 @@
-"""Judges of three kinds behind one protocol: a Python callable, any command line, or a model.
+"""Judges behind one protocol, of three kinds: a Python callable, a command line, or a model.
 
-`tries.py` calls them, limits their time and says what their failures mean.
+`tries.py` calls them, limits their time and interprets their failures.
 """
 
 import os
@@ -20,7 +20,7 @@ from seamlessflow.schemas.json_text import write_json
 
 
 class SessionJudge(Protocol):
-    """Judge of sessions."""
+    """Judge for sessions."""
 
     async def reward(self, session: JudgedSession) -> object:
         """Return what the judge returned. Raises what it raises.
@@ -49,7 +49,7 @@ class CallableJudge:
         return self._threads.runs_with(session)
 
     def close(self) -> None:
-        """Leave threads that go on to themselves."""
+        """Leave threads that still run to themselves."""
 
 
 class CommandJudge:
@@ -77,9 +77,9 @@ class CommandJudge:
 def judge_of(
     name: str, settings: JudgeSection, metrics: Metrics, gateway: GatewayClient | None = None
 ) -> SessionJudge:
-    """Return the judge of these settings. Raises `FunctionUnusable`.
+    """Return the judge with these settings. Raises `FunctionUnusable`.
 
-    `gateway`: that of the run, for a judge that is one of its policies.
+    `gateway`: the run's, for a judge that is one of its policies.
     """
     if settings.model is not None:
         server = _server_of(name, settings, settings.model, gateway)

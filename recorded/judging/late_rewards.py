@@ -1,8 +1,8 @@
-"""Rewards of judges that came when their sessions had ended.
+"""Rewards that judges sent after the session had ended.
 
-The manager refuses such a reward, and its session counts as `unrewarded`. The command stays on
-`requests`, for as long as that topic keeps records. `seamlessflow replay merge --late-rewards`
-gives these rewards to their sessions.
+The manager refuses such a reward, and the session counts as `unrewarded`. The command stays on
+`requests` for as long as that topic keeps records. `seamlessflow replay merge --late-rewards` gives
+these rewards to their sessions.
 """
 
 from collections.abc import Mapping
@@ -28,16 +28,16 @@ _SESSION = "session"
 
 @dataclass(slots=True)
 class LateRewards:
-    """Fold of the rewards that sessions lack, and then of those that were sent nonetheless."""
+    """Fold over the rewards that sessions lack, and then over those that came nonetheless."""
 
     _awaited: dict[str, set[str]] = field(default_factory=dict)
-    """Judges that closed sessions still wait for."""
+    """By closed session, the judges that it still waits for."""
     _lacking: dict[str, set[str]] = field(default_factory=dict)
-    """Judges without whose rewards sessions have ended."""
+    """By session that has ended, the judges whose rewards it lacks."""
     _sent: dict[str, dict[tuple[str, str | None], Reward]] = field(default_factory=dict)
 
     def apply(self, event: Record) -> None:
-        """Take in the next event of `sessions`."""
+        """Take in the next event on `sessions`."""
         match event:
             case SessionClosed(judges=judges) if judges:
                 self._awaited[event.session_id] = {*judges}
@@ -48,7 +48,7 @@ class LateRewards:
                     self._lacking[event.session_id] = lacking
 
     def add(self, command: Record) -> None:
-        """Take in the next command of `requests`; all events were taken in before."""
+        """Take in the next command on `requests`; all events were taken in before."""
         if not isinstance(command, AssignReward) or command.failure:
             return
         reward = command.reward
@@ -58,8 +58,10 @@ class LateRewards:
             sent.setdefault((reward.name, reward.turn_id), reward)  # the first one counts
 
     def by_session(self) -> Mapping[str, tuple[Reward, ...]]:
-        """Return the rewards of sessions and turns. Those of turns alone are left out: a judge that
-        ended in between sends the session's own reward last.
+        """Return the rewards by session, for the session and its turns.
+
+        A judge sends the session's own reward last. If that is missing, the judge ended in between,
+        and its rewards for turns are left out.
         """
         whole = {
             session: tuple(reward for (name, _), reward in sent.items() if (name, None) in sent)
@@ -71,7 +73,7 @@ class LateRewards:
 def late_rewards(
     kafka: KafkaSettings, skipped: Skipped, stopping: Stopping = never
 ) -> Mapping[str, tuple[Reward, ...]]:
-    """Return the late rewards of all sessions by id; `skipped` counts unreadable commands.
+    """Return all sessions' late rewards by id; `skipped` counts unreadable commands.
 
     Raises what `read_topic` raises.
     """

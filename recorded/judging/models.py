@@ -1,7 +1,7 @@
 """Judges that are models: a prompt from the session, a call, and the score in the answer.
 
-`servers.py` has the servers that are asked. Answers with a score are kept by the hash of what was
-asked, so the same question is asked once in a process.
+`servers.py` has the servers that are asked. Answers with a score are kept by the question's hash,
+so a process asks the same question only once.
 """
 
 import hashlib
@@ -27,9 +27,9 @@ from seamlessflow.recorded.judging.settings import ModelSection
 from seamlessflow.schemas.json_text import write_json
 
 SCORE = "score"
-"""Member of an answer's JSON object that is the score."""
+"""Member in an answer's JSON object that holds the score."""
 _PASSING = {408, 425, 429}
-"""Statuses below 500 of a server that asks for another try."""
+"""Statuses below 500 with which a server asks for another try."""
 _KEPT = 10_000
 
 
@@ -75,7 +75,7 @@ class ModelJudge:
         }
 
     async def _answer(self, body: Mapping[str, Any], session: JudgedSession) -> str:
-        """Return the text of the answer. Raises `OSError` and `ModelRefused`."""
+        """Return the answer's text. Raises `OSError` and `ModelRefused`."""
         answer = await self._server.answer(body, session)
         if answer.status in _PASSING or answer.status >= 500:
             raise ModelAway(_shown(answer), answer.retry_after_s)
@@ -94,7 +94,7 @@ class ModelJudge:
 
 
 def prompt(session: JudgedSession, template: str) -> str:
-    """Return the prompt of a session."""
+    """Return a session's prompt for the judge."""
     messages = session.messages
     history = "\n\n".join(f"{part.get('role')}: {_text(part)}" for part in messages)
     return Template(template).substitute(
@@ -106,7 +106,7 @@ def prompt(session: JudgedSession, template: str) -> str:
 
 
 def score_in(text: str, pattern: str) -> float:
-    """Return the score of an answer. Raises `BadResult` for none, and for different ones.
+    """Return the score in an answer. Raises `BadResult` if there is none, or if scores differ.
 
     `pattern`: regular expression whose group is the score; empty: the member `score` of a JSON
     object.
@@ -128,7 +128,7 @@ def score_in(text: str, pattern: str) -> float:
 
 
 def _scores(text: str) -> Iterator[object]:
-    """Yield the scores of the JSON objects in a text, those within others left out."""
+    """Yield the scores of the JSON objects in a text, without objects inside others."""
     decoder = json.JSONDecoder()
     place = text.find("{")
     while place >= 0:
@@ -144,7 +144,7 @@ def _scores(text: str) -> Iterator[object]:
 
 
 def _text(message: Mapping[str, Any]) -> str:
-    """Return the text of a message: its content, or all of it as JSON."""
+    """Return a message's text: its content, or the whole message as JSON."""
     content = message.get("content")
     return content if isinstance(content, str) and content else write_json(dict(message)).decode()
 

@@ -1,8 +1,8 @@
-"""Feed of requests: folds `sessions` in a thread of its own, and starts a judgement for each.
+"""Feed of requests: folds `sessions` in a separate thread, and starts a judgement for each.
 
-The process is a member of a Kafka consumer group. It commits the offset of the oldest open session
-of each partition, from which the next owner folds again. So nothing else has to be handed over. A
-judgement that is lost with its process is asked for again, and its reward is recorded once.
+The process is a member of a Kafka consumer group. For each partition it commits the oldest open
+session's offset, from which the next owner folds again. So nothing else has to be handed over. If a
+judgement is lost with its process, it is requested again, and its reward is recorded once.
 """
 
 import threading
@@ -42,7 +42,7 @@ class FeedCalls:
 
 
 class RequestFeed:
-    """Reader of the requests of a consumer group."""
+    """Reader of requests in a consumer group."""
 
     def __init__(
         self, settings: KafkaSettings, group: str, calls: FeedCalls, metrics: Metrics
@@ -54,7 +54,7 @@ class RequestFeed:
         self._assigned: list[LogPartition] = []
         self._partitions: dict[LogPartition, RequestedPartition] = {}
         self._ends: dict[LogPartition, int] = {}
-        """Ends of partitions that are not read yet to where they ended when they were assigned."""
+        """Ends that newly assigned partitions had, for those not read up to there yet."""
         self._committed_s = 0.0
         self._last: dict[LogPartition, tuple[int, str]] = {}
         self._ended = threading.Event()
@@ -76,7 +76,7 @@ class RequestFeed:
             self._calls.failed(error)
 
     def _serve(self) -> None:
-        # A long fold of what a partition holds must not be taken for the failure of a member.
+        # A long fold over a partition must not look like a failed member.
         options: dict[str, Any] = {"max.poll.interval.ms": 3_600_000, "enable.partition.eof": True}
         options |= membership(self._settings, self._group, SESSIONS, None, self._ended.is_set)
         reader = Reader(
@@ -110,7 +110,7 @@ class RequestFeed:
             self._apply(item)
 
     def _take_over(self, reader: Reader) -> None:
-        """Begin to fold the partitions that were assigned, as their last owner committed."""
+        """Begin to fold the assigned partitions from where their last owner committed."""
         assigned = list(dict.fromkeys(self._assigned))
         self._assigned.clear()
         try:

@@ -1,8 +1,9 @@
-"""Requests for judgements on one partition of `sessions`: which are due, and which are over. Pure.
+"""Requests for judgements on one partition of `sessions`: which are due, which are over. Pure.
 
-The request is the event `SessionClosed` that names judges. It is over with the `RewardAssigned` of
-its judge, or with the session. All of it follows from the log. So a reward worker that takes a
-partition over folds it from its oldest open session on, and goes on where the log ends.
+A request is the event `SessionClosed` that names judges. It is over with its judge's
+`RewardAssigned`, or when the session ends. All of this follows from the log. So a reward worker
+that takes a partition over folds it from its oldest open session on, and goes on where the log
+ends.
 """
 
 from collections.abc import Collection, Iterator
@@ -27,7 +28,7 @@ from seamlessflow.schemas.records import (
 
 _COMMAND = f".{JUDGE}."
 _KEPT_MS = 86_400_000
-"""Time behind its deadline in which the manager must read a reward, to record or to refuse it."""
+"""Time after its deadline in which the manager must read a reward, to record or refuse it."""
 
 
 class JudgementKey(NamedTuple):
@@ -44,30 +45,30 @@ class DueJudgement:
     key: JudgementKey
     deadline_ms: int
     session: JudgedSession
-    """The session as the judge gets it, but for the task."""
+    """The session as the judge gets it, except for the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over:
-    """Judgements that are over: answered, or only without a use since their session has ended."""
+    """Judgements that are over: answered, or without a use because their session has ended."""
 
     keys: Collection[JudgementKey] = ()
     ended: bool = False
-    """True if they are late: a try that is under way may go on to its end."""
+    """True if they are late: a try under way may go on to its end."""
 
 
 @dataclass(slots=True)
 class RequestedPartition:
-    """Sessions of a partition, and the judgements that they wait for."""
+    """A partition's sessions, and the judgements that they wait for."""
 
     log: LoggedPartition
     _due: dict[JudgementKey, None] = field(default_factory=dict)
-    """Judgements that nobody was asked for yet."""
+    """Judgements that were not handed out yet."""
     _asked: dict[JudgementKey, None] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
-    """Reasons of the refusals of rewards, until they are counted."""
+    """Reasons why rewards were refused, until they are counted."""
     spreads: list[float] = field(default_factory=list)
-    """Differences between the rewards of a session's judges, until they are observed."""
+    """Differences between the judges' rewards for a session, until they are observed."""
 
     def apply(self, event: Record, offset: int) -> Over:
         """Apply the next event; return the judgements that are over with it."""
@@ -98,9 +99,9 @@ class RequestedPartition:
         return Over()
 
     def take_due(self) -> Iterator[DueJudgement]:
-        """Yield the judgements that are to be asked for now, each once.
+        """Yield the judgements that are due now, each once.
 
-        To be called once all is read that the log had when the partition was taken over.
+        Call it only after reading all that the log had when the partition was taken over.
         """
         for session_id, keys in groupby(list(self._due), lambda key: key.session_id):
             session = self.log.sessions[session_id]
@@ -121,11 +122,11 @@ class RequestedPartition:
 
     @property
     def keys(self) -> list[JudgementKey]:
-        """Judgements that were asked for and are not over."""
+        """Judgements that were handed out and are not over."""
         return list(self._asked)
 
     def _forget(self, keys: Collection[JudgementKey]) -> Collection[JudgementKey]:
-        """Forget these judgements; return those of them that were asked for."""
+        """Forget these judgements; return those that were handed out."""
         asked = [key for key in keys if key in self._asked]
         for key in keys:
             self._due.pop(key, None)
@@ -138,8 +139,8 @@ def reward_commands(
 ) -> list[AssignReward]:
     """Return the commands that record a judge's rewards, or why it gives none.
 
-    Their ids follow from session, judge and turn, so that each has one effect however often it is
-    sent. The session's own comes last: the session waits for it alone.
+    Their ids follow from session, judge and turn, so each has one effect however often it is sent.
+    The session's own reward comes last: the session waits only for that.
     """
     if isinstance(verdict, Unrewarded):
         nothing = Reward(name=key.judge, value=0.0, source=JUDGE)

@@ -1,7 +1,7 @@
-"""Servers of models that judge: an OpenAI server, or a policy of the run behind its gateway.
+"""Servers for models that judge: an OpenAI server, or a policy of the run behind its gateway.
 
-A call of a policy is a session on the log, with all its tokens. Its purpose is `judge`, so it is of
-no group, no judge gets it, and none of its tokens is trained.
+A call to a policy is a session on the log, with all its tokens. Its purpose is `judge`. So it
+belongs to no group, no judge gets it, and none of its tokens is trained.
 """
 
 import asyncio
@@ -24,13 +24,13 @@ from seamlessflow.schemas.records import Sampling, Task
 
 _CALL = "/chat/completions"
 _SHARE = 0.9
-"""Share of a try's time in which a policy answers. So its silence is an outage, not a failure."""
+"""Share of a try's time in which a policy answers: its silence is then an outage, not a failure."""
 _SHOWN_BYTES = 300
 _ANSWERED = CloseCall("complete", "", "policy")
 
 
 class ModelAway(OSError):
-    """A server that gives no answer now; `again_after_s` is the pause that it asks for, or None."""
+    """A server that does not answer now; `again_after_s` is the pause that it asks for, or None."""
 
     def __init__(self, reason: str, again_after_s: float | None = None) -> None:
         self.again_after_s = again_after_s
@@ -42,10 +42,10 @@ class ModelRefused(Exception):
 
 
 class ModelServer(Protocol):
-    """Server of a model, asked in the form of OpenAI's chat completions."""
+    """Server for a model, asked as in OpenAI's chat completions."""
 
     async def answer(self, body: Mapping[str, Any], session: JudgedSession) -> HttpAnswer:
-        """Return the answer about a session, of any status. Raises `OSError`, `ModelRefused`."""
+        """Return the answer about a session, with any status. Raises `OSError`, `ModelRefused`."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -67,12 +67,12 @@ class OpenAIServer:
 
 
 class PolicyServer:
-    """A policy of the run that is served and not trained. Used from one event loop."""
+    """A policy in the run that is served and not trained. Used from one event loop."""
 
     def __init__(
         self, judge: str, settings: ModelSection, timeout_s: float, gateway: GatewayClient
     ) -> None:
-        """`timeout_s`: time of a try."""
+        """Prepare; `timeout_s`: a try's time limit."""
         self._judge = judge
         self._policy = settings.policy
         self._temperature = settings.temperature
@@ -93,7 +93,7 @@ class PolicyServer:
             raise ModelAway(str(error)) from None
 
     def close(self) -> None:
-        """Leave the gateway's connections to the worker, whose other judges use them also."""
+        """Leave the gateway's connections to the worker, since its other judges also use them."""
 
     async def _ask(
         self, body: Mapping[str, Any], session: JudgedSession, limit_s: float

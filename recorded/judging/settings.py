@@ -1,4 +1,4 @@
-"""Settings of judges and reward workers: the section `rewards`. Importable without Kafka."""
+"""Settings for judges and reward workers: the section `rewards`. Importable without Kafka."""
 
 import re
 from string import Template
@@ -148,13 +148,13 @@ class RewardsSection(SharedRewardsSection):
 
     @property
     def policies(self) -> frozenset[str]:
-        """Return the policies of the run that judge."""
+        """Return the run's policies that judge."""
         models = (judge.model for judge in self.judges.values())
         return frozenset(model.policy for model in models if model is not None and model.policy)
 
     @property
     def shared(self) -> SharedRewardsSection:
-        """Return what manager and scheduler need: no keys of models among it."""
+        """Return what manager and scheduler need, without any model's key."""
         return SharedRewardsSection(judges={name: {} for name in self.judges}, wait_s=self.wait_s)
 
     @field_validator("judges")

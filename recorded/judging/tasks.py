@@ -1,7 +1,7 @@
 """Tasks of judged sessions, from the topic `tasks`.
 
-A thread reads the topic and keeps the newest tasks, one for each group. A task that is not kept any
-more is looked for on the topic.
+A thread reads the topic and keeps the newest tasks, one for each group. A task that is no longer
+kept is looked up on the topic.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def groups_of(task: Task) -> list[str]:
 
 
 class KeptTasks:
-    """Payloads of tasks by group, the newest up to a number of bytes. Any thread."""
+    """Task payloads by group, the newest up to a byte limit. Any thread."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -38,7 +38,7 @@ class KeptTasks:
         self._lock = Lock()
 
     def add(self, task: Task) -> None:
-        """Keep a task, once for each of its groups; the oldest ones go if there is no more room."""
+        """Keep a task, once for each of its groups; drop the oldest ones if there is no room."""
         with self._lock:
             for group_id in groups_of(task):
                 if group_id not in self._payloads:
@@ -48,13 +48,13 @@ class KeptTasks:
                 self._bytes -= len(self._payloads.popitem(last=False)[1])
 
     def get(self, group_id: str) -> bytes | None:
-        """Return the payload of the group's task, or None if it is not kept."""
+        """Return the group's task payload, or None if it is not kept."""
         with self._lock:
             return self._payloads.get(group_id)
 
 
 class TaskPayloads:
-    """Payloads of the tasks of a run, for the event loop."""
+    """A run's task payloads, for the event loop."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class TaskPayloads:
         self._thread = ReaderThread("tasks", reader, self._deliver, failed).start()
 
     async def payload(self, group_id: str) -> bytes | None:
-        """Return the payload of the group's task, or None if the log has none. Waits for Kafka."""
+        """Return the group's task payload, or None if the log has none. Waits for Kafka."""
         if not group_id:
             return None
         return self._kept.get(group_id) or await asyncio.to_thread(self._found, group_id)
@@ -90,7 +90,7 @@ class TaskPayloads:
                 self._kept.add(item.record)
 
     def _found(self, group_id: str) -> bytes | None:
-        # The task of a further role lies in the partition of the first role's group.
+        # A further role's task lies in the partition of the first role's group.
         places = [(TASKS.name, number) for number in range(self._partitions)]
         ends = self._thread.ask(lambda reader: reader.ends(places, WITHOUT_LIMIT))
         outage = Outage(self._settings, self._stopping, WITHOUT_LIMIT)

@@ -1,7 +1,7 @@
-"""Tries of one judge at one session, until a verdict. Pure but for the clock and the judge.
+"""A judge's tries at a session, until a verdict. Pure but for the clock and the judge.
 
-Each try is a call that may fail in any way. Failed tries are made again, behind pauses that grow.
-An outage is waited out until the session's deadline, and all other failures count.
+Each try is a call that may fail in any way. A failed try is made again, after a growing pause. An
+outage is waited out until the session's deadline; all other failures count.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ _log = logging.getLogger(__name__)
 
 
 class Tries:
-    """All tries of one judge in a process, at most `concurrency` at once.
+    """All tries by one judge in a process, at most `concurrency` at once.
 
-    A try whose thread goes on behind its time-out keeps its place until the thread ends.
+    A try whose thread goes on after its time-out keeps its place until the thread ends.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Tries:
         clock: Callable[[], int] = now_ms,
         pauses: Callable[[int], float] | None = None,
     ) -> None:
-        """`pauses`: seconds behind so many tries."""
+        """Prepare; `pauses`: the pause in seconds after so many tries."""
         self._pauses = pauses or growing_pause_s
         self._name = name
         self._judge = judge
@@ -63,8 +63,8 @@ class Tries:
     ) -> JudgesWord:
         """Return the judge's verdict.
 
-        Behind the deadline, or once it is not `wanted`, no further try is made. One that is under
-        way goes on to its end.
+        After the deadline, or once it is not `wanted`, no further try is made. A try under way goes
+        on to its end.
         """
         counted = tries = 0
         while True:
@@ -144,7 +144,7 @@ class Tries:
 
 
 def _kind(outcome: Rewarded | FailedTry) -> str:
-    """Return the name of an outcome in metrics."""
+    """Return an outcome's name in metrics."""
     if isinstance(outcome, Rewarded):
         return "reward"
     if outcome.outage:
@@ -153,6 +153,6 @@ def _kind(outcome: Rewarded | FailedTry) -> str:
 
 
 def growing_pause_s(tries: int) -> float:
-    """Return the pause behind so many tries, which doubles up to a limit."""
+    """Return the pause in seconds after so many tries; it doubles up to a limit."""
     doubled: float = _FIRST_PAUSE_S * 2 ** min(tries - 1, 16)
     return min(doubled, _LONGEST_PAUSE_S)

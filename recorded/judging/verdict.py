@@ -1,4 +1,4 @@
-"""Verdicts: the reward in what a judge returned, and what its failure means. Pure."""
+"""Verdicts: the reward in what a judge returned, and the meaning of its failure. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,21 +17,21 @@ from seamlessflow.producers.agents.result import (
 
 _SHOWN_CHARACTERS = 300
 _OF_FILES = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
-"""Errors that no wait mends: the judge's own file or program is not there."""
+"""Errors that waiting does not mend: the judge's own file or program is not there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """A judge's reward of a session."""
+    """A judge's reward for a session."""
 
     value: float
     turns: Mapping[str, float] = field(default_factory=dict)
-    """Rewards of its turns by their ids, of a judge of turns; `value` is then their mean."""
+    """Rewards by turn id, from a judge for turns; `value` is then their mean."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unrewarded:
-    """A judge's last word that it gives a session no reward."""
+    """A judge's final word that a session gets no reward."""
 
     reason: str
 
@@ -42,7 +42,7 @@ class FailedTry:
 
     reason: str
     outage: bool = False
-    """True if what the judge needs was away, so that the try does not count."""
+    """True if something that the judge needs was away, so that the try does not count."""
     again_after_s: float | None = None
     """Time that it asked for before the next try, or None."""
     unreadable: bool = False
@@ -53,7 +53,7 @@ JudgesWord = Rewarded | Unrewarded
 
 
 def reward_in(value: object, name: str) -> float:
-    """Return the reward that the judge of this name returned. Raises `BadResult`."""
+    """Return the reward that the judge with this name returned. Raises `BadResult`."""
     try:
         rewards = rewards_of(result_of(value))
     except BadResult as error:
@@ -67,7 +67,7 @@ def reward_in(value: object, name: str) -> float:
 
 
 def turns_rewarded(value: object, turns: Sequence[str]) -> Rewarded:
-    """Return the rewards that a judge of turns returned for these turns. Raises `BadResult`."""
+    """Return the rewards that a judge for turns gave these turns. Raises `BadResult`."""
     if not turns:
         raise BadResult("a session without a turn has none to judge")
     rewards = {turn: as_reward(item) for turn, item in _by_turn(value, turns).items()}
@@ -87,7 +87,7 @@ def _by_turn(value: object, turns: Sequence[str]) -> Mapping[str, object]:
 
 
 def failed_try(error: BaseException) -> FailedTry:
-    """Return what an exception of a judge means."""
+    """Return the failure that a judge's exception means."""
     absent = isinstance(error, _OF_FILES)
     away = (isinstance(error, OSError) and not absent) or is_infrastructure_failure(error)
     if isinstance(error, CommandFailed):
@@ -98,7 +98,7 @@ def failed_try(error: BaseException) -> FailedTry:
 
 
 def _asked_pause(error: BaseException) -> float | None:
-    """Return the seconds that a server asked for, as clients of HTTP have them in their errors."""
+    """Return the seconds that a server asked for, as found in HTTP clients' errors, or None."""
     asked = getattr(error, "again_after_s", None)
     if isinstance(asked, float):
         return asked

@@ -1,7 +1,7 @@
-"""Sessions that wait long for a judge: a report on the log names the judge and the longest wait.
+"""Sessions that wait long for a judge: a report on the log names judge and longest wait.
 
-A judge that is away, or slower than the run, holds sessions and so groups. Its report comes once,
-and again only behind a time in which no session waited that long. Pure.
+A judge that is away, or slower than the run, holds up sessions and so groups. It is reported once,
+and again only after a time in which no session waited that long. Pure.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from seamlessflow.recorded.judging.requests import JudgementKey
 from seamlessflow.schemas.records import ProgressStalled
 
 _SHARE = 0.5
-"""Share of the time that a session waits for its judges, behind which the wait is reported."""
+"""Share of a session's waiting time for judges after which the wait is reported."""
 
 
 @dataclass(slots=True)
@@ -28,11 +28,11 @@ class JudgeWaits:
         self._since_ms[key] = now_ms
 
     def end(self, key: JudgementKey) -> None:
-        """Note that it is no longer."""
+        """Note that it is no longer waited for."""
         self._since_ms.pop(key, None)
 
     def overdue(self, process: str, now_ms: int) -> Iterator[ProgressStalled]:
-        """Yield a report for each judge that is waited for too long, unless it was yielded."""
+        """Yield a report for each judge that is waited for too long and was not reported yet."""
         limit_ms = int(1000 * _SHARE * self.wait_s)
         late: dict[str, list[JudgementKey]] = {}
         for key, since_ms in self._since_ms.items():

@@ -1,8 +1,8 @@
 """The reward worker: judges closed sessions, and sends their rewards to the manager.
 
-A feed in a thread of its own says which judgements are due and which are over. Each is a task of
-the event loop here. Its reward is an `AssignReward` whose id follows from session and judge. So
-the manager records one reward for each, whatever becomes of this process.
+A feed in a separate thread says which judgements are due and which are over. Each judgement is a
+task in the event loop here. Its reward is an `AssignReward` whose id follows from session and
+judge. So the manager records one reward for each, whatever happens to this process.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from seamlessflow.schemas.topics import CONTROL, REQUESTS, SESSIONS, TASKS
 _CALL_LIMIT_S = 10.0
 """Longest wait for a gateway's answer to a call that opens or closes a session."""
 _LOOK_S = 5.0
-"""Time between two looks at how long sessions wait."""
+"""Time between two checks of how long sessions wait."""
 _log = logging.getLogger(__name__)
 
 
@@ -63,7 +63,7 @@ async def serve(settings: RewardWorkerSettings, stop: asyncio.Event) -> None:
 
 
 def _gateway(rewards: RewardsSection) -> GatewayClient:
-    """Return a client for judges that are policies of the run; it connects with its first call."""
+    """Return a client for judges that are the run's policies; it connects at its first call."""
     key = rewards.admin_key.get_secret_value()
     return GatewayClient(rewards.gateway_url, key, _CALL_LIMIT_S)
 
@@ -123,12 +123,12 @@ class Judgements:
         self._stop = stop
         self._tasks: dict[JudgementKey, asyncio.Task[None]] = {}
         self._late: set[JudgementKey] = set()
-        """Those of them whose session has ended."""
+        """Keys of judgements whose session has ended."""
         self.failure: BaseException | None = None
         """Error that ends the process, or None."""
 
     def begin(self, tasks: TaskPayloads, producer: Producer) -> None:
-        """Take what judgements read and write with."""
+        """Take the parts that judgements read and write with."""
         self._payloads = tasks
         self._producer = producer
 
@@ -149,7 +149,7 @@ class Judgements:
         task.add_done_callback(partial(self._done, key))
 
     async def report_waits(self, process: str) -> None:
-        """Write a report for each judge that sessions wait for too long, until it is cancelled."""
+        """Until cancelled, write a report for each judge that sessions wait for too long."""
         try:
             while True:
                 await asyncio.sleep(_LOOK_S)

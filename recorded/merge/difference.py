@@ -12,7 +12,7 @@ from seamlessflow.schemas.tokens import POLICY
 
 @dataclass(slots=True)
 class Difference:
-    """Differences of merges by other rules from those by the recorded ones, over all sessions."""
+    """Differences between merges by other rules and by the recorded ones, over all sessions."""
 
     sessions: int = 0
     """Sessions that differ in any way."""
@@ -21,15 +21,15 @@ class Difference:
     trained_less: int = 0
     """Sampled tokens that are masked, and were trained."""
     masked: Counter[str] = field(default_factory=Counter)
-    """Change in the number of masked tokens, by reason."""
+    """Change in how many tokens are masked, by reason."""
     turns_moved: int = 0
-    """Turns that continue another place of the tree."""
+    """Turns that continue another place in the tree."""
     prompt_tokens: int = 0
-    """Change in the number of stored tokens that were not sampled."""
+    """Change in how many stored tokens were not sampled."""
     rewards: int = 0
     """Rewards that are new, gone, or have another value."""
     statuses: Counter[str] = field(default_factory=Counter)
-    """Changes of the status, such as `unrewarded to complete`."""
+    """Status changes, for example `unrewarded to complete`."""
     examples: list[str] = field(default_factory=list)
     """Ids of the first sessions that differ."""
 
@@ -72,7 +72,7 @@ class Difference:
 
 
 def _essence(made: Trajectory) -> object:
-    """Return what rules can change; the version of the rules itself is no difference."""
+    """Return what rules can change, without the rules' own version."""
     return made.tokens, made.loss_mask, made.nodes, made.rewards, made.status, made.purpose
 
 

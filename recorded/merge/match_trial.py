@@ -1,10 +1,10 @@
-"""Counts of the rules by which recorded turns would have been matched otherwise. Pure.
+"""Counts of turns that other rules would have matched differently. Pure.
 
-Each turn is matched against the session as it was recorded. A rule that would have matched
-therefore has no effect on later turns. Another strictness is tried on keys of messages, without
-rendering. A turn that would be found again counts as extended, unless its bridge was refused when
-it was recorded. Any other turn counts as rendered anew, with no known shared tokens. Another
-renderer renders and bridges as the manager does, by the recorded strictness.
+Each turn is matched against the session as it was recorded. So a rule that would have matched has
+no effect on later turns. Another strictness is tried on message keys, without rendering. A turn
+that would be found again counts as extended, unless its bridge was refused when it was recorded.
+Any other turn counts as rendered anew, without known shared tokens. Another renderer renders and
+bridges as the manager does, by the recorded strictness.
 """
 
 from collections import Counter
@@ -28,16 +28,16 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 NOT_RECORDED = "not recorded"
 """Stands for a turn's rule if its release recorded less than a trial needs."""
 REFUSED = "refused"
-"""Stands for the rule of a turn whose messages the other renderer cannot render."""
+"""Stands for a turn's rule if the other renderer cannot render its messages."""
 RulePair = tuple[str, str]
 """Recorded rule, and the one that would have matched."""
 TrialRenderer = Callable[[TurnStarted, MatchSettings], PromptRenderer]
-"""Makes the renderer to try for a turn, from what it was matched by. Raises `RendererError`."""
+"""Makes the renderer to try for a turn, from what matched the turn. Raises `RendererError`."""
 
 
 @dataclass(slots=True)
 class MatchCounts:
-    """Turns and their prompts' tokens that the tree had before, by pair of rules."""
+    """By pair of rules: turns, and their prompts' tokens that the tree had before."""
 
     turns: Counter[RulePair] = field(default_factory=Counter)
     shared: Counter[RulePair] = field(default_factory=Counter)
@@ -51,22 +51,22 @@ class MatchCounts:
         self.would_share[pair] += would_share
 
     def add(self, other: "MatchCounts") -> None:
-        """Add the counts of other turns."""
+        """Add other turns' counts."""
         self.turns.update(other.turns)
         self.shared.update(other.shared)
         self.would_share.update(other.would_share)
 
     def rows(self) -> Iterator[tuple[str, str, int, int, int]]:
-        """Yield both rules, turns, and shared tokens as recorded and as they would be."""
+        """Yield both rules, the turn count, and shared tokens as recorded and as they would be."""
         for pair in sorted(self.turns):
             yield *pair, self.turns[pair], self.shared[pair], self.would_share[pair]
 
 
 class MatchTrial:
-    """Trial over one partition: a rewriting of its events that counts, for `Refold`.
+    """Trial over one partition: for `Refold`, it rewrites the events and counts.
 
-    It rewrites only the keys of histories. So the folded sessions know the messages by the
-    strictness that is tried.
+    It rewrites only histories' keys. So the folded sessions know the messages by the strictness
+    that is tried.
     """
 
     def __init__(
@@ -77,21 +77,21 @@ class MatchTrial:
         self._recorded: dict[str, Strictness] = {}
         """Latest recorded strictness by policy."""
         self._known: dict[str, dict[str, Sequence[str]]] = {}
-        """Turns with which the longest known beginning ends, by ids of open session and turn."""
+        """By ids of open session and turn: the turns that end the longest known beginning."""
         self.counts: dict[str, MatchCounts] = {}
         """Counts by id of the open session; `take` ends them."""
 
     def strictness(self, policy: str) -> Strictness:
-        """Return the comparison of the messages that a policy sampled."""
+        """Return how strictly the messages that a policy sampled are compared."""
         return self._strictness or self._recorded.get(policy, "exact")
 
     def take(self, session_id: str) -> MatchCounts:
-        """Return the counts of a session that ended, and forget them."""
+        """Return an ended session's counts, and forget them."""
         self._known.pop(session_id, None)
         return self.counts.pop(session_id, MatchCounts())
 
     def rewrite(self, session: Session | None, event: Record) -> Iterable[Record]:
-        """Count a turn that starts; return its event with the history's key of the trial."""
+        """Count a turn that starts; return its event with the history key of the trial."""
         if not isinstance(event, TurnStarted) or session is None or _refused(session, event):
             return (event,)
         shared = event.prompt_length - len(event.suffix_ids) // TOKEN_BYTES
@@ -122,7 +122,7 @@ class MatchTrial:
         turns: Sequence[str] = ()
         parent = session.turns.get(event.parent_turn or "")
         if parent is not None:
-            # Earlier messages are recorded as those of the turn that was extended.
+            # Earlier messages are recorded with the turn that was extended.
             turn_id = parent.started.turn_id
             key = parent.started.history_key
             turns = self._known.get(session.session_id, {}).get(turn_id, ())
@@ -143,7 +143,7 @@ class MatchTrial:
         settings: MatchSettings,
         renderer: TrialRenderer,
     ) -> tuple[str, int]:
-        """Return the rule by another renderer, and the tokens that the turn would share."""
+        """Return the other renderer's rule, and the tokens that the turn would share."""
         parent = session.turns.get(event.parent_turn or "")
         before = [] if parent is None else session.history(parent)
         messages = [*before, *event.new_messages]
@@ -166,7 +166,7 @@ def _refused(session: Session, event: TurnStarted) -> bool:
 def _by_keys(
     session: Session, event: TurnStarted, key: bytes, turns: Sequence[str], shared: int
 ) -> tuple[str, int]:
-    """Return the rule by keys of messages alone, and the tokens that the turn would share."""
+    """Return the rule by message keys only, and the tokens that the turn would share."""
     if turns and event.match_detail != "bridge_refused":
         if event.parent_turn in turns:
             return "extend", shared

@@ -1,6 +1,6 @@
 """A replay of recorded sessions: its bounds, its target, its processes, and its verification.
 
-One session can also be folded by the recorded rules and by others, to show both trees.
+A single session can also be folded by the recorded rules and by others, to show both trees.
 """
 
 import os
@@ -29,7 +29,7 @@ from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 _EVENTS_A_PROCESS = 50_000
-"""Fewer are merged sooner than a further process has started."""
+"""Fewer events are merged before a further process has even started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,14 +39,14 @@ class MergeOutcome:
     merged: Merged
     comparison: Comparison | None
     skipped: Skipped = field(default_factory=Skipped)
-    """Records of `trajectories` that could not be read."""
+    """Records on `trajectories` that could not be read."""
     judgements: int = 0
-    """Sessions that the rules have a further reward for."""
+    """Sessions for which the rules have a further reward."""
     selection: SessionSelection = field(default_factory=SessionSelection)
 
     @property
     def missing(self) -> list[str]:
-        """Names of the selection that no session has; empty if only the rest was read."""
+        """Names in the selection that no session has; empty if only the rest was read."""
         return [] if self.merged.went_on else self.selection.missing(self.merged.matched)
 
     @property
@@ -56,7 +56,7 @@ class MergeOutcome:
 
     @property
     def verified(self) -> bool:
-        """False if a recorded trajectory is not what its events give, or is missing."""
+        """False if a recorded trajectory is missing, or differs from what its events give."""
         comparison = self.comparison
         return comparison is None or not (comparison.different or comparison.missing)
 
@@ -67,10 +67,10 @@ def replay_merge(
     show: Show,
     stopping: Stopping,
 ) -> MergeOutcome:
-    """Merge what the job's selection chooses, with bounds that are measured now.
+    """Merge the sessions that the job selects, within bounds that are measured now.
 
-    `show` is called with the number of further events read, and of all that there are to read.
-    Raises `SettingsRejected`, and what `merge_on` and `compared` raise.
+    `show` is called with two counts: further events read, and all events to read. Raises
+    `SettingsRejected`, and what `merge_on` and `compared` raise.
     """
     check(job)
     bounds = partition_bounds(job.kafka, job.selection, stopping)
@@ -117,7 +117,7 @@ def two_sessions(
 ) -> tuple[Session, Session] | None:
     """Return a session by the recorded rules and by `rules`; None if it did not end.
 
-    The first one counts if several have one name. Raises what `read_partitions` raises.
+    If several sessions have one name, the first counts. Raises what `read_partitions` raises.
     """
     chosen = SessionSelection(sessions=frozenset([session_id]))
     ((number, (start, end)),) = partition_bounds(settings, chosen, stopping).items()
@@ -142,13 +142,13 @@ def two_sessions(
 
 
 def _processes(events: int, partitions: int) -> int:
-    """Return the number of processes that merge so much soonest."""
+    """Return how many processes merge so many events soonest."""
     cores = len(os.sched_getaffinity(0))
     return max(1, min(cores, partitions, events // _EVENTS_A_PROCESS))
 
 
 def _make_topic(kafka: KafkaSettings, prefix: str, stopping: Stopping) -> None:
-    """Create the topic to write with as many partitions as the recorded one has."""
+    """Create the target topic with as many partitions as the recorded one has."""
     counts = partition_counts(kafka)
     if prefix + SESSIONS.name in counts:
         raise SettingsRejected("--to", f"{prefix} is the prefix of a run's topics: name another")

@@ -40,23 +40,23 @@ _RECENT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """Partitions to merge, up to ends that were measured before the first of them is read."""
+    """Partitions to merge, up to ends that were measured before reading began."""
 
     kafka: KafkaSettings
     bounds: Mapping[int, tuple[int, int]]
-    """First offset and the one behind the last event, by partition of `sessions`."""
+    """By partition of `sessions`, the first offset and the one behind the last event."""
     selection: SessionSelection = field(default_factory=SessionSelection)
     rules: MergeRules = RECORDED
     begun_ms: int = 0
-    """Time at which the bounds were measured, in milliseconds since the epoch."""
+    """When the bounds were measured, in milliseconds since the epoch."""
     digests: bool = False
     """True: keep a digest of each trajectory."""
     differences: bool = False
-    """True: compare merges by each rule, and by all, with the recorded ones."""
+    """True: compare the merges by each rule, and by all rules, with the recorded ones."""
     prefix: str | None = None
     """Prefix of the topic to write."""
     directory: Path | None = None
-    """Directory of the files to write."""
+    """Directory for the files to write."""
 
     def content(self) -> str:
         """Return what decides which trajectories a target gets, as JSON."""
@@ -75,7 +75,7 @@ class Merged:
     sessions: int = 0
     """Sessions that were chosen, ended, and merged."""
     tokens: int = 0
-    """Tokens in them, prompts included."""
+    """Tokens in them, including prompts."""
     sessions_open: int = 0
     """Sessions that may be chosen and did not end before the measured end."""
     beginnings_gone: int = 0
@@ -87,17 +87,17 @@ class Merged:
     went_on: bool = False
     """True if an earlier replay had written a part, whose sessions are not read again."""
     matched: set[str] = field(default_factory=set)
-    """Names of the selection that a session which was read has."""
+    """Names in the selection that some read session has."""
     skipped: Skipped = field(default_factory=Skipped)
     digests: dict[str, Digest] = field(default_factory=dict)
     ended_ms: dict[str, int] = field(default_factory=dict)
-    """Time at which each session of `digests` ended."""
+    """When each session in `digests` ended."""
     recent: set[str] = field(default_factory=set)
-    """Sessions of `digests` that ended less than a minute before the replay began."""
+    """Sessions in `digests` that ended less than a minute before the replay began."""
     judged: int = 0
-    """Sessions that the rules give a further reward."""
+    """Sessions to which the rules give a further reward."""
     late: int = 0
-    """Sessions that the rules give rewards which came late."""
+    """Sessions to which the rules give late rewards."""
     differences: dict[str, Difference] = field(default_factory=dict)
     masked: Counter[str] = field(default_factory=Counter)
     """Sampled tokens that are not trained, by reason."""
@@ -124,10 +124,10 @@ class Merged:
 def merge(
     job: MergeJob, count: Callable[[int], None] = lambda _: None, stopping: Stopping = never
 ) -> Merged:
-    """Merge the job's partitions; `count` is called with the number of further events read.
+    """Merge the job's partitions; call `count` with the number of further events read.
 
-    Raises `NewerRelease` at a record of a newer release, `TargetTaken`, and what
-    `read_partitions` and `TransactionalProducer` raise.
+    Raises `NewerRelease` at a newer release's record, `TargetTaken`, and what `read_partitions` and
+    `TransactionalProducer` raise.
     """
     target = _target(job)
     try:
@@ -144,7 +144,7 @@ def _target(job: MergeJob) -> Target:
 
 
 class _Merge:
-    """Merging of a job's partitions: one fold by the job's rules, further ones for differences."""
+    """Merging a job's partitions: one fold by the job's rules, further ones for differences."""
 
     def __init__(self, job: MergeJob, target: Target) -> None:
         self._job = job
@@ -178,7 +178,7 @@ class _Merge:
         return self._merged
 
     def _note(self, number: int, progress: MergeProgress | None) -> None:
-        """Take note of what an earlier replay did in a partition: all of it if it is None."""
+        """Note how far an earlier replay came in a partition; None if it finished the partition."""
         start, end = self._job.bounds[number]
         kept = progress is None or progress.covered >= end > start
         self._merged.partitions_kept += kept
@@ -229,7 +229,7 @@ class _Merge:
             self._take(made)
 
     def _take(self, made: list[Trajectory]) -> None:
-        """Take a session, merged by the recorded rules first if there are several."""
+        """Take a session's merges; the first one is by the recorded rules if there are several."""
         first = made[0]
         last = made[-1]
         self._merged.sessions += 1

@@ -1,7 +1,8 @@
-"""Events of a session rewritten so that the fold merges them by other rules. Pure.
+"""A session's events, rewritten so that the fold merges them by other rules. Pure.
 
-What an engine saw and sampled is a fact and stays: ids, log-probs and versions. Rewritten are the
-rules that the events name, the rewards, and the places in the tree where recorded prompts fork.
+What an engine saw and sampled is a fact and stays: ids, log-probs and versions. Three things are
+rewritten: the rules that the events name, the rewards, and the places in the tree where recorded
+prompts fork.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,28 +20,28 @@ from seamlessflow.schemas.records import Record, Reward
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 RETHREADED = "tokens"
-"""Match rule of a turn that continues another branch than the recorded one."""
+"""Match rule for a turn that continues another branch than the recorded one."""
 _LATEST = 2**31 - 1
 _SOURCE = "replay"
 
 
 def rewriting(rules: MergeRules) -> Rewrite:
-    """Return the rewriting of one partition's events for the rules."""
+    """Return the rewriting of one partition's events under the rules."""
     return unchanged if rules == RECORDED else _Rewriting(rules).apply
 
 
 class _Rewriting:
-    """Rewriting of a partition's events, and the recorded places of its open sessions."""
+    """Rewriting of a partition's events, and its open sessions' recorded places."""
 
     def __init__(self, rules: MergeRules) -> None:
         self._rules = rules
         self._session = _given(rules, "fold_version", "purpose")
         self._turn = _given(rules, "train_inexact", "train_undelivered", "siblings")
         self._depths: dict[str, list[int]] = {}
-        """Recorded depth in tokens at which each node of a session begins, by session."""
+        """By session, the recorded depth in tokens at which each of its nodes begins."""
 
     def apply(self, session: Session | None, event: Record) -> Iterable[Record]:
-        """Return the events to fold instead of `event`, whose session is given as it is now."""
+        """Return the events to fold instead of `event`; `session` is its session before it."""
         match event:
             case r.SessionOpened():
                 if session is None:
@@ -68,11 +69,11 @@ class _Rewriting:
         return started
 
     def _prompt(self, session: Session, event: r.TurnStarted) -> bytes | None:
-        """Return the recorded prompt; None if the fold will refuse the event.
+        """Return the recorded prompt, or None if the fold will refuse the event.
 
-        Node ids are the same whatever the threads are. Every turn adds two nodes, and a fork always
-        the same ones. The number of tokens before a node's own may differ, so a place is found by
-        its recorded depth.
+        Node ids are the same whatever the threads are: each turn adds two nodes, and a fork always
+        adds the same ones. The token count before a node may differ, so a place is found by its
+        recorded depth.
         """
         depths = self._depths[session.opened.session_id]
         if not depths:  # before the first turn the tree has only what a fork copied
@@ -91,7 +92,7 @@ class _Rewriting:
         return path[: depth * TOKEN_BYTES] + event.suffix_ids
 
     def _rewards(self, session: Session, event: r.SessionFinalized) -> Iterable[Record]:
-        """Yield the rewards that the rules give a session at its end."""
+        """Yield the rewards that the rules give a session when it ends."""
         if session.closed is None or session.finalized_at_ms is not None:
             return
         del self._depths[session.opened.session_id]
@@ -111,11 +112,11 @@ class _Rewriting:
         if values:
             weights = self._rules.return_of
             total = sum(weights[name] * value for name, value in values.items())
-            # Behind the judgement, which it replaces if that is a return also.
+            # Behind the judgement, which it replaces if that is also a return.
             yield _assigned(event, Reward(value=total, source=_SOURCE), "return")
 
     def _late(self, session: Session) -> list[Reward]:
-        """Return the late rewards of judges without which the session ended."""
+        """Return the late rewards from judges without which the session ended."""
         rewards = self._rules.late.get(session.opened.session_id, ())
         lacking = session.lacking_judges
         return [reward for reward in rewards if reward.name in lacking]
@@ -126,13 +127,13 @@ def _depth(session: Session, node: Node) -> int:
 
 
 def _given(rules: MergeRules, *names: str) -> Mapping[str, Any]:
-    """Return the fields of these names that differ from what is recorded."""
+    """Return the named fields whose rule differs from the recorded ones."""
     values = {name: getattr(rules, name) for name in names}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _rethreaded(session: Session, event: r.TurnStarted, prompt: bytes) -> r.TurnStarted:
-    """Return the event with the place at which the prompt leaves the tree's tokens."""
+    """Return the event with the place where its prompt leaves the tree's tokens."""
     node, end, depth = session.tree.longest_common_prefix(prompt)
     if (node, end) == (event.parent_node, event.parent_end):
         return event

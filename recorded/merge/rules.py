@@ -1,6 +1,6 @@
-"""Rules by which recorded sessions are merged again, where they differ from the recorded ones.
+"""Rules by which recorded sessions are merged again, as far as they differ from the recorded ones.
 
-A file can give further rewards, such as those of another judge.
+A file can give further rewards, for example another judge's.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ SiblingsRule = Literal["continued", "all"]
 _AS_RECORDED: tuple[Any, ...] = (None, {}, "recorded")
 _OPTION = "--rewards"
 ALL = "all together"
-"""Label of a comparison with all rules that differ, beside those of each."""
+"""Label for the comparison under all differing rules, besides one for each rule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class MergeRules:
     """Rules for merging; None, empty and `recorded`: as the session's events say."""
 
     fold_version: int | None = None
-    """Version of the fold's rules; docs/manager/rules.md has them."""
+    """Version of the fold's rules, which docs/manager/rules.md explains."""
     train_inexact: bool | None = None
     """True: turns sampled from a bent distribution are trained."""
     train_undelivered: bool | None = None
@@ -35,19 +35,19 @@ class MergeRules:
     siblings: SiblingsRule | None = None
     """Choice among one prompt's samples: those that are trained."""
     purpose: Literal["train", "eval"] | None = None
-    """`train`: sessions of evaluations are trained also; `eval`: no session is trained."""
+    """`train`: evaluation sessions are also trained; `eval`: no session is trained."""
     threads: ThreadsRule = "recorded"
-    """`tokens`: a turn continues the branch with which its prompt shares most tokens, whatever its
-    messages are."""
+    """`tokens`: a turn continues the branch that shares the most tokens with its prompt, whatever
+    its messages are."""
     return_of: Mapping[str, float] = field(default_factory=dict)
-    """Weight of rewards by name; the session's return is their weighted sum."""
+    """Reward weights by name; the session's return is the weighted sum."""
     judged: Mapping[str, Reward] = field(default_factory=dict)
-    """A session's further reward, by its id; it replaces a recorded one of its name."""
+    """A session's further reward, by session id; it replaces a recorded one with the same name."""
     late: Mapping[str, tuple[Reward, ...]] = field(default_factory=dict)
-    """Rewards of judges that a session lacks, since they came behind its end, by its id."""
+    """By session id, judges' rewards that the session lacks since they came after its end."""
 
     def each(self) -> Iterator[tuple[str, "MergeRules"]]:
-        """Yield each rule that differs from the recorded ones by itself, with its name."""
+        """Yield each rule that differs from the recorded ones, by itself and with its name."""
         recorded = MergeRules()
         for name in self.__slots__:
             value = getattr(self, name)
@@ -55,7 +55,7 @@ class MergeRules:
                 yield _label(name, value), replace(recorded, **{name: value})
 
     def encode(self) -> str:
-        """Return the rules that differ from the recorded ones as JSON, `{}` if all are equal."""
+        """Return the rules that differ from the recorded ones as JSON; `{}` if none does."""
         changed = {name: value for name, value in asdict(self).items() if value not in _AS_RECORDED}
         return orjson.dumps(changed, option=orjson.OPT_SORT_KEYS).decode()
 
@@ -64,7 +64,7 @@ RECORDED = MergeRules()
 
 
 def judgements(path: Path) -> dict[str, Reward]:
-    """Return the reward of each session of a JSON-lines file.
+    """Return the sessions' rewards in a JSON-lines file.
 
     A line has `session_id`, `value`, and may have `name`. Raises `SettingsRejected` with the line.
     """

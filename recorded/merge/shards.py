@@ -16,7 +16,7 @@ from seamlessflow.recorded.merge.targets import PARTS
 
 _SHOWN_EVERY_S = 0.2
 _shared: Any = None
-"""In a process of the pool: the counter of events, and the event that asks it to end."""
+"""In a pool's process: the event counter, and the event that asks the process to end."""
 
 
 class MergeStopped(SeamlessFlowError):
@@ -55,10 +55,10 @@ def merge_on(
 
 
 def parts(job: MergeJob) -> list[MergeJob]:
-    """Return jobs that have all partitions together, the longest first.
+    """Return jobs that together have all partitions, the longest first.
 
-    The same partitions go together whatever the processes are. So the transactional id of a part
-    fences an earlier replay of it.
+    The same partitions always go together, whatever the processes are. So a part's transactional id
+    fences an earlier replay of that part.
     """
     numbers = [[bound for bound in job.bounds if bound % PARTS == part] for part in range(PARTS)]
 
@@ -89,7 +89,7 @@ def _taken(counted: Any) -> int:
 
 
 def _begin(*shared: Any) -> None:
-    """Begin a process of the pool; the first process alone obeys an interrupt."""
+    """Begin a process in the pool; only the first process obeys an interrupt."""
     global _shared
     _shared = shared
     collect_seldom()
@@ -98,7 +98,7 @@ def _begin(*shared: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """End this process when the one that began it was killed."""
+    """End this process when the process that began it was killed."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

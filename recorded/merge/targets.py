@@ -1,8 +1,8 @@
-"""Targets of replayed trajectories: a run-scoped prefix of topics, files, or nothing.
+"""Targets for replayed trajectories: topics under a separate prefix, files, or nothing.
 
-Each takes up where an earlier replay into it ended. The prefix has offsets that are committed with
-the trajectories they cover, the directory whole files. A target has the rules and selection of one
-replay alone, which is checked before anything is written to it.
+Each goes on where an earlier replay into it ended: topics by offsets that are committed with the
+trajectories they cover, a directory by whole files. A target belongs to one replay's rules and
+selection. That is checked before anything is written.
 """
 
 import uuid
@@ -28,17 +28,17 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 PARTS = 8
-"""Parts of the partitions, each with a transactional id."""
+"""Parts into which the partitions are divided, each with a transactional id."""
 _MOST, _MOST_BYTES = 500, 16 * 1024 * 1024
-"""A transaction's trajectories, and bytes of their tokens."""
+"""Most trajectories in a transaction, and most bytes of tokens and log-probs."""
 _MOST_SHOWN = 300
-"""Most characters for rules and selection in a message: they may name thousands of sessions."""
+"""Most characters that a message shows of rules and selection, which may name many sessions."""
 _GROUP = "replay"
 """Consumer group, behind the prefix, whose offsets say how far a replay came."""
 
 
 class TargetTaken(SeamlessFlowError):
-    """A target has trajectories that a replay by other rules or of other sessions wrote."""
+    """A target with trajectories that a replay under other rules or another selection wrote."""
 
     def __init__(self, target: str, content: str) -> None:
         self.target = target
@@ -50,7 +50,7 @@ class TargetTaken(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class MergeProgress:
-    """Offsets of `sessions` that say where a replay goes on."""
+    """Offsets on `sessions` that say where a replay goes on."""
 
     covered: int = 0
     """Sessions that ended before this offset are written."""
@@ -60,9 +60,9 @@ class MergeProgress:
     """Epoch of the newest claim before `rebuild`."""
 
     def reached(self, position: int, rebuild: int, rebuild_epoch: int) -> "MergeProgress":
-        """Return the progress of a replay that went on from here and came to `position`.
+        """Return the progress after a replay went on from here and came to `position`.
 
-        What an earlier one covered stays so until this one has read as far.
+        What an earlier replay covered stays covered until this one has read as far.
         """
         return MergeProgress(max(self.covered, position), rebuild, rebuild_epoch)
 
@@ -78,7 +78,7 @@ class MergeProgress:
 
     @staticmethod
     def mark(content: str) -> str:
-        """Return what stands for rules and selection: metadata of an offset must be short."""
+        """Return a hash of rules and selection, since an offset's metadata must be short."""
         return xxhash.xxh3_64_hexdigest(content.encode())
 
 
@@ -99,16 +99,16 @@ class Target(Protocol):
         ...
 
     def reached(self, progress: Mapping[int, MergeProgress], finished: bool) -> None:
-        """Take note that all trajectories up to there, by partition, were added."""
+        """Note that all trajectories up to there, by partition, were added."""
         ...
 
     def close(self) -> None:
-        """End; what was added since the last commit or whole file is given up."""
+        """End; give up what was added since the last commit or whole file."""
         ...
 
 
 class Nowhere:
-    """Target that keeps nothing: of a dry run, a verification or a difference."""
+    """Target that keeps nothing: for a dry run, a verification or a difference."""
 
     full = False
 
@@ -163,7 +163,7 @@ class Files:
             name_whole(self._draft(partition), self._path(partition))
 
     def close(self) -> None:
-        """Close the files; those not finished are written anew by the next replay."""
+        """Close the files; the next replay writes the unfinished ones anew."""
         self._files.close()
 
     def _path(self, partition: int) -> Path:
@@ -175,22 +175,22 @@ class Files:
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Names of a replay into topics."""
+    """Names for a replay into topics."""
 
     source: KafkaSettings
     prefix: str
-    """Prefix of the topics to write."""
+    """Prefix for the topics to write."""
 
 
 class Topics:
-    """The topic `trajectories` under another prefix, keyed by group as ever.
+    """The topic `trajectories` under another prefix, keyed by group as usual.
 
-    Trajectories and the offsets of `sessions` that cover them are committed in one transaction. If
-    two replays write to one prefix at once, the later one fences the earlier.
+    One transaction commits trajectories and the offsets on `sessions` that cover them. If two
+    replays write to one prefix at the same time, the later one fences the earlier.
     """
 
     def __init__(self, to: Destination, content: str, partitions: list[int]) -> None:
-        """Raises what `TransactionalProducer` and `Reader.committed` raise."""
+        """Prepare. Raises what `TransactionalProducer` and `Reader.committed` raise."""
         self._to = to
         self._content = content
         # Source and target have different prefixes, so names are given whole.
@@ -258,7 +258,7 @@ def check_target(
     content: str,
     stopping: Stopping,
 ) -> None:
-    """Raise `TargetTaken` if anything in the target is not of a replay with this content."""
+    """Raise `TargetTaken` if the target has anything from a replay with other content."""
     if prefix is not None:
         _check_topic(kafka, prefix, content, stopping)
     elif directory is not None:
@@ -275,7 +275,7 @@ def _check_topic(kafka: KafkaSettings, prefix: str, content: str, stopping: Stop
     finally:
         reader.close()
     marks = {MergeProgress.decode(text)[1] for offset, text in committed.values() if offset >= 0}
-    # Without a mark, records are of another writer, or of a replay whose offsets expired.
+    # Without a mark, records come from another writer, or from a replay whose offsets expired.
     taken = marks - {MergeProgress.mark(content)} if marks else _has_records(kafka, prefix)
     if taken:
         raise TargetTaken(prefix + TRAJECTORIES.name, content)

@@ -25,7 +25,7 @@ from seamlessflow.schemas.topics import SESSIONS
 
 _SHOWN_EVERY = 1_000
 Change = Callable[[RendererSettings], RendererSettings]
-"""From the recorded settings of a renderer to those that are tried. Raises `RendererError`."""
+"""Turns a renderer's recorded settings into those to try. Raises `RendererError`."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class TrialOutcome:
     counts: MatchCounts = field(default_factory=MatchCounts)
     skipped: Skipped = field(default_factory=Skipped)
     missing: list[str] = field(default_factory=list)
-    """Names of the selection that no session has."""
+    """Names in the selection that no session has."""
 
 
 def run_trial(
@@ -48,9 +48,9 @@ def run_trial(
     show: Show,
     stopping: Stopping = never,
 ) -> TrialOutcome:
-    """Return the counts for another strictness or, with a `change`, another renderer.
+    """Return the counts under another strictness or, with a `change`, another renderer.
 
-    `show` is called with the number of further events read, and of all. Raises what
+    `show` is called with two counts: further events read, and all events to read. Raises what
     `partition_bounds` and `read_partitions` raise.
     """
     renderer: TrialRenderer | None = None

@@ -20,11 +20,11 @@ Digest = bytes
 MOST_NAMED = 5
 """Most sessions that are named for a finding."""
 _CLOCKS_MS = 60_000
-"""Most by which a session's end, by the manager's clock, may differ from its record's time."""
+"""Largest difference between a session's end by the manager's clock and its record's time."""
 
 
 class RecordPlace(NamedTuple):
-    """Place of a record on `trajectories`."""
+    """A record's place on `trajectories`."""
 
     partition: int
     offset: int
@@ -33,8 +33,8 @@ class RecordPlace(NamedTuple):
 def digest(made: Trajectory) -> Digest:
     """Return 16 bytes that stand for the record's encoding.
 
-    For a record too large for its topic, 16 more stand for that record without tokens. A manager
-    without object storage wrote it so.
+    For a record too large for its topic, 16 more bytes stand for the record without tokens: a
+    manager without object storage wrote it so.
     """
     cut = fitting(made)
     return _digest(made) + (_digest(cut) if cut is not made else b"")
@@ -42,26 +42,26 @@ def digest(made: Trajectory) -> Digest:
 
 @dataclass(slots=True)
 class Comparison:
-    """Recorded trajectories against `replayed`, the digests of replayed ones by session."""
+    """Recorded trajectories against `replayed`, the replayed ones' digests by session."""
 
     replayed: Mapping[str, Digest]
     bounds: Mapping[int, tuple[int, int]]
-    """First offset that was read, and the one behind the last, by partition of `sessions`."""
+    """By partition of `sessions`, the first offset that was read, and the one behind the last."""
     recent: frozenset[str] = frozenset()
-    """Sessions that ended so shortly before that their record may be on its way."""
+    """Sessions that ended so shortly before that their record may still be on its way."""
     ended_ms: Mapping[str, int] = field(default_factory=dict)
-    """Time at which each replayed session ended."""
+    """When each replayed session ended."""
     kept_since_ms: float = 0
     """Time before which retention may have removed recorded trajectories."""
     equal: int = 0
     copies: int = 0
-    """Further records of a session that was compared before."""
+    """Further records about a session that was compared before."""
     different: dict[str, RecordPlace] = field(default_factory=dict)
-    """First place of a record that the log does not give, by session."""
+    """By session, the first place of a record that its events do not give."""
     not_checkable: int = 0
     """Recorded sessions whose first events retention removed."""
     later: int = 0
-    """Recorded sessions that ended behind what was read."""
+    """Recorded sessions that ended behind the last offset read."""
     _seen: set[str] = field(default_factory=set)
 
     def apply(self, recorded: Trajectory, partition: int, offset: int) -> None:
@@ -83,14 +83,12 @@ class Comparison:
 
     @property
     def missing(self) -> list[str]:
-        """Sessions that ended on the log and whose record cannot have been removed, but is not
-        there.
-        """
+        """Sessions that ended on the log and lack their record, which cannot have been removed."""
         return [name for name in self._unseen() if not self._removed(name)]
 
     @property
     def removed(self) -> int:
-        """Number of sessions whose record retention may have removed."""
+        """Count of sessions whose record retention may have removed."""
         return sum(map(self._removed, self._unseen()))
 
     def _unseen(self) -> Iterator[str]:
@@ -109,13 +107,13 @@ def compared(
     skipped: Skipped,
     stopping: Stopping = never,
 ) -> None:
-    """Apply all recorded trajectories that the selection chooses to `comparison`.
+    """Apply to `comparison` all recorded trajectories that the selection chooses.
 
     Raises what `read_topic` raises.
     """
     begun = set[int]()
     for item in read_topic(settings, TRAJECTORIES, skipped, stopping=stopping):
-        # Behind the first offset retention removed what was written before.
+        # If the first offset is not 0, retention removed what was written before.
         if item.partition not in begun and item.offset > 0:
             kept_ms = item.timestamp_ms + _CLOCKS_MS
             comparison.kept_since_ms = max(comparison.kept_since_ms, kept_ms)

@@ -1,4 +1,4 @@
-"""Training of a recorded run again, from the steps on `control` and the recorded trajectories."""
+"""Training a recorded run again, from the steps on `control` and the recorded trajectories."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
@@ -37,7 +37,7 @@ from seamlessflow.trainer.step_methods import CHOOSING, step_methods
 
 @dataclass(frozen=True, slots=True)
 class RecordedTraining:
-    """A recorded run, and the settings that each lineage of it is executed with."""
+    """A recorded run, and the settings under which each of its lineages is executed."""
 
     run: RecordedRun
     settings: Mapping[str, TrainerSettings]
@@ -46,13 +46,13 @@ class RecordedTraining:
     """The initial model's directory."""
 
     def trajectories(self, skipped: Skipped, stopping: Stopping) -> Iterator[Received]:
-        """Return the records of `trajectories` that it trained."""
+        """Return the records on `trajectories` that it trained."""
         source = source_kafka(self.settings[self.run.lineages[0].lineage])
         return read_topic(source, TRAJECTORIES, skipped, stopping=stopping)
 
     @contextmanager
     def pools(self, stopping: Stopping) -> Iterator[Mixing]:
-        """Yield the pools of stored sessions that its steps were trained with.
+        """Yield the pools with stored sessions with which its steps were trained.
 
         Raises the errors of `PoolTopics.open`.
         """
@@ -63,9 +63,9 @@ class RecordedTraining:
             yield mixing
 
     def check_place(self, step: int, micro_batch: int | None, stopping: Stopping) -> None:
-        """Raise `SettingsRejected` unless it trained the step, with the micro-batch if it is given.
+        """Raise `SettingsRejected` unless it trained the step, and the micro-batch if one is given.
 
-        Executes nothing. Raises `RunNotRepeatable`.
+        It executes nothing. Raises `RunNotRepeatable`.
         """
         count = len(self.run.steps)
         if step >= count:
@@ -90,13 +90,13 @@ class TrainingAgain:
     run: RecordedRun
     steps: Reexecution[TorchBackend]
     received: Iterator[Received]
-    """Records of `trajectories`, read as far as the steps need them."""
+    """Records on `trajectories`, read as far as the steps need them."""
     ablation: bool
-    """True if settings are replaced, so that equal tensors are not to be expected."""
+    """True if settings are replaced, so that tensors are not expected to be equal."""
 
     @property
     def machine_differs(self) -> str:
-        """Sentence about what computes otherwise than recorded; empty if nothing does."""
+        """A sentence about differences to the recorded machine; empty if there are none."""
         now = self.steps.backend.machine
         changes: dict[str, None] = {}
         for lineage in self.run.lineages:
@@ -112,7 +112,7 @@ class TrainingAgain:
 
     @property
     def resumptions(self) -> Sequence[str]:
-        """Sentences about the lineages that went on with other settings than the one before."""
+        """Sentences about the lineages that went on with other settings than their predecessor."""
         return [
             f"resumed behind step {after.step} with {len(changes)} other settings: "
             f"{_listed(changes)}"
@@ -129,9 +129,9 @@ def recorded_training(
     stopping: Stopping,
     out: Path | None = None,
 ) -> RecordedTraining:
-    """Return the recorded run of `policy`, with the settings that are to be replaced.
+    """Return a policy's recorded run, with the settings in `replaced` replaced.
 
-    `out`: directory of the run. Reads `control` alone. Raises `RunNotRepeatable` with what is
+    `out`: the run's directory. Only reads `control`. Raises `RunNotRepeatable` with what is
     missing, and `SettingsRejected`.
     """
     log = [
@@ -152,11 +152,11 @@ def recorded_training(
 
 
 def initial_model(named: Path, out: Path | None) -> Path:
-    """Return the directory of the initial model that a run named.
+    """Return the directory with the initial model that a run named.
 
-    The run may have been started in another working directory than this command. A relative name is
-    therefore also looked for beside the run's directory, and in it. A model of a hub is fetched
-    again, by its commit. Raises `RunNotRepeatable` and `ModelNotFetched`.
+    The run may have been started in another working directory than this command. So a relative name
+    is also looked for beside the run's directory, and in it. A hub's model is fetched again, by its
+    commit. Raises `RunNotRepeatable` and `ModelNotFetched`.
     """
     places = [named] if out is None else [named, out.parent / named, out / named]
     for place in dict.fromkeys(place.absolute() for place in places):
@@ -177,8 +177,8 @@ def training_again(
 ) -> Iterator[TrainingAgain]:
     """Yield the run with its initial weights in memory, and its pools open.
 
-    Raises `RunNotRepeatable` with what is missing, `ModelUnusable`, and the errors of
-    `RecordedTraining.pools`.
+    Raises `RunNotRepeatable` with what is missing, `ModelUnusable`, and what
+    `RecordedTraining.pools` raises.
     """
     run = recorded.run
     settings = recorded.settings
@@ -198,7 +198,7 @@ def training_again(
 
 
 def recorded_machine(lineage: LineageStarted) -> Machine:
-    """Return what computed a lineage."""
+    """Return the machine that computed a lineage."""
     return Machine(lineage.device, lineage.threads, lineage.torch)
 
 
@@ -208,7 +208,7 @@ def _listed(changes: Mapping[str, str], most: int = 5) -> str:
 
 
 def trained_policy(asked: str | None, log: Sequence[Record]) -> str:
-    """Return the policy to train again, of those that `control` says were trained.
+    """Return the policy to train again, one that was trained according to `control`.
 
     Raises `RunNotRepeatable` if there is none, and `SettingsRejected`.
     """

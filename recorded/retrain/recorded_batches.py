@@ -1,7 +1,7 @@
-"""Batches of recorded steps, from trajectories, by the trainer's own dataloader. Does no I/O.
+"""Batches of recorded steps, formed from trajectories by the trainer's own dataloader. Without I/O.
 
 The dataloader repeats recorded steps as it does after a crash. A step's weights decide nothing
-here. A run's batches can therefore be formed before any of its steps is executed.
+here. So a run's batches can be formed before any of its steps is executed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ from seamlessflow.trainer.steps.inputs import batch_rules, step_updates
 
 
 class RecordedBatches:
-    """The batches of a run's steps, one after the other, each by its lineage's settings."""
+    """Batches for a run's steps, one after the other, each by its lineage's settings."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class RecordedBatches:
         run: RecordedRun,
         mixing: Mixing | None = None,
     ) -> None:
-        """`settings`: those of each lineage. `mixing` has the pools of stored sessions."""
+        """Prepare; `settings`: by lineage. `mixing`: has the pools of stored sessions."""
         self._of_lineage = settings
         first = settings[run.steps[0].lineage]
         again = {step.step: step.commit for step in run.steps}
@@ -59,16 +59,17 @@ class RecordedBatches:
         """Sessions that are not read yet, with the lineage that trained each."""
 
     def next(self, recorded: RecordedStep, received: Iterator[Received]) -> Batch | None:
-        """Return the next step's batch, or None if it was skipped.
+        """Return the next step's batch, or None if the step was skipped.
 
-        `received` is read until the batch is complete. Raises `RunNotRepeatable` for a session
-        that is not there.
+        `received` is read until the batch is complete. Raises `RunNotRepeatable` for a missing
+        session.
         """
         while True:
             self._loader.rules = batch_rules(self._of_lineage[recorded.lineage])
             batch, _ = self._loader.next_batch(recorded.step, 0)
             if isinstance(batch, SkippedStep):
-                # As the lineage counted it: its record may stand in another, behind other weights.
+                # As the lineage counted it: the step's record may stand in another lineage, behind
+                # other weights.
                 self._control_state.steps_of[recorded.trains] = recorded.step + 1
                 return None
             if batch is not None:
@@ -79,7 +80,7 @@ class RecordedBatches:
                 raise RunNotRepeatable(self._missing(recorded))
             record = item.record
             if isinstance(record, Trajectory) and record.session_id in self._wanted:
-                # Usually a later lineage's: the returns are by the rewards that it names.
+                # By its own lineage, usually a later one, which names the rewards for its return.
                 lineage = self._wanted.pop(record.session_id)
                 self._loader.rules = batch_rules(self._of_lineage[lineage])
                 self._loader.add(record, item.partition, item.offset, 0)
@@ -102,9 +103,9 @@ def micro_batches(
     number: int,
     mixing: Mixing,
 ) -> int:
-    """Return the micro-batches of a step's first update, 0 if it was skipped; execute nothing.
+    """Return the micro-batch count in a step's first update, 0 if it was skipped; execute nothing.
 
-    `received`: all records of `trajectories`. `mixing`: its pools. Raises `RunNotRepeatable`.
+    `received`: all records on `trajectories`. `mixing`: its pools. Raises `RunNotRepeatable`.
     """
     batches = RecordedBatches(settings, run, mixing)
     for earlier in run.steps[:number]:

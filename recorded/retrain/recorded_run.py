@@ -1,6 +1,6 @@
-"""A run as `control` has it: steps, hashes of their weights, settings, and what computed it. Pure.
+"""A run as `control` has it: steps, hashes of their weights, settings, and its machine. Pure.
 
-Values of the settings can be replaced for an ablation.
+Settings can be replaced by other values for an ablation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from seamlessflow.trainer.step_methods import CHOOSING, differences, without_set
 
 
 class RunNotRepeatable(SeamlessFlowError):
-    """A run lacks what executing its steps again needs."""
+    """A run that lacks something needed to execute its steps again."""
 
     lasting = True
 
@@ -38,7 +38,7 @@ class RunNotRepeatable(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class RecordedStep:
-    """A step of the surviving lineage."""
+    """A step in the surviving lineage."""
 
     step: int
     commit: Commit | None
@@ -46,9 +46,9 @@ class RecordedStep:
     trains: int
     """Version of the weights that it trained."""
     lineage: str
-    """Lineage that executed it; a skipped step has the lineage of the step before."""
+    """Lineage that executed it; for a skipped step, the previous step's lineage."""
     tensors_hash: str = ""
-    """Hash of the tensors that it made; empty if it was skipped."""
+    """Hash over the tensors that it made; empty if it was skipped."""
     metrics: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -57,27 +57,27 @@ class RecordedRun:
     """The steps behind the newest weights, and the state of `control` that dates their tokens."""
 
     lineages: Sequence[r.LineageStarted]
-    """Those of its steps, the oldest first, each with its settings."""
+    """Lineages of its steps, the oldest first, each with its settings."""
     first_hash: str
-    """Hash of the initial weights' tensors."""
+    """Hash over the initial weights' tensors."""
     steps: Sequence[RecordedStep]
     control_state: ControlState
 
     def sessions(self) -> dict[str, str]:
-        """Return the lineage that trained each session, by session id."""
+        """Return by session id the lineage that trained it; stored groups are left out."""
         return {
             session: step.lineage
             for step in self.steps
             if step.commit is not None
             for name, members in step.commit.groups.items()
-            # A stored group is in the step that trained it first, or of another log.
+            # A stored group is in the step that trained it first, or comes from another log.
             if name not in step.commit.pools
             for session in members
         }
 
 
 def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
-    """Return the run of a policy from the records of `control` with their offsets.
+    """Return a policy's run from the records on `control` with their offsets.
 
     Raises `RunNotRepeatable`.
     """
@@ -125,9 +125,9 @@ def recorded_run(policy: str, log: Iterable[tuple[int, Record]]) -> RecordedRun:
 
 
 def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]]) -> None:
-    """Raise `RunNotRepeatable` if a method of a step has another version in this release.
+    """Raise `RunNotRepeatable` if a step's method has another version in this release.
 
-    `present`: the methods under each lineage's settings, without those of `CHOOSING`.
+    `present`: the methods under each lineage's settings, without the kinds in `CHOOSING`.
     """
     for step in run.steps:
         methods = step.commit.methods if step.commit else ()
@@ -141,7 +141,7 @@ def check_methods(run: RecordedRun, present: Mapping[str, Sequence[r.StepMethod]
 
 
 class _RecordedSettings(TrainerSettings):
-    """Settings from a record alone: nothing of the environment may enter them."""
+    """Settings from a record only: nothing from the environment may enter them."""
 
     @classmethod
     def settings_customise_sources(
@@ -157,9 +157,10 @@ class _RecordedSettings(TrainerSettings):
 def recorded_settings(
     lineage: r.LineageStarted, kafka: KafkaSettings, replaced: Sequence[str] = ()
 ) -> TrainerSettings:
-    """Return the settings that a lineage was trained with; `replaced` are like `a.b=value`.
+    """Return the settings with which a lineage was trained; `replaced` are like `a.b=value`.
 
-    On one device, whatever device and rank the recorded process had. Raises `SettingsRejected`.
+    They are for one device, whatever device and rank the recorded process had. Raises
+    `SettingsRejected`.
     """
     sections = orjson.loads(lineage.settings)
     sections["trainer"] |= {"threads": lineage.threads or None}
@@ -173,7 +174,7 @@ def recorded_settings(
 
 
 def settings_by_path(lineage: r.LineageStarted) -> Mapping[str, Any]:
-    """Return the recorded settings of a lineage, by their path."""
+    """Return a lineage's recorded settings by path."""
     return dict(_flat("", orjson.loads(lineage.settings)))
 
 
@@ -191,7 +192,7 @@ def changed_settings(before: r.LineageStarted, after: r.LineageStarted) -> Mappi
 def _of_steps(
     kept: Sequence[r.StepCommitted], lineages: Mapping[str, r.LineageStarted]
 ) -> list[r.LineageStarted]:
-    """Return the lineages of the steps, after checking that their settings are recorded."""
+    """Return the steps' lineages, after a check that their settings are recorded."""
     if not kept:
         raise RunNotRepeatable("no step of it is committed")
     names = list(dict.fromkeys(commit.lineage for commit in kept))

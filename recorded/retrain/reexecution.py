@@ -1,4 +1,4 @@
-"""Execution of recorded steps again, from trajectories to tensors, without the rest of the system.
+"""Recorded steps executed again, from trajectories to tensors, without the rest of the system.
 
 Nothing is written to `control`.
 """
@@ -34,14 +34,14 @@ class RepeatedStep:
 
     @property
     def equal(self) -> bool:
-        """True if the tensors are the recorded ones, or the step was skipped."""
+        """True if the tensors equal the recorded ones, or the step was skipped."""
         return self.recorded.commit is None or self.tensors_hash == self.recorded.tensors_hash
 
 
 class Reexecution(Generic[B]):
     """A run's steps, executed on a back end that holds the initial weights.
 
-    A lineage that has other settings goes on with them, as the resumed trainer did.
+    If a lineage has other settings, it goes on with them, as the resumed trainer did.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Reexecution(Generic[B]):
         open_backend: Callable[[TrainerSettings], B],
         mixing: Mixing | None = None,
     ) -> None:
-        """`settings`: those of each lineage. `open_backend` returns one with the initial model.
+        """Prepare; `settings`: by lineage. `open_backend` returns one with the initial model.
 
         `mixing` has the pools of stored sessions.
         """
@@ -66,13 +66,13 @@ class Reexecution(Generic[B]):
         self._trained = 0
 
     def first_weights(self) -> str:
-        """Return the hash of the weights in memory."""
+        """Return a hash over the weights in memory."""
         return self._hash(tensors_hash)
 
     def run(self, received: Iterator[Received], until: int | None = None) -> Iterator[RepeatedStep]:
         """Yield the steps before `until` (by default all), one after the other.
 
-        `received`: all records of `trajectories`. Raises `RunNotRepeatable` for a session that is
+        `received`: all records on `trajectories`. Raises `RunNotRepeatable` for a session that is
         not among them, and the back end's errors.
         """
         self.backend.load(None, self._run.steps[0].trains)
@@ -86,10 +86,9 @@ class Reexecution(Generic[B]):
                 yield self._repeated(recorded, batch)
 
     def begin(self, received: Iterator[Received], number: int) -> StepInput | None:
-        """Return the input of the first update of the step behind those that `run` executed; None
-        if it was skipped.
+        """Return the input of the first update in step `number`, or None if it was skipped.
 
-        Raises what `run` raises.
+        It is the step behind those that `run` executed. Raises what `run` raises.
         """
         recorded = self._run.steps[number]
         self._go_on(recorded)
@@ -114,7 +113,7 @@ class Reexecution(Generic[B]):
         return step_updates(self._settings, batch, recorded.trains, self._trained, remembered)
 
     def _go_on(self, recorded: RecordedStep) -> None:
-        """Take over the settings of the step's lineage."""
+        """Take over the settings of a step's lineage."""
         if recorded.lineage == self._lineage:
             return
         before = self._settings

@@ -1,12 +1,12 @@
-"""Tensors of trainings, by which two machines are compared, and the files of their hashes.
+"""Tensors from trainings, by which two machines are compared, and files with their hashes.
 
-The file for the weights at the end is a JSON object of names and hashes. The file for one step is
+The file for the weights at the end is a JSON object with names and hashes. The file for one step is
 JSON with `step`, `micro_batch` and `hashes`, or safetensors, which also have the tensors.
 
-Each tensor of a step has a label, so that two machines can find where they part. What the step
-begins with comes first, then what it computes. These are parameters, optimizer moments, and for
-each micro-batch its input and the gradient so far. The last layer's gradient comes first, as
-backward computes it.
+Each tensor in a step has a label, so that two machines can find where they part. First comes what
+the step begins with: parameters and optimizer moments. Then comes what it computes: for each
+micro-batch its input and the gradient so far. The last layer's gradient comes first, as backward
+computes it.
 """
 
 import json
@@ -33,16 +33,15 @@ _VALUES = ".safetensors"
 
 @dataclass(frozen=True, slots=True)
 class StepTensors:
-    """The tensors of a step up to a micro-batch, by label."""
+    """A step's tensors up to a micro-batch, by label."""
 
     step: int
     micro_batch: int
     """The last one executed, from 0."""
     hashes: Mapping[str, str]
-    """Hashes of all tensors, in the order in which a difference would appear."""
+    """Hashes over all tensors, in the order in which a difference would appear."""
     values: Mapping[str, Tensor]
-    """Hashes of the tensors left at the end: parameters, moments, and the last micro-batch's
-    gradient."""
+    """Tensors at the end: parameters, moments, and the last micro-batch's gradient."""
 
 
 def step_tensors(
@@ -72,7 +71,7 @@ def step_tensors(
 
 
 def known_tensors(path: Path) -> Mapping[str, str] | None:
-    """Return the hashes of tensors in a file, or None if it is new.
+    """Return the tensor hashes in a file, or None if it is new.
 
     Raises `SettingsRejected` for another kind of file.
     """
@@ -88,7 +87,7 @@ def known_tensors(path: Path) -> Mapping[str, str] | None:
 
 
 def first_difference(expected: Mapping[str, str], tensors: Mapping[str, str]) -> str | None:
-    """Return the first tensor that differs, in this order of names; None if all are equal."""
+    """Return the first tensor that differs, in name order of `tensors`; None if all are equal."""
     names = [*tensors, *(name for name in expected if name not in tensors)]
     return next((name for name in names if expected.get(name) != tensors.get(name)), None)
 
@@ -128,16 +127,16 @@ def known_step(path: Path) -> StepTensors | None:
 
 
 def check_place(path: Path, expected: StepTensors, step: int, micro_batch: int) -> None:
-    """Raise `SettingsRejected` for a file of another step or micro-batch."""
+    """Raise `SettingsRejected` for another step's or micro-batch's file."""
     if (expected.step, expected.micro_batch) != (step, micro_batch):
         place = f"{step_name(expected.step)}, micro-batch {expected.micro_batch}"
         raise SettingsRejected("--tensors", f"{path} is of {place}")
 
 
 def compared(path: Path, expected: StepTensors, computed: StepTensors) -> str:
-    """Return the sentence about the first tensor of a step that differs from those of a file.
+    """Return the sentence about the first tensor in a step that differs from a file's.
 
-    Raises `SettingsRejected` for a file of another step or micro-batch.
+    Raises `SettingsRejected` for another step's or micro-batch's file.
     """
     check_place(path, expected, computed.step, computed.micro_batch)
     name = first_difference(expected.hashes, computed.hashes)
@@ -170,7 +169,7 @@ def _inputs(batch: MicroBatch, place: int) -> dict[str, str]:
 
 
 def _hash(tensor: Tensor) -> str:
-    """Return the hex xxh3-128 of a tensor's type, shape and bytes."""
+    """Return the hex xxh3-128 over a tensor's type, shape and bytes."""
     digest = xxhash.xxh3_128(f"{tensor.dtype}{list(tensor.shape)}".encode())
     digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()

@@ -8,9 +8,9 @@ from seamlessflow.recorded.retrain.reexecution import RepeatedStep
 from seamlessflow.schemas.tokens import shown_step, step_name
 
 ROUNDING = 1e-3
-"""Largest relative difference in a step's metric that the order of float32 sums explains."""
+"""Largest relative difference in a step's metric that float32 summation order explains."""
 COMPARED = ("loss", "grad_norm", "entropy", "policy_kl")
-"""Metrics of a step that say how it was trained, and so are compared with the recorded ones."""
+"""A step's metrics that say how it was trained, and are compared with the recorded ones."""
 
 
 def step_line(step: RepeatedStep, ablation: bool) -> str:
@@ -27,7 +27,7 @@ def step_line(step: RepeatedStep, ablation: bool) -> str:
 
 
 def outcome_lines(steps: Sequence[RepeatedStep], ablation: bool) -> list[str]:
-    """Return the sentences behind the last step."""
+    """Return the sentences after the last step."""
     trained = [step for step in steps if step.recorded.commit is not None]
     if ablation:
         return [f"executed {len(trained)} steps with other settings"]
@@ -66,7 +66,7 @@ def _metric(name: str, step: RepeatedStep) -> str:
 
 
 def _why(first: RepeatedStep) -> str:
-    """Return what the first step that differs may differ by."""
+    """Return why the first differing step may differ."""
     place = f"--{step_name(first.recorded.step)} --tensors FILE finds its first tensor that differs"
     if _relative(first.metrics, first.recorded.metrics) < ROUNDING:
         return (

@@ -43,7 +43,7 @@ def selection(
 
 
 def weights(options: Iterable[str]) -> dict[str, float]:
-    """Return weights of rewards, written as `correct=1`. Raises `SettingsRejected`."""
+    """Return reward weights, written as `correct=1`. Raises `SettingsRejected`."""
     values = {}
     for option in options:
         name, _, weight = option.partition("=")
@@ -57,11 +57,11 @@ def weights(options: Iterable[str]) -> dict[str, float]:
 def renderer_change(
     option: str, renderers: Collection[str]
 ) -> Callable[[RendererSettings], RendererSettings]:
-    """Return the change of renderer settings that an option describes.
+    """Return the change to renderer settings that an option describes.
 
-    `thinking_retention=all` changes a setting. `enable_thinking=false` changes an argument of the
-    template. `qwen3` or `qwen3,thinking_retention=all` is another renderer, from `renderers`.
-    Raises `SettingsRejected`.
+    `thinking_retention=all` changes a setting. `enable_thinking=false` changes a template argument.
+    `qwen3` or `qwen3,thinking_retention=all` names another renderer, from `renderers`. Raises
+    `SettingsRejected`.
     """
     parts = [part.partition("=") for part in option.split(",")]
     names = [name for name, equals, _ in parts if not equals]

@@ -1,4 +1,4 @@
-"""Reading of recorded sessions: their events as they are now, folded until each session ends."""
+"""Reading recorded sessions: their events as they are now, folded until each session ends."""
 
 from collections.abc import Callable, Iterator
 
@@ -17,9 +17,9 @@ from seamlessflow.recorded.select.selection import Range, SessionSelection
 from seamlessflow.schemas.topics import SESSIONS
 
 Show = Callable[[int, int], None]
-"""Called with the number of further events read, and of all that there are to read."""
+"""Function that gets two counts: further events read, and all events to read."""
 _COUNTED = 1_000
-"""Events after which the progress is shown, and the wish to end is looked at."""
+"""Events after which the progress is shown, and a request to end is looked for."""
 
 
 class ReadingStopped(SeamlessFlowError):
@@ -34,10 +34,10 @@ class ReadingStopped(SeamlessFlowError):
 def partition_bounds(
     settings: KafkaSettings, selection: SessionSelection, stopping: Stopping = never
 ) -> dict[int, Range]:
-    """Return first offset and the one behind the last event of partitions that may be chosen.
+    """Return for each partition that may be chosen its first offset and the one behind its last.
 
-    Raises `SettingsRejected` for offsets of a partition that is not there, and what `find_cluster`
-    and `Outage.endure` raise.
+    Raises `SettingsRejected` for offsets on a missing partition, and what `find_cluster` and
+    `Outage.endure` raise.
     """
     count = len(find_cluster(settings, [SESSIONS], stopping).numbers(SESSIONS))
     places = [(SESSIONS.name, number) for number in selection.partitions(count)]

@@ -1,4 +1,4 @@
-"""Sessions folded again from the events of one partition, by the manager's fold. Pure."""
+"""Sessions folded again from one partition's events, by the manager's fold. Pure."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from seamlessflow.recorded.select.selection import SessionSelection
 from seamlessflow.schemas.records import Record, SessionFinalized, SessionOpened
 
 Rewrite = Callable[[Session | None, Record], Iterable[Record]]
-"""From a session, as it is, and its next event, to the events to fold in the event's place."""
+"""Function from a session, as it is, and its next event to the events that are folded instead."""
 
 
 def unchanged(_: Session | None, event: Record) -> Iterable[Record]:
@@ -20,23 +20,23 @@ def unchanged(_: Session | None, event: Record) -> Iterable[Record]:
 
 @dataclass(slots=True)
 class Refold:
-    """Sessions of one partition that a selection may choose, while they are open."""
+    """One partition's sessions that a selection may choose, while they are open."""
 
     log: LoggedPartition
     selection: SessionSelection = field(default_factory=SessionSelection)
     rewrite: Rewrite = unchanged
     strictness: Callable[[str], Strictness] = any_strictness
-    """Comparison of messages by policy: it decides how requests are matched, never what is
+    """Comparison of messages by policy: it decides how requests are matched, not what is
     assembled."""
     beginnings_gone: int = 0
     """Sessions that ended on the log without their beginning, which retention removed."""
     matched: set[str] = field(default_factory=set)
-    """Names of the selection that a session of the log has, ended and chosen or not."""
+    """Names in the selection that a session on the log has, even if it is open or not chosen."""
     _left_out: set[str] = field(default_factory=set)
     """Open sessions that are not chosen."""
 
     def apply(self, event: Record, offset: int) -> Session | None:
-        """Apply the next event; return the session if it ends one, which is then dropped."""
+        """Apply the next event; if it ends a session, return that session and drop it."""
         self.log.position = offset + 1
         session_id: str | None = getattr(event, "session_id", None)
         if session_id is None:
@@ -56,7 +56,7 @@ class Refold:
 
     @property
     def open(self) -> int:
-        """Number of chosen sessions that did not end yet."""
+        """Count of chosen sessions that did not end yet."""
         return len(self.log.sessions)
 
     @property
@@ -68,7 +68,7 @@ class Refold:
         return oldest.first_offset, oldest.opened.epoch
 
     def _leaves_out(self, event: Record, session_id: str, offset: int) -> bool:
-        """Return True if the event is of a session that is not chosen."""
+        """Return True if the event's session is not chosen."""
         if isinstance(event, SessionOpened):
             self.matched.update(self.selection.names_of(event))
         if (

@@ -1,6 +1,6 @@
 """Selection of recorded sessions: by id, group, task, offset, time or policy version. Pure.
 
-A selection also says in words what it asks for and no session met.
+A selection can also report in words what it asks for and no session met.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -15,27 +15,27 @@ from seamlessflow.schemas.records import SessionOpened, Trajectory
 
 Range = tuple[int, int]
 _MOST_NAMED = 20
-"""Most names that a sentence has."""
+"""Most names in a sentence."""
 _MOST_SHOWN = 300
-"""Most characters of a selection that it has."""
+"""Most characters that a sentence shows of a selection."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionSelection:
-    """Criteria, all of which a session must meet; one that is empty or None is met by all."""
+    """Criteria, all of which a session must meet; any session meets one that is empty or None."""
 
     sessions: frozenset[str] = frozenset()
     """Ids, or names: a name stands for all its sessions."""
     groups: frozenset[str] = frozenset()
     tasks: frozenset[str] = frozenset()
     offsets: Mapping[int, Range] = field(default_factory=dict)
-    """Offsets of `sessions` by partition, the second excluded; other partitions are left out. A
-    session between whose first and last event one of them stands is meant."""
+    """Offsets on `sessions` by partition, the second excluded; other partitions are left out. A
+    session is chosen if one of them stands between its first and last event."""
     since_ms: int | None = None
     until_ms: int | None = None
-    """Milliseconds since the epoch. Sessions that were open at some time between are meant."""
+    """Milliseconds since the epoch. A session is chosen if it was open at some time between."""
     versions: Range | None = None
-    """Policy versions, both included. Sessions with a token that one of them sampled are meant."""
+    """Policy versions, both included. A session is chosen if one of them sampled a token in it."""
 
     def encode(self) -> str:
         """Return the given criteria as JSON, `{}` if there are none."""
@@ -48,9 +48,9 @@ class SessionSelection:
         return orjson.dumps(content, option=options).decode()
 
     def partitions(self, count: int) -> list[int]:
-        """Return the partitions, of so many, on which chosen sessions can be.
+        """Return the partitions, out of so many, on which chosen sessions can be.
 
-        Raises `SettingsRejected` for offsets of a partition that is not there.
+        Raises `SettingsRejected` for offsets on a missing partition.
         """
         numbers = set(range(count))
         if unknown := sorted(self.offsets.keys() - numbers):
@@ -63,7 +63,7 @@ class SessionSelection:
         return sorted(numbers)
 
     def names_of(self, opened: SessionOpened) -> Iterator[str]:
-        """Yield those of the names that are given, such as `group g`, which a session has."""
+        """Yield the selection's names that a session has, for example `group g`."""
         ids = {opened.session_id, session_name(opened.session_id)}
         yield from (f"session {name}" for name in self.sessions & ids)
         yield from (
@@ -72,7 +72,7 @@ class SessionSelection:
         yield from (f"task {name}" for name in self.tasks & {opened.task_id})
 
     def missing(self, matched: Collection[str]) -> list[str]:
-        """Return the names that are given and not among those `matched`."""
+        """Return the selection's names that are not among those `matched`."""
         asked = {"session": self.sessions, "group": self.groups, "task": self.tasks}
         names = (f"{kind} {name}" for kind, members in asked.items() for name in sorted(members))
         return [name for name in names if name not in matched]
@@ -111,7 +111,7 @@ class SessionSelection:
 def unmatched_lines(
     selection: SessionSelection, missing: Sequence[str], sessions: int
 ) -> Iterator[str]:
-    """Yield the sentences about `missing` names, and about a selection that chose no session."""
+    """Yield sentences about `missing` names, or about a selection that chose no session."""
     if missing:
         more = f" and {len(missing) - _MOST_NAMED:,} more" if len(missing) > _MOST_NAMED else ""
         named = ", ".join(missing[:_MOST_NAMED])

@@ -1,7 +1,7 @@
 """A shared group's content: a task, sessions as text, and provenance, as canonical JSON. Pure.
 
 Canonical JSON has sorted keys, no spaces, UTF-8 and no NaN, so equal contents are equal bytes. A
-content is named by its hash, which makes a repeated one known.
+content is named by its hash, so a repeated one is recognized.
 """
 
 import hashlib
@@ -15,23 +15,23 @@ VERSION = 1
 MOST_BYTES = 1_048_576
 """Largest content."""
 _MOST_ANSWERS = 256
-"""Most answers of a session: each is rendered behind the whole conversation before it."""
+"""Most answers in a session: each is rendered behind the whole conversation before it."""
 _DIGITS = 32
 _SHOWN = 200
 SharedMessage = Mapping[str, Any]
 
 
 class ContentMalformed(ValueError):
-    """Bytes that are no content of a shared group."""
+    """Bytes that are no shared group's content."""
 
 
 @dataclass(frozen=True, slots=True)
 class SharedSession:
-    """A session as text, in the form of OpenAI's chat."""
+    """A session as text, in OpenAI's chat form."""
 
     messages: Sequence[SharedMessage]
     reward: float
-    """Its return where it was sampled; whoever takes it rewards it anew."""
+    """Its return where it was sampled; a run that takes it rewards it anew."""
     tools: Sequence[SharedMessage] = ()
 
     def row(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class SharedContent:
         return str(self.task["id"])
 
     def encode(self) -> bytes:
-        """Return the content's canonical JSON. Raises `ValueError` for what JSON does not have."""
+        """Return the content's canonical JSON. Raises `ValueError` for values that JSON lacks."""
         sessions = [{**session.row(), "reward": session.reward} for session in self.sessions]
         value = {
             "version": VERSION,
@@ -74,7 +74,7 @@ class SharedContent:
 
 
 def canonical(value: object) -> bytes:
-    """Return a value as canonical JSON. Raises `ValueError` for what JSON does not have."""
+    """Return a value as canonical JSON. Raises `ValueError` for values that JSON lacks."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )
@@ -144,7 +144,7 @@ def _check(right: bool, reason: str) -> None:
 
 
 def _said(message: SharedMessage) -> str:
-    """Return an answer's text, and each of its calls as a line of name and arguments."""
+    """Return an answer's text, and each of its calls as a line with name and arguments."""
     content = message.get("content")
     parts = content if isinstance(content, list) else [{"text": content}]
     texts = [str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text")]

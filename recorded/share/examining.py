@@ -1,8 +1,8 @@
 """A shared group's examination: its trajectories, or why it is left out. Pure but for the judge.
 
-Nothing of a group is read before its signature is that of a key that the configuration names. What
-is read then is still a stranger's text. It is data for the renderer and the judge, and whatever
-either raises is a reason to leave the group out.
+A group is only read once its signature is verified, with a key that the configuration names. Even
+then its text is a stranger's. It is data for the renderer and the judge, and any error that they
+raise is a reason to leave the group out.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,23 +36,23 @@ from seamlessflow.schemas.tokens import FOREIGN
 from seamlessflow.trainer.data.chains import Chain
 
 PLACE = f"{FOREIGN}_place"
-"""A taken session's metadata: topic, partition and offset of its group."""
+"""Metadata of a taken session: its group's topic, partition and offset."""
 _PROVENANCE = ("cluster", "run", "policy", "model", "release", "group")
 _ENVELOPE_BYTES = 1_024
 _MOST_TOKENS = 1_000_000
-"""Most tokens of a session over all its branches: a record holds them."""
+"""Most tokens in a session over all its branches, since a record holds them."""
 _SHOWN = 200
 
 Judge = Callable[[Any, str], Any]
-"""Function of the user's own: a session's reward from the task, as the run's file has it, and the
+"""The user's own function: a session's reward from the task, as the run's file has it, and from the
 text of its answers."""
 ReadRow = Callable[[str, Mapping[str, Any]], tuple[Chain, ...]]
-"""Returns the chains of messages and tools, each with its answers sampled; it may raise anything.
-The first argument is a name for the session."""
+"""Function that returns the chains for messages and tools, each with its answers sampled. The first
+argument is a name for the session. It may raise anything."""
 
 
 class Reason(StrEnum):
-    """Kinds of reasons for which a group is left out."""
+    """Kinds of reasons why a group is left out."""
 
     TOO_LARGE = "too large"
     MALFORMED = "malformed"
@@ -80,7 +80,7 @@ class TakingRules:
     """All that decides which groups are taken, and as what."""
 
     signers: Mapping[str, str]
-    """Names of the signers by their public keys."""
+    """Signers' names by their public keys."""
     public: str
     """The run's own public key, whose groups are passed over; empty if it has none."""
     payload: Callable[[str], bytes | None]
@@ -93,7 +93,7 @@ class TakingRules:
 
 @dataclass(frozen=True, slots=True)
 class SignedContent:
-    """A content whose signature is right, not read yet."""
+    """A content with a right signature. It is not read yet."""
 
     content: bytes
     signer: str
@@ -106,7 +106,7 @@ class SignedContent:
 
 
 def signed_content(value: bytes, rules: TakingRules) -> SignedContent:
-    """Return the content of a record with a right signature. Raises `LeftOut`."""
+    """Return a record's content if its signature is right. Raises `LeftOut`."""
     if len(value) > MOST_BYTES + _ENVELOPE_BYTES:
         raise LeftOut(Reason.TOO_LARGE, f"{len(value):,} bytes, above {MOST_BYTES:,}")
     try:
@@ -128,7 +128,7 @@ def signed_content(value: bytes, rules: TakingRules) -> SignedContent:
 
 
 def trajectories_of(signed: SignedContent, place: str, rules: TakingRules) -> list[Trajectory]:
-    """Return a trajectory for each session of a content. Raises `LeftOut`."""
+    """Return a trajectory for each session in a content. Raises `LeftOut`."""
     try:
         content = read_content(signed.content)
     except ContentMalformed as error:
@@ -156,7 +156,7 @@ def trajectories_of(signed: SignedContent, place: str, rules: TakingRules) -> li
 
 
 def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> list[str]:
-    """Return the members that both objects have, with other values; an id may be a number."""
+    """Return the members that both objects have with different values; an id may be a number."""
     return sorted(
         name
         for name in theirs.keys() & ours.keys()
@@ -184,7 +184,7 @@ def _read(
 
 
 def _row(chains: tuple[Chain, ...], task_id: str, name: str, rules: TakingRules) -> ForeignRow:
-    """Return the branches of a session one behind the other. Raises `ValueError`."""
+    """Return a session's branches one behind the other. Raises `ValueError`."""
     ids_T = np.concatenate([chain.tokens.ids_T for chain in chains])
     if (size := len(ids_T)) > _MOST_TOKENS:
         raise ValueError(f"{size:,} tokens over all branches, above {_MOST_TOKENS:,}")

@@ -1,6 +1,6 @@
-"""Keys (Ed25519) that sign shared groups: made, read and used here alone.
+"""Keys (Ed25519) that sign shared groups: made, read and used only here.
 
-A private key lies in a file that its owner alone can read. It is never printed, nor part of an
+A private key lies in a file that only its owner can read. It is never printed, and stands in no
 error. A public key is 64 hexadecimal digits.
 """
 
@@ -24,7 +24,7 @@ _MOST_BYTES = 10_000
 
 
 class KeyUnusable(SeamlessFlowError):
-    """A file of a private key that cannot be used."""
+    """A private key's file that cannot be used."""
 
     lasting = True
 
@@ -50,7 +50,7 @@ class SigningKey:
 
     @classmethod
     def make(cls, path: Path) -> "SigningKey":
-        """Write a new key to a new file that its owner alone can read. Raises `KeyUnusable`."""
+        """Write a new key to a new file that only its owner can read. Raises `KeyUnusable`."""
         key = Ed25519PrivateKey.generate()
         text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
@@ -86,7 +86,7 @@ class SigningKey:
 
 
 def is_signed(content: bytes, signature: bytes, public: str) -> bool:
-    """Return True if the signature of the content is that of a public key."""
+    """Return True if a public key's signature on the content is right."""
     try:
         Ed25519PublicKey.from_public_bytes(bytes.fromhex(public)).verify(signature, content)
     except (InvalidSignature, ValueError):  # no key of this curve either

@@ -1,7 +1,7 @@
-"""Publishing of a run's groups as text: those that a step trained, with a pass among them.
+"""Publishing a run's groups as text: those that a step trained, with a pass among them.
 
-Texts are those of the conversation of a session's last completed turn. What the run's key published
-before is not published again, whatever the pass says that it looks for.
+The text is a session's conversation up to its last completed turn. What the run's key published
+before is not published again, even under another threshold for a pass.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -36,12 +36,12 @@ from seamlessflow.trainer.data.credit.returns import RewardWeights, session_retu
 _FLUSH_S = 60.0
 _TRAIN = "train"
 _RUN = ("cluster", "run")
-"""Provenance that names a run among all."""
+"""Provenance that tells a run apart from all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class PublishingJob:
-    """The prefix to write under, and what of the run is published."""
+    """The prefix to write under, and what is published from the run."""
 
     target: str
     key: SigningKey
@@ -49,14 +49,14 @@ class PublishingJob:
     """Returns the run's task with an id, as JSON, or None."""
     weights: RewardWeights
     passes: float = 1.0
-    """Least return of a session that counts as a pass."""
+    """Least return with which a session counts as a pass."""
     provenance: Mapping[str, str] = field(default_factory=dict)
     selection: SessionSelection = field(default_factory=SessionSelection)
 
 
 @dataclass(slots=True)
 class PublishingOutcome:
-    """Counts of groups."""
+    """Group counts."""
 
     published: int = 0
     sessions: int = 0
@@ -68,7 +68,7 @@ class PublishingOutcome:
 
 @dataclass(slots=True)
 class _Texts:
-    """A group's sessions that ended, by id."""
+    """A group's ended sessions, by id."""
 
     task_id: str = ""
     policy: str = ""
@@ -91,18 +91,18 @@ class Publishing:
         self._target = kafka.model_copy(update={"topic_prefix": job.target})
         create_topics(self._target, [SHARED], stopping=stopping)
         self._trained: dict[str, Collection[str]] = {}
-        """Sessions of trained groups that are not published yet."""
+        """Sessions of each trained group that is not published yet."""
         self._over: set[str] = set()
         """Groups that were published or looked at, or that no step trains."""
         self._texts: dict[str, _Texts] = {}
         self._folds: dict[int, Refold] = {}
         self._read: dict[tuple[str, int], int] = {}
-        """Next offset of each partition that is read."""
+        """Next offset for each partition that is read."""
         self._published = set(self._earlier())
 
     def update(self) -> None:
-        """Publish what was trained since. Raises what `read_partitions` raises."""
-        # Sessions end before a step trains them: those of all these groups are there then.
+        """Publish what was trained since the last call. Raises what `read_partitions` raises."""
+        # Sessions end before a step trains them, so all these groups' sessions are there then.
         self._read_control()
         producer = Producer(self._target, "share-publish", linger_ms=5)
         try:
@@ -116,7 +116,7 @@ class Publishing:
             producer.close()
 
     def _earlier(self) -> Iterable[str]:
-        """Yield the groups of this run that its key published before."""
+        """Yield this run's groups that its key published before."""
         public = self._job.key.public
         for item in read_topic(self._target, SHARED, self.skipped, stopping=self._stopping):
             record = item.record
@@ -143,7 +143,7 @@ class Publishing:
     def _apply(self, record: Record) -> None:
         if isinstance(record, StepCommitted):
             for group in record.groups:
-                # Stored groups are others', or were published when they were new.
+                # Stored groups come from others, or were published when they were new.
                 if not group.pool and not group.reused and group.group_id not in self._over:
                     self._trained[group.group_id] = group.sessions
         elif isinstance(record, GroupDropped):
@@ -164,7 +164,7 @@ class Publishing:
             )
 
     def _keep(self, session: Session) -> None:
-        """Keep the text of a session until its group is trained."""
+        """Keep a session's text until its group is trained."""
         made, _ = assembled(session, 0, largest_trajectory(self._kafka))
         group = made.group_id or made.session_id
         reward = session_return(made, self._job.weights)

@@ -1,4 +1,4 @@
-"""Settings of `seamlessflow share`: the section `share` of a run configuration."""
+"""Settings for `seamlessflow share`: the section `share` in a run configuration."""
 
 from pathlib import Path
 from typing import Annotated, Self

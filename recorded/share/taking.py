@@ -1,8 +1,8 @@
-"""Taking of shared groups: those of a topic, as trajectories for a pool of `trainer.replay`.
+"""Taking shared groups from a topic, as trajectories for a pool of `trainer.replay`.
 
-All that was published is read from its beginning. A group that the pool has is not taken again, and
-its trajectories name the place that it was taken from, so a copy at another place is known. What is
-left out goes to the dead letters of the pool's prefix with its reason, once.
+Everything published is read from the beginning. A group that the pool has is not taken again. Its
+trajectories name the place that it was taken from, so a copy at another place is recognized. A
+group that is left out goes once to the dead letters under the pool's prefix, with its reason.
 """
 
 from collections import Counter
@@ -44,32 +44,32 @@ _RAW = ReadingRules(decode=Raw)
 
 @dataclass(frozen=True, slots=True)
 class TakingJob:
-    """Prefixes to read from and to write under, and the rules of what is taken."""
+    """Prefixes to read from and to write under, and the rules for taking."""
 
     source: str
     target: str
     rules: TakingRules
     follow: bool = False
-    """True to wait for what is published later, until the command is asked to end."""
+    """True: wait for what is published later, until the command is asked to end."""
 
 
 @dataclass(slots=True)
 class TakingOutcome:
-    """Counts of groups; `sessions` and `tokens` of those that were written now."""
+    """Group counts; `sessions` and `tokens` count those that were written now."""
 
     groups: int = 0
     sessions: int = 0
     tokens: int = 0
     already_taken: int = 0
     passed_over: int = 0
-    """Groups of the run's own key."""
+    """Groups signed with the run's own key."""
     left_out: Counter[Reason] = field(default_factory=Counter)
 
 
 def take(
     kafka: KafkaSettings, job: TakingJob, outcome: TakingOutcome, stopping: Stopping = never
 ) -> None:
-    """Write the trajectories of the groups that are not there yet, and count them in `outcome`.
+    """Write trajectories for the groups that are not there yet, and count them in `outcome`.
 
     Raises `SettingsRejected` for a prefix with sessions, `TopicMissing` without a shared topic, and
     what readers and producers raise.
@@ -114,12 +114,12 @@ class _Taking:
         self._producer = producer
         self._letters = letters
         self._groups: dict[str, _TakenGroup] = {}
-        """Groups by the names of their contents."""
+        """Groups by their contents' names."""
         self._sessions: set[str] = set()
         self._seen = 0
 
     def remember(self, target: KafkaSettings, stopping: Stopping) -> None:
-        """Note what the pool has. Raises what `read_topic` raises."""
+        """Note which groups the pool has. Raises what `read_topic` raises."""
         for item in read_topic(target, TRAJECTORIES, Skipped(), stopping=stopping):
             record = item.record
             if isinstance(record, Trajectory) and PLACE in record.metadata:
@@ -128,7 +128,7 @@ class _Taking:
     def apply(self, item: Received) -> None:
         """Take a record's group, or bury it with its reason."""
         record = item.record
-        # With the name of a header that is not UTF-8, the client has no bytes.
+        # If a header's name is not UTF-8, the client gives no bytes.
         raw = record if isinstance(record, Raw) else Raw(b"")
         place = f"{self._job.source}{SHARED.name}[{item.partition}]@{item.offset}"
         try:
@@ -184,7 +184,7 @@ class _Taking:
 def _arriving(
     source: KafkaSettings, numbers: Sequence[int], follow: bool, stopping: Stopping
 ) -> Iterator[Received | None]:
-    """Yield what is published; to follow, also what comes later, and None between."""
+    """Yield what is published. With `follow`, also yield what comes later, and None in between."""
     places = [(SHARED.name, number) for number in numbers]
     reader = Reader(source, "share-take", stopping=stopping, rules=_RAW)
     try:

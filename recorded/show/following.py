@@ -1,6 +1,6 @@
-"""Following of a session while it grows. Called by `seamlessflow show --follow`.
+"""Following a session while it grows. Called by `seamlessflow show --follow`.
 
-The history is folded once, each further event by itself. Ends when the session is finalized.
+The history is folded once, and each further event by itself. It ends when the session is finalized.
 """
 
 import time
@@ -22,7 +22,7 @@ from seamlessflow.schemas.records import Record, Trajectory
 from seamlessflow.schemas.topics import SESSIONS
 
 _TRAJECTORY_S = 10.0
-"""Time for a finalized session's trajectory, which is committed after the event."""
+"""Time to wait for a finalized session's trajectory, which is committed after the event."""
 
 
 class SessionNotOpened(SeamlessFlowError):
@@ -38,10 +38,10 @@ class SessionNotOpened(SeamlessFlowError):
 
 
 class FollowDisplay(Protocol):
-    """Display of a session that grows. Used from one thread."""
+    """Display for a session that grows. Used from one thread."""
 
     def show(self, item: Received, folded: Folded | None, observed: ObservedSession) -> None:
-        """Show a record; `folded` is the fold's answer to an event of the session, else None."""
+        """Show a record; `folded` is the fold's answer to an event in the session, else None."""
 
     def draw(self, observed: ObservedSession) -> None:
         """Show the session; called several times a second."""
@@ -110,7 +110,7 @@ class Following:
         return self._observed.concerns(record) or concerns(record, self._observed.asked)
 
     def _places(self) -> list[LogPartition]:
-        """Return the partitions to read, that of `sessions` first."""
+        """Return the partitions to read, the one of `sessions` first."""
         topics = IN_ORDER_OF_FLOW if self._all_topics else (SESSIONS,)
         cluster = find_cluster(self._settings, topics, self._stopping)
         places = []

@@ -1,4 +1,4 @@
-"""Displays of a session that grows: its tree on a terminal, lines or blocks of events elsewhere."""
+"""Displays for a session that grows: a tree on a terminal, else lines or blocks with its events."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -21,10 +21,10 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import unpack
 
 SpellOf = Callable[[ObservedSession], Spell | None]
-"""Returns the text of the session's tokens, or None if its tokenizer is not here."""
+"""Function that spells the session's tokens; None if its tokenizer is not here."""
 _REFRESH_S = 0.5
 _ROWS_ELSEWHERE = 2
-"""Rows of the terminal that a drawing leaves free, so that it does not scroll."""
+"""Terminal rows that a drawing leaves free, so that it does not scroll."""
 _MOST_CHARACTERS = 60
 _WIDEST_NAME = len("SessionFinalized")
 
@@ -64,7 +64,7 @@ class GrowingLines:
 
 
 class GrowingTree:
-    """Display for terminals: the tree, drawn at most twice a second; the whole of it stays."""
+    """Display for terminals: the tree, drawn at most twice a second; at the end it stays whole."""
 
     def __init__(self, console: Console, spell_of: SpellOf) -> None:
         self._live = Live(console=console, auto_refresh=False, transient=True)
@@ -87,7 +87,7 @@ class GrowingTree:
             self._live.console.print(self._view(self._observed))
 
     def show(self, item: Received, folded: Folded | None, observed: ObservedSession) -> None:
-        """Show nothing: the tree has it when it is drawn."""
+        """Show nothing: the tree shows it when it is drawn next."""
 
     def draw(self, observed: ObservedSession) -> None:
         at_s, offset = self._drawn

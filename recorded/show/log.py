@@ -1,7 +1,7 @@
 """Sessions as the log has them now, with their records on all topics and their policies.
 
 Called by `seamlessflow show` and `seamlessflow trace`. `requests`, `prompts` and `replies` are kept
-for hours or days only, so an old session has fewer records.
+only for hours or days, so an old session has fewer records.
 """
 
 import json
@@ -50,10 +50,10 @@ _KEYED_BY_SESSION = (REQUESTS, SESSIONS)
 
 
 class UnknownSession(SeamlessFlowError):
-    """The log contains no event of a session."""
+    """A session without any event on the log."""
 
     def __init__(self, session_id: str, events: int, begin: int = 0) -> None:
-        """`begin`: offset of the first event that retention left in its partition."""
+        """Prepare; `begin`: offset of the first event that retention left in its partition."""
         self.session_id = session_id
         self.events = events
         self.begin = begin
@@ -72,9 +72,9 @@ def newest_weights(
 
 
 class PolicyLookup:
-    """Lookup of policies; reads `fleet` once for each name that is not known yet.
+    """Lookup for policies; it reads `fleet` once for each name that is not known yet.
 
-    A session that is followed may be of a policy that was published after the command began.
+    A followed session may belong to a policy that was published after the command began.
     """
 
     def __init__(self, settings: KafkaSettings, skipped: Skipped) -> None:
@@ -105,16 +105,16 @@ class PolicyLookup:
 
 @dataclass(frozen=True)
 class LoggedSession:
-    """A session, its policy's tokenizer, None if it is unknown, and its place on the log."""
+    """A session, its policy's tokenizer (None if unknown), and its place on the log."""
 
     session: Session
     tokenizer: Tokenizer | None
     place: str
-    """Offsets of its events, and its partition, in words."""
+    """Its events' offsets and its partition, in words."""
 
 
 class SessionHistory(NamedTuple):
-    """The records of a session with its partition's claims, and all of `control`."""
+    """A session's records with its partition's claims, and all of `control`."""
 
     session_id: str
     records: list[Received]
@@ -124,7 +124,7 @@ class SessionHistory(NamedTuple):
 def load_session(
     settings: KafkaSettings, session_id: str, skipped: Skipped, at: int | None = None
 ) -> LoggedSession:
-    """Fold a session's events, by id or by name (the latest), up to offset `at` included.
+    """Fold a session's events, by id or by name (the latest), up to and including offset `at`.
 
     Raises `UnknownSession` and `OutsideSession`.
     """
@@ -161,7 +161,7 @@ def recent_trajectories(settings: KafkaSettings, count: int, skipped: Skipped) -
 
 
 def initial_models(settings: KafkaSettings, skipped: Skipped) -> Mapping[str, str]:
-    """Return the model that each policy began with: a directory, or a hub's name and commit."""
+    """Return each policy's initial model: a directory, or a hub's name and commit."""
     models: dict[str, str] = {}
     for item in read_topic(settings, CONTROL, skipped):
         if isinstance(item.record, LineageStarted) and item.record.settings:
@@ -190,7 +190,7 @@ def load_history(settings: KafkaSettings, session: str, skipped: Skipped) -> Ses
 
 
 def in_order(items: Iterable[Received]) -> list[Received]:
-    """Return records in the order in which they were written; of one time, in that of the flow."""
+    """Return records in the order in which they were written; at equal times, in flow order."""
     return sorted(items, key=lambda item: (item.timestamp_ms, _PLACES[item.topic], item.offset))
 
 
@@ -204,7 +204,7 @@ def concerns(record: Record, session_id: str) -> bool:
 
 
 def key_on(topic: Topic, session_id: str) -> str | None:
-    """Return the key of the session's records on a topic, or None if they have several."""
+    """Return the key for the session's records on a topic, or None if they have several."""
     return session_name(session_id) if topic in _KEYED_BY_SESSION else None
 
 

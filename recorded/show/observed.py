@@ -1,6 +1,6 @@
 """Session under observation: folded event by event from its partition of `sessions`. Pure.
 
-As the manager folds it: events of managers whose claim was over do not count.
+It is folded as by the manager: events from managers whose claim was over do not count.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from seamlessflow.schemas.records import PartitionClaimed, Record, SessionOpened
 
 
 class OutsideSession(SeamlessFlowError):
-    """An offset that is before or behind all events of a session."""
+    """An offset before or behind all of a session's events."""
 
     lasting = True
 
@@ -32,12 +32,12 @@ class OutsideSession(SeamlessFlowError):
 
 @dataclass
 class ObservedSession:
-    """A session by its id, or, by a name, the one that was opened last under it."""
+    """A session by its id, or by a name: then the one that was opened last under it."""
 
     asked: str
     strictness: Callable[[str], Strictness]
     first: int | None = None
-    """Offset of the session's first event; if a name was asked for, of its first session."""
+    """Offset of the session's first event; for a name, of the first session's first event."""
     last: int | None = None
     """Offset of its newest event."""
     _partition: Partition | None = field(default=None, init=False)
@@ -57,19 +57,19 @@ class ObservedSession:
 
     @property
     def place(self) -> str:
-        """Offsets of its events, and its partition, in words."""
+        """Its events' offsets and its partition, in words."""
         number = self._partition.number if self._partition else "?"
         return f"events from offset {self.first} to {self.last} of sessions[{number}]"
 
     def concerns(self, record: Record) -> bool:
-        """Return True if the fold of the session needs this event."""
+        """Return True if the session's fold needs this event."""
         session_id = getattr(record, "session_id", None)
         if session_id is None:
             return isinstance(record, PartitionClaimed)
         return self.asked in (session_id, session_name(session_id))
 
     def apply(self, item: Received) -> Folded | None:
-        """Fold in the partition's next event; return None unless it is one of the session."""
+        """Fold in the partition's next event; return None unless it belongs to the session."""
         self._partition = self._partition or Partition(
             item.partition, PartitionProgress(), manager=""
         )
@@ -88,7 +88,7 @@ class ObservedSession:
 
 
 def observed_at(events: Iterable[Received], whole: ObservedSession, at: int) -> ObservedSession:
-    """Return a session as it was with the event at offset `at`, and none behind it.
+    """Return a session as it was with the event at offset `at`, and without later events.
 
     `whole` is the session folded from all `events`. Raises `OutsideSession`.
     """

@@ -1,4 +1,4 @@
-"""View of records for the terminal: topic, place, and each field that is not empty. Pure."""
+"""Records for the terminal: topic, place, and each field that is not empty. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
@@ -39,7 +39,7 @@ def _block(item: Received, spell: Spell | None) -> tuple[Text, Padding]:
 
 
 def shown_fields(record: Any, spell: Spell | None) -> list[tuple[str, str]]:
-    """Return name and text of each field that is not empty."""
+    """Return each field's name and text, without empty fields."""
     named = [(field.name, getattr(record, field.name)) for field in fields(record)]
     return [(name, _shown(name, value, spell)) for name, value in named if value not in _EMPTY]
 

@@ -1,7 +1,7 @@
-"""Sessions for the terminal: one session's tree of tokens, and a list of finalized sessions.
+"""Sessions for the terminal: one session's token tree, and a list of finalized sessions.
 
-Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, and sampled ones that are not
-trained yellow. Where the policy version changes inside a turn, the newer part is underlined.
+Pure; makes `rich` objects. Prompt tokens are dim, trained ones green, and sampled but untrained
+ones yellow. Where the policy version changes inside a turn, the newer part is underlined.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from seamlessflow.schemas.tokens import POLICY, of_exact_version, unpack
 from seamlessflow.trainer.metrics.unlearned import listed
 
 Spell = Callable[[Sequence[int]], str]
-"""Returns the text of token ids."""
+"""Function that returns the text for token ids."""
 _TRAINED = "green"
 _MASKED = "yellow"
 _GIVEN = "dim"
@@ -49,7 +49,7 @@ def session_view(session: Session, spell: Spell | None, every_token: bool = Fals
 
 
 def list_view(trajectories: Sequence[Trajectory]) -> Table:
-    """Return a row for each session. Ids are never cut: they are arguments of `show SESSION`."""
+    """Return a row for each session. Ids are never cut, since `show SESSION` needs them whole."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     widest = max((len(trajectory.session_id) for trajectory in trajectories), default=0)
     table.add_column("session", no_wrap=True, min_width=widest)
@@ -155,7 +155,7 @@ def _mean_logprob(node: Node) -> str:
 
 
 def _text(node: Node, spell: Spell | None, reason: str) -> Text:
-    """Return the node's tokens as running text, underlined behind a change of version."""
+    """Return the node's tokens as running text, underlined after a change of version."""
     ids = unpack(bytes(node.ids))
     starts = [span.start for span in node.spans] or [0]
     text = Text()

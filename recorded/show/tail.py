@@ -1,4 +1,4 @@
-"""Records of partitions as they are appended, after those that were there."""
+"""Records in partitions as they are appended, after those that were already there."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +18,7 @@ _ASK_EVERY_S = 10.0
 
 
 class Tail:
-    """Reader of some partitions from their beginning, for an observer.
+    """Reader that reads some partitions from their beginning, for an observer.
 
     It commits nothing and writes no dead letters; what it cannot read is counted in `skipped`.
     """
@@ -38,12 +38,12 @@ class Tail:
         self._stopping = stopping
 
     def batches(self) -> Iterator[list[Received]]:
-        """Yield the wanted records: first all that were there, then each few as they arrive.
+        """Yield the wanted records: first all that were there, then the later ones as they arrive.
 
-        A list may be empty, so that the caller looks at the clock. Ends once `stopping`. Raises
+        A list may be empty, so that the caller looks at the clock. It ends once `stopping`. Raises
         `KafkaUnavailable` if Kafka does not answer for 30 s, and what `Reader.ends` raises.
         """
-        # Ends of partitions are asked for: behind the last record may stand ends of transactions.
+        # Partition ends are requested, since transaction ends may stand behind the last record.
         options: dict[str, Any] = {"enable.partition.eof": True}
         reader = Reader(self._settings, "show", stopping=self._stopping, **options)
         try:

@@ -1,7 +1,7 @@
-"""A waterfall's rows: intervals and instants, each with the records that it was read from. Pure.
+"""A waterfall's rows: intervals and instants, each with the records that it comes from. Pure.
 
-Times are Kafka's: when the writer of a record gave it to its producer, by its machine's clock.
-By the trace ids of the records a tracing tool finds the spans.
+Times are Kafka's: when a record's writer gave it to its producer, by its machine's clock. A tracing
+tool finds the spans by the records' trace ids.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ _TRACE = "traceparent"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A line of the waterfall."""
+    """A line in the waterfall."""
 
     name: str
     detail: str = ""
@@ -26,7 +26,7 @@ class Row:
     end_ms: int | None
     """None: it has not ended as far as the log shows."""
     records: tuple[Received, ...]
-    """Its records, in the order in which it was read from them."""
+    """Records that it comes from, in the order in which they were given."""
 
     @property
     def instant(self) -> bool:
@@ -41,7 +41,7 @@ def row(
     depth: int = 0,
     under_way: bool = False,
 ) -> Row:
-    """Return the row from the first to the last of `records` by time; those that are None lack."""
+    """Return the row from the first to the last of `records` by time; None: a missing record."""
     items = tuple(item for item in records if item is not None)
     times = [item.timestamp_ms for item in items]
     end_ms = None if under_way else max(times)
@@ -63,7 +63,7 @@ def first(items: Iterable[Received], *kinds: type[Record]) -> Received | None:
 
 
 def trace_ids(items: Sequence[Received]) -> list[str]:
-    """Return the W3C trace ids that the headers of records name, in their order, each once."""
+    """Return the W3C trace ids in the records' headers, in record order, each once."""
     traces = (
         value.decode("ascii", "replace").split("-")
         for item in items
@@ -74,7 +74,7 @@ def trace_ids(items: Sequence[Received]) -> list[str]:
 
 
 def rows_of_traces(rows: Sequence[Row]) -> dict[str, list[str]]:
-    """Return the names of the rows whose records each trace id is in, in their order."""
+    """Return by trace id the names of the rows whose records have it, in row order."""
     traces: dict[str, list[str]] = {}
     for row in rows:
         for trace_id in trace_ids(row.records):

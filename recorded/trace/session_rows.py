@@ -1,6 +1,6 @@
 """Rows within a session: opened, its turns, rewards, closed, finalized. Pure.
 
-Those of a turn say how it was matched, dispatched, interrupted, continued and answered.
+A turn's rows say how it was matched, dispatched, interrupted, continued and answered.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -75,7 +75,7 @@ def _command(
 
 
 def _turn_rows(records: Sequence[Received], control: Sequence[Received]) -> list[list[Row]]:
-    """Return the rows of each turn, and of calls that began none; `control` has weight updates."""
+    """Return the rows for each turn and for calls without a turn; `control` has weight updates."""
     accepted = _accepted_output(records)
     begun = [
         _turn(number, started, item, records, control, accepted)
@@ -177,7 +177,7 @@ def _dispatches(
 
 
 def _sampled(of_it: Iterable[Received], accepted: AbstractSet[int]) -> str:
-    """Return the tokens of a dispatch that count, their versions, and why it ended."""
+    """Return a dispatch's tokens that count, their versions, and why it ended."""
     parts = []
     tokens = 0
     spans = list[VersionSpan]()
@@ -208,7 +208,7 @@ def _updates(
     since: Received,
     left: Received | None,
 ) -> list[Row]:
-    """Return the weight updates of the worker while it sampled this dispatch."""
+    """Return the worker's weight updates while it sampled this dispatch."""
     items = [
         item
         for item in control
@@ -269,12 +269,12 @@ def _not_begun(command: r.RequestTurn, item: Received, records: Sequence[Receive
 
 
 def _accepted_output(records: Iterable[Received]) -> frozenset[int]:
-    """Return the offsets in `sessions` of the output that the manager accepted.
+    """Return the offsets on `sessions` of the output that the manager accepted.
 
-    `records`: of one session, with its partition's claims. If retention removed the session's
-    beginning, nothing can be folded, and all of its output is returned. Raises `NewerRelease`.
+    `records`: one session's, with its partition's claims. If retention removed the session's
+    beginning, nothing can be folded, and all its output is returned. Raises `NewerRelease`.
     """
-    # Producers have clocks of their own, so records in order of time may be in another order.
+    # Producers have different clocks, so records ordered by time may be in another order.
     events = sorted(
         (item for item in records if item.topic == SESSIONS.name), key=lambda item: item.offset
     )

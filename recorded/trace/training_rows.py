@@ -13,7 +13,7 @@ _GROUP_ENDED = (r.GroupReady, r.GroupDropped)
 
 
 def about_group(control: Sequence[Received], group_id: str, session_id: str) -> list[Received]:
-    """Return the `control` records about a group; failed samples only if this session's."""
+    """Return the `control` records about a group; of failed samples only this session's."""
     return [
         item
         for item in control
@@ -49,7 +49,7 @@ def task_rows(records: Sequence[Received], of_group: Sequence[Received]) -> list
 
 
 def step_rows(control: Sequence[Received], group_id: str, session_id: str) -> list[Row]:
-    """Return rows for each step that trained the session, or for the one that is to."""
+    """Return rows for each step that trained the session, or for the step that will train it."""
     commits = [
         (commit, item)
         for commit, item in of_kind(control, r.StepCommitted)
@@ -127,7 +127,7 @@ def _batch(batch: r.BatchReady, item: Received) -> Row:
 
 
 def group_with(commit: r.StepCommitted, session_id: str) -> r.StepGroup | None:
-    """Return the group with a session, or in which it took another's place; None if none has it."""
+    """Return the group that has a session, or in which it replaced another; None if none does."""
     of_group = (group for group in commit.groups if session_id in group.sessions)
     replacing = (
         group for group in commit.groups if any(each.by == session_id for each in group.replaced)

@@ -1,4 +1,4 @@
-"""A waterfall as a view for the terminal, a row with a bar for each interval, and as JSON. Pure."""
+"""A waterfall for the terminal, as rows with a bar for each interval, and as JSON. Pure."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ _NARROWEST_BAR = 12
 _WIDEST_BAR = 72
 _WIDEST_NAME = 36
 _TIMES_WIDTH = 24
-"""Width that time columns and the spaces between all columns take."""
+"""Width that the time columns and the spaces between columns take."""
 _MOST_NAMES = 4
 _INSTANT = "│"
 _INTERVAL = "█"
@@ -26,9 +26,9 @@ JsonRow = dict[str, object]
 
 
 def waterfall_view(waterfall: Waterfall, width: int, offsets: bool) -> Group:
-    """Return the waterfall for a console of this width; with `offsets` each record's place.
+    """Return the waterfall for a console with this width; with `offsets`, each record's place.
 
-    The parts have a scale each, because a turn is short beside the time until a step trains it.
+    Each part has its own scale, because a turn is short beside the time until a step trains it.
     """
     trained = waterfall.outcome.startswith("trained")
     headline = Text.assemble(
@@ -84,7 +84,7 @@ def _table(rows: Sequence[Row], zero_ms: int, width: int) -> Padding:
 
 
 def _places(rows: Sequence[Row], zero_ms: int) -> Padding:
-    """Return a table of the records that the rows were read from, each once."""
+    """Return a table of the records that the rows come from, each once."""
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(justify="right", style="dim")
     places = {

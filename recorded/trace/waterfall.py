@@ -1,6 +1,6 @@
 """A session's waterfall: from its group's admission to the weights that its tokens made. Pure.
 
-Computed from records of the log alone, so it does not depend on telemetry.
+It is computed only from records on the log, so it does not depend on telemetry.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ from seamlessflow.schemas.topics import DAY_MS, HOUR_MS, PROMPTS, REPLIES, REQUE
 
 @dataclass(frozen=True, slots=True)
 class Waterfall:
-    """A session's rows, and what is to be said about them."""
+    """A session's rows, and notices about them."""
 
     session_id: str
     whole: tuple[Row, ...]
@@ -32,13 +32,13 @@ class Waterfall:
     session: tuple[Row, ...]
     """Within the session."""
     outcome: str
-    """The way of its tokens: trained in a step, or the reason why not."""
+    """Outcome for its tokens: trained in a step, or the reason why not."""
     notices: tuple[str, ...]
-    """Sentences about records that the log has no longer."""
+    """Sentences about records that the log no longer has."""
 
     @property
     def start_ms(self) -> int:
-        """Time of its first record; other times are shown relative to it."""
+        """When its first record was written; other times are shown relative to it."""
         return min(row.start_ms for row in (*self.whole, *self.session))
 
 
@@ -61,7 +61,7 @@ def _group_of(records: Sequence[Received], session_id: str) -> str:
     opened = first(records, r.SessionOpened, r.OpenSession)
     if opened is not None:
         return str(getattr(opened.record, "group_id", ""))
-    # A task with roles has the group of the first of them.
+    # A task with roles has its first role's group.
     return group_of_session(session_id) if first(records, r.Task) else ""
 
 
@@ -98,7 +98,7 @@ def _why_not(commit: r.StepCommitted, records: Sequence[Received], session_id: s
 
 
 def _again(commits: Sequence[r.StepCommitted]) -> str:
-    """Return which other steps trained a session by plan, and which were executed again."""
+    """Return a text: other steps that trained a session by plan, and steps executed again."""
     counts = Counter(shown_step(commit.step) for commit in commits)
     last = shown_step(commits[-1].step)
     earlier = [str(step) for step in counts if step != last]
@@ -111,7 +111,7 @@ def _again(commits: Sequence[r.StepCommitted]) -> str:
 def _reason(
     records: Sequence[Received], of_group: Sequence[Received], steps: Sequence[Row], session_id: str
 ) -> str:
-    """Return the reason why no step has trained the session, the farthest on its way first."""
+    """Return why no step has trained the session, the farthest on its way first."""
     if steps:
         return f"{steps[-1].name} is not committed yet"
     for dropped, _ in of_kind(of_group, r.GroupDropped):
@@ -137,7 +137,7 @@ def _reason(
 
 
 def _gone(records: Sequence[Received], session_id: str) -> list[str]:
-    """Return a sentence for each topic that must have had records of the session and has none."""
+    """Return a sentence for each topic that must have had the session's records and has none."""
     has_turn = first(records, r.TurnDispatched) is not None
     opened = first(records, r.SessionOpened)
     expected: list[tuple[Topic, bool]] = [

@@ -18,23 +18,23 @@ from seamlessflow.schemas.topics import CONTROL
 from seamlessflow.trainer.metrics.names import meaning_of
 
 WINDOW = 10
-"""Steps of a mean, unless a query says how many."""
+"""Steps that a mean covers, unless a query says how many."""
 MOST_WINDOW = 200
 _MOST_ENDS = 12
 _SAME = 1e-9
-"""Relative difference of means that rounding alone may make."""
+"""Relative difference between means that rounding may cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class PictureAt:
-    """A run at a moment, and the offset of `control` behind its last record."""
+    """A run at a moment, and the offset behind its last record on `control`."""
 
     picture: RunPicture
     end: int
 
     @property
     def place(self) -> str:
-        """Moment as an address names it, also of now; empty before the first record."""
+        """The moment as an address names it, also for now; empty before the first record."""
         of_control = str(Moment(CONTROL.name, 0, self.end - 1)) if self.end else ""
         return str(self.picture.moment or of_control)
 
@@ -46,15 +46,15 @@ class ComparedMoment:
     moment: str
     at_ms: int
     done: int
-    """Steps of the policy that count."""
+    """The policy's steps so far, without those that a restart undid."""
     first: int | None
-    """First and last step of the means, from 1; None without a step."""
+    """First and last step in the means, from 1; None without a step."""
     last: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class CountChange:
-    """A number at both; None where there is none."""
+    """A number on both sides; None where a side has none."""
 
     name: str
     before: int | None
@@ -65,7 +65,7 @@ class CountChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricChange:
-    """The means of a metric over the last steps of each moment."""
+    """A metric's means over the last steps before each moment."""
 
     name: str
     meaning: str
@@ -73,20 +73,20 @@ class MetricChange:
     after: float | None
     change: float | None
     spread: float
-    """Mean of the standard deviations over the steps of each moment."""
+    """Standard deviation over each side's steps, as a mean of both sides."""
     marked: bool
     """True if the change is larger than the spread of single steps."""
 
     @property
     def size(self) -> float:
-        """Change in spreads; infinite if single steps do not differ."""
+        """Change divided by the spread; infinite if single steps do not differ."""
         change = abs(self.change or 0.0)
         return change / self.spread if self.spread and change else change and float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerChange:
-    """A worker at both; an empty text where it is not there."""
+    """A worker at both moments; an empty text where it is missing."""
 
     worker: str
     before: str
@@ -96,11 +96,11 @@ class WorkerChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainerStart:
-    """A start of a trainer between the moments, and the settings that it changed."""
+    """A trainer start between the moments, and the settings that it changed."""
 
     policy: str
     step: int
-    """Steps behind which it goes on."""
+    """Step count from which it goes on."""
     at_ms: int
     offset: int
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -119,18 +119,18 @@ class MomentsCompared:
     metrics: Sequence[MetricChange]
     """The most changed first."""
     counts: Mapping[str, Sequence[CountChange]]
-    """Numbers by what they are about."""
+    """Numbers by subject, such as `groups`."""
     workers: Sequence[WorkerChange]
     warnings: Sequence[RunWarning]
-    """Those between, the newest first."""
+    """Warnings between the moments, the newest first."""
     warnings_left_out: bool
-    """True if only the last ones are kept."""
+    """True if earlier ones may be missing, since only the last ones are kept."""
     starts: Sequence[TrainerStart]
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierEnd:
-    """An end of a step that a moment may be compared with."""
+    """A step's end with which a moment may be compared."""
 
     step: int
     at_ms: int
@@ -165,7 +165,7 @@ def moments_compared(
 
 
 def earlier_ends(course: Course, policy: str, end: int) -> Sequence[EarlierEnd]:
-    """Return ends of steps before the record in front of an offset, over all of the run."""
+    """Return step ends before the last record in front of an offset, spread over the whole run."""
     steps = [row for row in course.of_policy(policy, end).steps if row.offset < end - 1]
     thin = max(0, len(steps) - 1) // _MOST_ENDS + 1
     return [
@@ -175,7 +175,7 @@ def earlier_ends(course: Course, policy: str, end: int) -> Sequence[EarlierEnd]:
 
 
 def counts_changed(before: Mapping[str, int], after: Mapping[str, int]) -> list[CountChange]:
-    """Return the numbers of two sides by name, in the order in which they come; 0 where none is."""
+    """Return two sides' numbers by name, in the order in which they come; 0 for a missing one."""
     names = dict.fromkeys((*before, *after))
     return [_count(name, before.get(name, 0), after.get(name, 0)) for name in names]
 
@@ -254,7 +254,7 @@ def _counts(
 
 
 def _steps_done(course: Course, end: int) -> Mapping[str, int]:
-    """Return the steps that count, by policy."""
+    """Return how many steps count, by policy."""
     policies = course.of_policy("", end).policies
     return {
         f"steps done of {policy or 'the policy'}": len(course.of_policy(policy, end).steps)
@@ -303,7 +303,7 @@ def _does(worker: WorkerState | None) -> str:
 
 
 def _starts(course: Course, first: int, end: int) -> Iterator[TrainerStart]:
-    """Yield the starts of trainers within a range of offsets, in log order by policy."""
+    """Yield the trainer starts in a range of offsets, by policy and in log order."""
     whole = course.of_policy("", end)
     for policy in whole.policies:
         starts = starts_of(whole.events, policy)

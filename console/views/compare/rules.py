@@ -1,6 +1,6 @@
-"""A session merged again by other rules, beside the recorded ones: `replay merge --diff`. Pure.
+"""A session merged again by other rules, beside the recorded merge: `replay merge --diff`. Pure.
 
-The fold and the rewriting are those of `seamlessflow replay merge`; nothing is written.
+It folds and rewrites as `seamlessflow replay merge` does, and writes nothing.
 """
 
 import shlex
@@ -53,21 +53,21 @@ class RulesQuery:
     session_id: str
     rules: MergeRules
     with_late: bool
-    """True: with the rewards of judges that came late, which the log has."""
+    """True: include the rewards on the log whose judges were late."""
     parts: Mapping[str, str]
     """The same as parts of an address."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleEffect:
-    """The changes that a rule makes by itself, or all together."""
+    """The changes that a rule makes by itself, or all rules together."""
 
     rule: str
-    """Option of the command, or that it is all of them together."""
+    """Option of the command, or a text for all of them together."""
     trained_more: int
     trained_less: int
     masked: Mapping[str, int]
-    """Change in the number of masked tokens, by reason."""
+    """Change in how many tokens are masked, by reason."""
     turns_moved: int
     prompt_tokens: int
     rewards: int
@@ -78,7 +78,7 @@ class RuleEffect:
 
 @dataclass(frozen=True, slots=True)
 class RewardBeside:
-    """A reward under both rules; None where it is not there."""
+    """A reward under both rules; None where a rule gives none."""
 
     name: str
     turn: str
@@ -89,7 +89,7 @@ class RewardBeside:
 
 @dataclass(frozen=True, slots=True)
 class TurnFate:
-    """The place of a turn in the tree, and what of its answer may be trained."""
+    """A turn's place in the tree, and how much of its answer may be trained."""
 
     behind: str
     """Place that its prompt continues."""
@@ -100,7 +100,7 @@ class TurnFate:
 
 @dataclass(frozen=True, slots=True)
 class TurnBeside:
-    """A turn under both rules."""
+    """A turn under the recorded and the other rules."""
 
     turn: str
     tokens: int
@@ -119,19 +119,19 @@ class RulesCompared:
     open: bool
     """True if it has not ended: it stands as its events leave it, without rules about rewards."""
     fold_version: int
-    """Version of the fold's rules that it was recorded with."""
+    """Version of the fold's rules under which it was recorded."""
     newest_fold: int
     names: Sequence[str]
     """Names of its rewards, which a return may weigh."""
     late: int | None
-    """Rewards of judges that came late; None if they are not asked for."""
+    """Count of rewards from late judges; None if they are not asked for."""
     rules: Mapping[str, str]
     """Other rules, as parts of an address."""
     command: str
-    """Command that shows the same in a terminal; empty without other rules."""
+    """Command that shows the same in a terminal; empty if no rule differs."""
     effects: Sequence[RuleEffect]
     statuses: tuple[str, str]
-    """Statuses by the recorded rules, and by the others."""
+    """Statuses under the recorded rules and under the others."""
     purposes: tuple[str, str]
     tokens: Sequence[CountChange]
     masked: Sequence[CountChange]
@@ -140,7 +140,7 @@ class RulesCompared:
     changed: int
     """Turns about which the rules differ."""
     turns: Sequence[TurnBeside]
-    """Those that change first, then the others, each in log order."""
+    """Changed turns first, then the others, each in log order."""
     left_out: int
 
 
@@ -169,9 +169,8 @@ def rules_compared(
 ) -> RulesCompared | None:
     """Return a session under both rules, or None if none of the events opened it.
 
-    `events`: its own and the claims of its partition, in log order. `late`: rewards that came
-    late, if they are asked for. `option`: option by which a command finds the run. Raises
-    `NewerRelease`.
+    `events`: its own and its partition's claims, in log order. `late`: late rewards, if they are
+    asked for. `option`: option by which a command finds the run. Raises `NewerRelease`.
     """
     session_id = query.session_id
     rules = replace(query.rules, late={session_id: tuple(late)}) if late else query.rules
@@ -211,7 +210,7 @@ def _choice(query: Query, name: str, values: Mapping[str, _Value]) -> _Value | N
 
 
 def _return(query: Query) -> dict[str, float]:
-    """Return the weights of `correct=1, format=0.2`."""
+    """Return the weights that a text such as `correct=1, format=0.2` gives."""
     text = query.text("return")
     parts = [part.strip() for part in text.split(",") if part.strip()]
     try:
@@ -228,7 +227,7 @@ def _return(query: Query) -> dict[str, float]:
 def _merged(
     events: Sequence[Received], session_id: str, rules: MergeRules
 ) -> tuple[Trajectory, bool] | None:
-    """Return the session merged by rules, and whether it has ended; None without its beginning."""
+    """Return the session merged by rules, and whether it has ended; None if it never opened."""
     if not events:
         return None
     number = events[0].partition
@@ -250,7 +249,7 @@ def _effects(
     after: Trajectory,
     rules: MergeRules,
 ) -> Iterator[RuleEffect]:
-    """Yield the effect of each rule, and of all if they are several."""
+    """Yield each rule's effect, and with several rules also the effect of all together."""
     each = list(rules.each())
     for _, rule in each:
         alone = _merged(events, session_id, rule) if len(each) > 1 else (after, True)
@@ -297,7 +296,7 @@ def _values(made: Trajectory) -> Mapping[tuple[str, str], float]:
 
 
 def _turns(before: Trajectory, after: Trajectory) -> Iterator[TurnBeside]:
-    """Yield the turns that sampled tokens, in log order."""
+    """Yield the turns that sampled tokens under both rules, in log order."""
     old = dict(_fates(before))
     new = dict(_fates(after))
     for turn, (tokens, fate) in old.items():
@@ -328,7 +327,7 @@ def _behind(made: Trajectory, prompt: TrajectoryNode) -> str:
 
 
 def _command(query: RulesQuery, option: str) -> str:
-    """Return the command that shows the same, empty without other rules."""
+    """Return the command that shows the same, or an empty text if no rule differs."""
     options = [*_options(query.rules), *([_LATE_OPTION] if query.with_late else [])]
     if not options:
         return ""
@@ -337,7 +336,7 @@ def _command(query: RulesQuery, option: str) -> str:
 
 
 def _options(rules: MergeRules) -> Iterator[str]:
-    """Yield the options of `seamlessflow replay merge` for rules that differ."""
+    """Yield the options that give `seamlessflow replay merge` the rules that differ."""
     switches = {"inexact": rules.train_inexact, "undelivered": rules.train_undelivered}
     for name, trained in switches.items():
         if trained is not None:

@@ -1,4 +1,4 @@
-"""Two runs beside each other over the steps that both have, with their settings. Pure."""
+"""Two runs beside each other over their common steps, with their settings. Pure."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ MISSING = "not set"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricBeside:
-    """The means of a metric in both runs over the same steps."""
+    """A metric's means in both runs over the same steps."""
 
     name: str
     meaning: str
@@ -32,16 +32,16 @@ class MetricBeside:
     mine: float
     theirs: float
     change: float
-    """Mean difference of this run from the other one, step by step."""
+    """Mean over the steps: this run's value minus the other run's."""
     low: float | None
-    """Ends of the interval of 95 % of the difference; None if all steps differ alike."""
+    """Ends of the difference's 95 % interval; None if all steps differ by the same amount."""
     high: float | None
     marked: bool
-    """True if the interval leaves 0 out, or all of several steps differ alike."""
+    """True if the interval leaves out 0, or if several steps all differ by the same amount."""
 
     @property
     def size(self) -> float:
-        """Difference by the width of its interval; infinite without one."""
+        """Difference divided by its interval's width; infinite without an interval."""
         if self.low is None or self.high is None:
             return float("inf") if self.change else 0.0
         return abs(self.change) / (self.high - self.low)
@@ -65,12 +65,12 @@ class RunsCompared:
     policy: str
     policies: Sequence[str]
     policy_beside: str
-    """Policy of the other run, its first one if it has none of that name."""
+    """The other run's policy: the one with this name, or its first."""
     window: int
     done: int
     done_beside: int
     first: int | None
-    """First and last step that are compared, from 1; None without a common one."""
+    """First and last compared step, from 1; None without a common step."""
     last: int | None
     steps: int
     newest: int | None
@@ -78,7 +78,7 @@ class RunsCompared:
     metrics: Sequence[MetricBeside]
     """The clearest differences first."""
     only_mine: Sequence[str]
-    """Metrics of these steps that the other run has in none of them."""
+    """Metrics that the other run has in none of these steps."""
     only_theirs: Sequence[str]
     settings: Sequence[SettingBeside]
     without_settings: Sequence[str]
@@ -91,10 +91,10 @@ StepPair = tuple[CompletedStep, CompletedStep]
 def runs_compared(
     course: Course, end: int, policy: str, beside: tuple[str, Course], step: int | None, window: int
 ) -> RunsCompared:
-    """Return the run of a course, up to an offset of `control`, beside another one.
+    """Return a course's run, up to an offset on `control`, beside another run.
 
-    `beside`: name and course of the other run. `step`: last step that counts, from 1; None for
-    the newest that both have.
+    `beside`: the other run's name and course. `step`: last step that counts, from 1; None for the
+    newest that both have.
     """
     run, other = beside
     mine = course.of_policy(policy, end)
@@ -158,7 +158,7 @@ def _metrics(
 def _values(
     course: Course, other: Course, pairs: Sequence[StepPair], name: str
 ) -> Iterator[tuple[float, float]]:
-    """Yield a metric's values in both runs, of each step in which both have it."""
+    """Yield a metric's values in both runs, for each step in which both have it."""
     for mine, theirs in pairs:
         value = course.value(mine, name)
         beside = other.value(theirs, name)
@@ -193,7 +193,7 @@ def _metric(
 
 
 def _settings(course: PolicyCourse, last: CompletedStep | None) -> Mapping[str, Any]:
-    """Return the settings with which a step was executed, else the newest; empty without any."""
+    """Return the settings under which a step was executed, else the newest; empty without any."""
     starts = [start for start, _ in starts_of(course.events, course.policy)]
     of_step = [start for start in starts if last is not None and start.lineage == last.lineage]
     chosen = (of_step or starts)[-1:]

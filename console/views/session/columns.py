@@ -1,7 +1,7 @@
-"""Tokens of a session as columns: an array for each fact, with an entry for each token of its tree.
+"""A session's tokens as columns: an array for each fact, with an entry for each token in its tree.
 
-They stand in the order of a `Trajectory`. A session that has none on the log, or one without
-tokens, is assembled as it stands. `_T` counts all tokens of the tree. Pure.
+They stand in the order of a `Trajectory`. If the log has no trajectory, or one without tokens, it
+is assembled here from the events. `_T` counts all tokens in the tree. Pure.
 """
 
 from collections.abc import Iterable
@@ -19,26 +19,26 @@ from seamlessflow.schemas.tokens import POLICY, of_exact_version
 from seamlessflow.trainer.data.chains import SAMPLED
 
 ANY_SIZE = 2**62
-"""Limit of bytes for a session that is only looked at."""
+"""Byte limit for a session that is only looked at."""
 NOT_SAMPLED = -2
-"""Version of a token that no policy of this run sampled."""
+"""Version for a token that no policy in this run sampled."""
 INEXACT = -1
-"""Version of a token that one of several versions sampled."""
+"""Version for a token if it is not known which of several versions sampled it."""
 NO_WORKER = -1
 
 
 @dataclass(frozen=True, slots=True)
 class TokenColumns:
-    """Facts of all tokens of a session's tree."""
+    """Facts about all tokens in a session's tree."""
 
     trajectory: Trajectory
-    """Record that the columns are of; made here if the log has none."""
+    """Record that the columns come from; made here if the log has none."""
     nodes: tuple[TrajectoryNode, ...]
     ids_T: Int32s
     logprobs_T: Float32s
-    """Log-prob at the engine; NaN where none was reported."""
+    """Log-prob at the engine; NaN if none was reported."""
     mask_T: Bools
-    """True for a token that its trajectory lets be trained."""
+    """True for a token that its trajectory's mask lets be trained."""
     versions_T: Int32s
     """Policy version that sampled the token, or `INEXACT`, or `NOT_SAMPLED`."""
     nodes_T: Int32s
@@ -60,9 +60,9 @@ class TokenColumns:
 
 
 def token_columns(folded: FoldedSession | None, logged: Trajectory | None) -> TokenColumns | None:
-    """Return a session's columns from its events and its record of `trajectories`, or None.
+    """Return a session's columns from its events and its record on `trajectories`, or None.
 
-    Either may be missing: a session goes on, or is of a recording, which has no events.
+    Either may be missing: a session that goes on has no record, and a recording has no events.
     """
     trajectory = _whole(folded, logged)
     if trajectory is None:
@@ -95,13 +95,13 @@ def token_columns(folded: FoldedSession | None, logged: Trajectory | None) -> To
 
 
 def _whole(folded: FoldedSession | None, logged: Trajectory | None) -> Trajectory | None:
-    """Return the session with all its tokens: as it is on the log, else as its events leave it."""
+    """Return the session with all its tokens: as the log has it, else as its events leave it."""
     if folded is None or (logged is not None and logged.nodes):
         return logged
     session = folded.session
     if session.finalized_at_ms is None:
         return standing(session, folded.partition, session.opened.epoch, 0, ANY_SIZE)
-    # One that was given up has a trajectory without tokens; they are on the log all the same.
+    # A session that was given up has a trajectory without tokens; its events still have them.
     view = copy(session)
     view.failed = False
     (made, _) = assembled(view, folded.partition, ANY_SIZE)
@@ -109,7 +109,7 @@ def _whole(folded: FoldedSession | None, logged: Trajectory | None) -> Trajector
 
 
 def _versions(trajectory: Trajectory) -> Int32s:
-    """Return each token's version; a span ends where the next begins, or with its node."""
+    """Return each token's version. A span ends where the next begins, or where its node ends."""
     versions_T = np.full(len(trajectory.loss_mask), NOT_SAMPLED, np.int32)
     spans = sorted(trajectory.spans, key=lambda span: span.start)
     ends = [*(span.start for span in spans[1:]), len(versions_T)]
@@ -129,7 +129,7 @@ def _sources(
     workers_T: Int32s,
     sources_T: Int32s,
 ) -> list[Received]:
-    """Fill in the worker and the event of each sampled token; return the events."""
+    """Fill in each sampled token's worker and event; return the events."""
     starts = {node.turn_id: node for node in nodes if node.origin == POLICY}
     sources: list[Received] = []
     for stretch in folded.stretches:

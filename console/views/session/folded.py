@@ -1,7 +1,7 @@
-"""A session folded from its events, with those that counted: who sampled which part of an answer.
+"""A session folded from its events, with the events that counted. They show who sampled what.
 
-As the manager folds it, so that events of a worker or manager whose turn was over do not count.
-Pure; called by `reasons.py`.
+It is folded as by the manager: an event does not count if its worker or manager no longer had the
+turn. Pure; called by `reasons.py`.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +22,7 @@ LoggedOutput = tuple[Output, Received]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Tokens of an answer that one dispatch sampled, on one worker."""
+    """Tokens in an answer that one dispatch sampled on one worker."""
 
     turn_id: str
     dispatch: int
@@ -35,12 +35,12 @@ class Stretch:
     because: str
     """Reason for the dispatch."""
     interrupted: str
-    """Reason for which the worker handed the turn back; empty if it did not."""
+    """Reason why the worker handed the turn back; empty if it did not."""
     dispatched: Received | None
     outputs: tuple[Received, ...]
     """Events with its tokens, in order."""
     begins: tuple[int, ...]
-    """First token of each event, counted in the answer."""
+    """Each event's first token, counted in the answer."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class FoldedSession:
 
     @cached_property
     def stretches(self) -> tuple[Stretch, ...]:
-        """The parts of all answers by dispatch, in log order; without those without a token."""
+        """Parts of all answers by dispatch, in log order, without parts that have no token."""
         dispatched: dict[tuple[str, int], Received] = {}
         outputs: dict[tuple[str, int], list[LoggedOutput]] = {}
         for item in self.events:
@@ -67,7 +67,7 @@ class FoldedSession:
 
     @cached_property
     def by_turn(self) -> dict[str, list[Received]]:
-        """Its accepted events of each turn, in log order."""
+        """Its accepted events by turn, in log order."""
         events: dict[str, list[Received]] = {}
         for item in self.events:
             turn_id = getattr(item.record, "turn_id", None)
@@ -76,7 +76,7 @@ class FoldedSession:
         return events
 
     def event(self, *kinds: type[Record], turn_id: str | None = None) -> Received | None:
-        """Return the newest event of these types, of a turn if it is named, or None."""
+        """Return the newest event of these types, or None; `turn_id`: only that turn's events."""
         events: Sequence[Received] = (
             self.events if turn_id is None else self.by_turn.get(turn_id, ())
         )
@@ -88,7 +88,7 @@ def fold_session(
 ) -> FoldedSession | None:
     """Return the session as its partition's events leave it, or None if none of them opened it.
 
-    `events`: its own and the claims of the partition, in log order. Raises `NewerRelease`.
+    `events`: its own and its partition's claims, in log order. Raises `NewerRelease`.
     """
     log: LoggedPartition | None = None
     counted: list[Received] = []

@@ -1,6 +1,6 @@
-"""Reasons that a session's own events give: its prompts, and the rules that masked what it sampled.
+"""Reasons that a session's own events give: for its prompts, and for sampled tokens under a mask.
 
-Tokens that its trajectory lets be trained are left open here. Pure; called by `reasons.py`.
+Tokens that the trajectory lets be trained are left open here. Pure; called by `reasons.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from seamlessflow.schemas.tokens import FOREIGN, FORKED
 from seamlessflow.trainer.data.chains import SAMPLED
 
 OPEN = -1
-"""Reason of a token that may be trained."""
+"""Reason code for a token that may be trained."""
 _INEXACT_VERSION = "inexact_version"
 _RUNNING = "running"
 _TOO_LARGE = "too_large"
@@ -35,18 +35,18 @@ _PROVED_BY: Mapping[str, tuple[type[Record], ...]] = {
     "prompt_mismatch": (r.TurnCompleted,),
     "undelivered": (r.TurnUndelivered, r.TurnCancelled),
 }
-"""Events of a turn that show why it is masked, by the mask's reason."""
+"""For each mask reason, the types of a turn's events that show it."""
 _OF_SESSION: Mapping[str, type[Record]] = {
     "cut": r.SessionClosed,
     "eval": r.SessionOpened,
     "explore": r.SessionOpened,
     "judge": r.SessionOpened,
 }
-"""Events of the whole session that show it."""
+"""For each mask reason, the type of the session's event that shows it."""
 
 
 class _Samples:
-    """Answers of a session by the prompt that they were sampled for, and who went on from them."""
+    """Answers by the prompt that they were sampled for, and the turns that continue them."""
 
     def __init__(self, nodes: Sequence[TrajectoryNode]) -> None:
         self._nodes = nodes
@@ -61,7 +61,7 @@ class _Samples:
 
     @cached_property
     def _onward(self) -> dict[int, str]:
-        """The first turn that goes on from each node."""
+        """For each node, the first turn that goes on from it."""
         onward: dict[int, str] = {}
         for node in self._nodes:
             if node.parent >= 0 and node.parent_end > 0:
@@ -69,13 +69,13 @@ class _Samples:
         return onward
 
     def taken_instead(self, node: TrajectoryNode) -> str:
-        """Return the turn that went on from another sample of the prompt, or that sample's own."""
+        """Return the turn that continued another sample of the prompt, else the last sample's."""
         others = [other for other in self._by_position[self._position(node)] if other is not node]
         turns = [self._onward[other.node_id] for other in others if other.node_id in self._onward]
         return next(iter(turns), others[-1].turn_id if others else node.turn_id)
 
     def _position(self, node: TrajectoryNode) -> tuple[int, int]:
-        """Return node and length at which an answer's prompt ends; the same for equal prompts."""
+        """Return the node and length at which a prompt ends; the same for equal prompts."""
         end = node.parent_end
         place = node.parent
         while place >= 0 and end == 0:  # a turn that samples a prompt again has an empty node
@@ -92,7 +92,7 @@ def mask_reasons(
 ) -> Int32s:
     """Return each token's reason, `OPEN` for those that may be trained.
 
-    `logged`: the session's record on `trajectories`, which decides what may be trained.
+    `logged`: the session's record on `trajectories`. It decides which tokens may be trained.
     """
     reasons_T = np.full(len(columns), OPEN, np.int32)
     masked = _whole_mask(folded, logged)
@@ -112,7 +112,7 @@ def mask_reasons(
 
 
 def _whole_mask(folded: FoldedSession | None, logged: Received | None) -> ReasonRow | None:
-    """Return the reason of all sampled tokens of a trajectory that is written without tokens."""
+    """Return the one reason for all sampled tokens if their trajectory has no tokens, else None."""
     record = logged.record if logged else None
     if logged is None and folded is not None and folded.session.failed:
         words = "the manager gave its session up"
@@ -130,7 +130,7 @@ def _whole_mask(folded: FoldedSession | None, logged: Received | None) -> Reason
 def _given(
     node: TrajectoryNode, folded: FoldedSession | None, logged: Received | None
 ) -> ReasonRow:
-    """Return the reason of tokens that were not sampled in the session."""
+    """Return the reason for tokens that were not sampled in the session."""
     kind = TokenReason.PROMPT
     proof: type[Record] = r.TurnStarted
     if node.masked_reason == FORKED or node.match_rule == FORKED:
@@ -151,7 +151,7 @@ def _masked(
     folded: FoldedSession | None,
     logged: Received | None,
 ) -> ReasonRow:
-    """Return the reason of the masked tokens of an answer."""
+    """Return the reason for an answer's masked tokens."""
     rule = node.masked_reason or _INEXACT_VERSION
     if rule == _RUNNING:
         started = _event(folded, logged, r.TurnDispatched, r.TurnStarted, turn_id=node.turn_id)

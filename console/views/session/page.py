@@ -1,7 +1,7 @@
-"""A session's page, which is its JSON twin: facts, tree, turns, steps, and reasons with their sums.
+"""A session's page and its JSON twin: facts, tree, turns, steps, and reasons with their sums.
 
-Tokens themselves are sent by range (`token_range.py`); their codes are numbers of rows here. An
-overview has at most a thousand entries, whatever the session's length. Pure.
+The tokens themselves are sent by range (`token_range.py`), with codes that are row numbers here. An
+overview has at most a thousand entries, however long the session is. Pure.
 """
 
 from collections.abc import Mapping
@@ -35,14 +35,14 @@ from seamlessflow.schemas.records import Reward
 from seamlessflow.schemas.tokens import step_name
 
 _OF_STEPS = (TokenReason.TRAINED, TokenReason.LOST_STEP)
-"""Reasons of tokens that a step has trained."""
+"""Reasons for tokens that a step has trained."""
 OVERVIEW = 1_000
-"""Most entries of an overview."""
+"""Most entries in an overview."""
 
 
 @dataclass(frozen=True, slots=True)
 class KindRow:
-    """A kind of reason in the session, for the legend and for sums."""
+    """A kind of reason that the session has, for the legend and for sums."""
 
     kind: TokenReason
     meaning: str
@@ -51,17 +51,17 @@ class KindRow:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """The session in equal parts, for a strip that shows all of it at once."""
+    """The session in equal parts, for a strip that shows the whole session at once."""
 
     begins: Int32s
-    """First token of each part."""
+    """Each part's first token."""
     sampled: Int32s
-    """A sampled token in the middle of each part, or its middle token without one."""
+    """Middle one of each part's sampled tokens, or the part's middle token without any."""
     reasons: Int32s
     versions: Int32s
     workers: Int32s
     mask: Int32s
-    """Facts of that token."""
+    """`reasons` to `mask`: facts about that token."""
     logprobs: Float32s
     """Mean log-prob of each part's sampled tokens; null without any."""
     advantages: Float32s
@@ -70,7 +70,7 @@ class Overview:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionPage:
-    """All of a session but its tokens."""
+    """The whole session except its tokens."""
 
     session: str
     policy: str
@@ -80,7 +80,7 @@ class SessionPage:
     sample: int
     attempt: int
     status: str
-    """Its end, `open` while it has none."""
+    """Its end; `open` until it has one."""
     cause: str
     because: str
     limit: str
@@ -91,7 +91,7 @@ class SessionPage:
     sampled: int
     trained: int
     outcome: str
-    """A sentence: what became of its tokens."""
+    """A sentence that says what became of its tokens."""
     versions: tuple[int, ...]
     """Policy versions that sampled it, the oldest first."""
     workers: tuple[str, ...]
@@ -101,19 +101,19 @@ class SessionPage:
     turns: tuple[TurnRow, ...]
     steps: tuple[StepRow, ...]
     places: Mapping[str, str]
-    """Places on the log of the session's records, by their type."""
+    """Places of the session's records on the log, by record type."""
     notices: tuple[str, ...]
     """Sentences about facts that the run does not keep, and the settings that keep them."""
     overview: Overview
 
 
 def twin(shown: SessionPage | TokenRange) -> bytes:
-    """Return a page or a range of tokens as JSON; a number that is not there is null."""
+    """Return a page or a token range as JSON; a missing number is null."""
     return orjson.dumps(shown, option=orjson.OPT_SERIALIZE_NUMPY)
 
 
 def session_page(tokens: ExplainedTokens, trained: TrainedRuns) -> SessionPage:
-    """Return the page of a session; `trained`: its rows in `trained/`."""
+    """Return a session's page; `trained`: its rows in `trained/`."""
     columns = tokens.columns
     record = columns.trajectory
     by_kind = tokens.tokens_by_kind()
@@ -154,7 +154,7 @@ def session_page(tokens: ExplainedTokens, trained: TrainedRuns) -> SessionPage:
 
 
 def overview(tokens: ExplainedTokens, most: int = OVERVIEW) -> Overview:
-    """Return a session in at most `most` parts of equal length."""
+    """Return a session in at most `most` equally long parts."""
     columns = tokens.columns
     size = len(columns)
     parts = min(size, most)
@@ -173,7 +173,7 @@ def overview(tokens: ExplainedTokens, most: int = OVERVIEW) -> Overview:
 
 
 def _middle(columns: TokenColumns, edges: Int64s) -> Int64s:
-    """Return a token of each part: the middle one of those sampled, else of all."""
+    """Return a token for each part: the middle one of those sampled, else of all."""
     sampled = np.flatnonzero(columns.sampled_T)
     low = np.searchsorted(sampled, edges[:-1])
     high = np.searchsorted(sampled, edges[1:])
@@ -202,7 +202,7 @@ def _status(tokens: ExplainedTokens) -> str:
 
 
 def _outcome(tokens: ExplainedTokens) -> str:
-    """Return what became of most of the tokens that may be trained, or that were sampled."""
+    """Return what became of most tokens that may be trained; of the sampled ones if none may."""
     columns = tokens.columns
     counted_T = columns.mask_T if columns.mask_T.any() else columns.sampled_T
     if not counted_T.any():
@@ -215,7 +215,7 @@ def _outcome(tokens: ExplainedTokens) -> str:
 
 
 def _places(tokens: ExplainedTokens) -> dict[str, str]:
-    """Return where the records of the whole session stand."""
+    """Return the places of records about the whole session and its group."""
     kinds = (r.SessionOpened, r.SessionClosed, r.SessionFinalized)
     events = [] if tokens.folded is None else [tokens.folded.event(kind) for kind in kinds]
     group = tokens.groups.get(tokens.columns.trajectory.policy)

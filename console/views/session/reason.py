@@ -1,7 +1,7 @@
-"""Reasons for which tokens were trained or not: a closed set, and the table that a session has.
+"""Reasons why tokens were trained or not: a closed set, and a session's table.
 
-Each token of a page has the number of a row of that table. A row names the record on the log that
-says so, and the setting that would change it. Pure.
+Each token on a page has the number of a row in that table. A row names the record on the log that
+proves it, and the setting that would change it. Pure.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from seamlessflow.trainer.metrics.unlearned import cause_of
 
 
 class TokenReason(StrEnum):
-    """Kind of a reason; the page has a colour and a mark for each."""
+    """Kind of reason; the page has a colour and a mark for each."""
 
     TRAINED = "trained"
     PROMPT = "prompt"
@@ -54,12 +54,12 @@ MEANINGS: Mapping[TokenReason, str] = {
     TokenReason.LOST_STEP: "trained by a step whose weights were lost in a restart",
     TokenReason.UNKNOWN: "in a step's batch; what is kept does not say more",
 }
-"""Meaning of each kind, for a legend."""
+"""Each kind's meaning, for a legend."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReasonRow:
-    """A reason that tokens of a session have."""
+    """A reason that some tokens in a session have."""
 
     kind: TokenReason
     words: str
@@ -67,18 +67,18 @@ class ReasonRow:
     rule: str = ""
     """Name of the mask, filter or cause; empty if the kind says all."""
     place: str = ""
-    """Record on the log that says so, `topic:partition:offset`; empty if the log has none."""
+    """Record on the log that proves it, as `topic:partition:offset`; empty if the log has none."""
     record: str = ""
-    """Type of that record."""
+    """That record's type."""
     setting: str = ""
     """Meaning and remedy, with the setting that would change it."""
     tokens: int = 0
-    """Tokens of the session that have it."""
+    """Count of the session's tokens that have it."""
 
 
 @dataclass(slots=True)
 class ReasonTable:
-    """Rows as they are met, each once; its numbers are the codes of tokens."""
+    """Rows in the order in which they are met, each once. A row's number is its tokens' code."""
 
     _numbers: dict[ReasonRow, int] = field(default_factory=dict)
 
@@ -91,7 +91,7 @@ class ReasonTable:
         return list(self._numbers)[number]
 
     def rows(self, reasons_T: Int32s) -> tuple[ReasonRow, ...]:
-        """Return all rows, each with the number of tokens that have it."""
+        """Return all rows, each with its token count."""
         counts = np.bincount(reasons_T, minlength=len(self._numbers)).tolist()
         return tuple(
             replace(row, tokens=count) for row, count in zip(self._numbers, counts, strict=True)
@@ -113,5 +113,5 @@ def reason_row(
 
 
 def place_of(item: Received | None) -> str:
-    """Return the place of a record on the log, as links name it; empty without one."""
+    """Return a record's place on the log, as links name it; empty without a record."""
     return "" if item is None else f"{item.topic}:{item.partition}:{item.offset}"

@@ -1,8 +1,9 @@
-"""Reason of each token of a session: what trained it, or which rule and which record kept it out.
+"""The reason for each token in a session: what trained it, or which rule and record kept it out.
 
-The first that applies counts: its session's own events, a step that trained it, a session that
-failed, the rules of the step whose batch has its group, a dropped group, and at last that no step
-took it yet. Pure; the page and its ranges of tokens are made of the result.
+The first reason that applies counts, in this order: the session's own events, a step that trained
+the token, a failed session, the rules of the step whose batch has the group, a dropped group. A
+token without any of these was taken by no step yet. Pure; the page and its token ranges use the
+result.
 """
 
 from collections.abc import Callable, Sequence
@@ -40,14 +41,14 @@ from seamlessflow.schemas.tokens import step_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSources:
-    """Records that a session's page is made of, all of them up to one moment of the log."""
+    """Records behind a session's page, all up to one moment of the log."""
 
     session_id: str
     events: Sequence[Received] = ()
-    """Its events on `sessions` and the claims of their partition, in log order."""
+    """Its events on `sessions` and its partition's claims, in log order."""
     trajectory: Received | None = None
     control: Sequence[Received] = ()
-    """Records of `control`, in log order."""
+    """Records on `control`, in log order."""
     trained: TrainedRuns = NO_RUNS
     strictness: Callable[[str], Strictness] = any_strictness
 
@@ -66,12 +67,12 @@ class ExplainedTokens:
     """Advantage in the newest step that trained the token; NaN if none did or no file is here."""
     temperatures_T: Float32s
     groups: dict[str, GroupRecords]
-    """By policy, what `control` says about the session's group."""
+    """By policy, the records of `control` about the session's group."""
     strangers: int
     """Tokens in `trained/` that the session does not have."""
 
     def tokens_by_kind(self) -> dict[TokenReason, int]:
-        """Return the number of tokens of each kind, the kinds without a token left out."""
+        """Return how many tokens each kind has. Kinds without a token are left out."""
         counts: dict[TokenReason, int] = {}
         for row in self.rows:
             if row.tokens:
@@ -80,7 +81,7 @@ class ExplainedTokens:
 
 
 def explained(sources: SessionSources) -> ExplainedTokens | None:
-    """Return a session's tokens with their reasons, or None if nothing of it is on the log yet.
+    """Return a session's tokens with their reasons, or None if nothing about it is on the log yet.
 
     Raises `NewerRelease`.
     """
@@ -126,7 +127,7 @@ def _policy(node: TrajectoryNode, whole: str) -> str:
 
 
 class _Explanation:
-    """Reasons of the tokens that may be trained, one policy after the other."""
+    """Reasons for tokens that may be trained, one policy after the other."""
 
     def __init__(
         self,
@@ -144,7 +145,7 @@ class _Explanation:
         self._trained = trained
 
     def explain(self, records: GroupRecords, open_T: Bools, reasons_T: Int32s) -> None:
-        """Fill in the reasons of the open tokens of one policy."""
+        """Fill in the reasons for one policy's open tokens."""
         trained_T = np.zeros(len(open_T), np.bool_)
         for step in records.surviving:
             in_step_T = self._trained_by(step, open_T)
@@ -159,7 +160,7 @@ class _Explanation:
             reasons_T[left_T] = self.table.number(self._in_no_step(records))
 
     def _trained_by(self, step: BatchStep, open_T: Bools) -> Bools:
-        """Return the tokens that a step trained: by its file, else by the count of its commit."""
+        """Return the tokens that a step trained: by its file, else by its commit's count."""
         columns = self._columns
         runs = self._trained.by_step.get(name_of(step.commit))
         if runs is not None:
@@ -176,7 +177,7 @@ class _Explanation:
     def _name_step(
         self, step: BatchStep, in_step_T: Bools, trained_T: Bools, reasons_T: Int32s
     ) -> None:
-        """Note the step; a token that earlier steps trained by plan names these too."""
+        """Note the step. If earlier steps trained a token by plan, its reason names them too."""
         first_T = in_step_T & ~trained_T
         if first_T.any():
             reasons_T[first_T] = self.table.number(_trained_row(step, ""))
@@ -185,7 +186,7 @@ class _Explanation:
             reasons_T[in_step_T & trained_T & (reasons_T == earlier)] = self.table.number(row)
 
     def _left_by_step(self, step: BatchStep, left_T: Bools, reasons_T: Int32s) -> None:
-        """Name what kept tokens out of the loss of a step whose batch has their group."""
+        """Name what kept tokens out of a step's loss although the batch has their group."""
         stale_T = left_T & _too_stale(step, self._columns)
         whole = self._whole_session_out(step)
         if whole is None and stale_T.any():
@@ -195,7 +196,8 @@ class _Explanation:
             reasons_T[left_T] = self.table.number(whole or self._rest_out(step))
 
     def _whole_session_out(self, step: BatchStep) -> ReasonRow | None:
-        """Return the rule that took the whole session out before its tokens were looked at."""
+        """Return the rule that took out the whole session before its tokens were looked at, or
+        None."""
         trajectory = self._columns.trajectory
         name = step_name(step.commit.step)
         for each in step.group.replaced:
@@ -227,7 +229,7 @@ class _Explanation:
         return _unknown_row(step, session_id, name_of(commit) in self._trained.by_step)
 
     def _in_no_step(self, records: GroupRecords) -> ReasonRow:
-        """Return the reason why no step that counts has the session, the farthest on its way."""
+        """Return why no step that counts has the session: the last obstacle on its way."""
         if records.failed is not None and isinstance(
             failed := records.failed.record, r.SampleFailed
         ):
@@ -272,7 +274,7 @@ class _Explanation:
 
 
 def _too_stale(step: BatchStep, columns: TokenColumns) -> Bools:
-    """Return the tokens that are more optimizer steps old than the step allows."""
+    """Return the tokens that are more optimizer steps old than a step allows."""
     if step.limit is None:
         return np.zeros(len(columns), np.bool_)
     ages_T = step.clock.ages_T(columns.versions_T)

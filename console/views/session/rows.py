@@ -1,4 +1,4 @@
-"""Turns, tree and steps of a session, as rows of its page. Pure; called by `page.py`."""
+"""A session's turns, tree and steps, as rows of its page. Pure; called by `page.py`."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,11 +27,11 @@ class StretchRow:
     """First token, counted in the session."""
     end: int
     versions: tuple[str, ...]
-    """Versions that sampled it, in order; `3-4?` is one of these."""
+    """Versions that sampled it, in order; `3-4?` is one version in this range."""
     because: str
     """Reason for the dispatch."""
     interrupted: str
-    """Reason for which the worker handed the turn back; empty if it did not."""
+    """Reason why the worker handed the turn back; empty if it did not."""
     dispatched: str
     """Place of the dispatch on the log."""
     output: str
@@ -58,17 +58,17 @@ class TurnRow:
     prompt_node: int
     node: int
     prompt_length: int
-    """Tokens of its whole prompt."""
+    """Token count of its whole prompt."""
     length: int
-    """Tokens of its answer."""
+    """Token count of its answer."""
     delivered: bool
     copied_from: str
     """Recorded turn that a fork copied; empty for one that was sampled here."""
     control: str
-    """Verdict of its rule of control; empty without one."""
+    """Verdict from its control rule; empty without one."""
     stretches: tuple[StretchRow, ...]
     trained: int
-    """Tokens of its answer that a step trained."""
+    """Tokens in its answer that a step trained."""
     started: str
     ended: str
     """Places of its first and last event on the log."""
@@ -87,9 +87,9 @@ class NodeRow:
     origin: str
     turn: str
     branches: int
-    """Number of children; above 1, the history forks behind it."""
+    """Child count; above 1, the history forks behind it."""
     cut: bool
-    """True if it stands behind a part of its parent: the rest belongs to another branch."""
+    """True if it stands behind only a part of its parent. The rest belongs to another branch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,13 +106,13 @@ class StepRow:
     """False if its weights were lost in a restart."""
     place: str
     tokens: int
-    """Tokens of the session in its loss, as it committed them."""
+    """The session's tokens in its loss, as its commit counts them."""
     loss: str
     advantage: str
     """Names of its methods."""
     filtered: str
     figures: Mapping[str, float]
-    """Metrics of the whole step that no token has: shares of clips, mismatch, staleness."""
+    """Metrics that only the whole step has, not a token: clipped share, mismatch, staleness."""
 
 
 _FIGURES = (
@@ -142,7 +142,7 @@ def turn_rows(tokens: ExplainedTokens) -> tuple[TurnRow, ...]:
 
 
 def node_rows(columns: TokenColumns) -> tuple[NodeRow, ...]:
-    """Return the nodes of the tree, in log order."""
+    """Return the tree's nodes, in log order."""
     children = np.bincount(
         [node.parent for node in columns.nodes if node.parent >= 0], minlength=len(columns.nodes)
     ).tolist()
@@ -157,7 +157,7 @@ def step_rows(tokens: ExplainedTokens) -> tuple[StepRow, ...]:
 
 
 def version_names(columns: TokenColumns, begin: int, end: int) -> tuple[str, ...]:
-    """Return the versions that sampled these tokens, in order, each once in a row."""
+    """Return the versions that sampled these tokens, in order; a run of one version counts once."""
     versions_N = columns.versions_T[begin:end]
     if not len(versions_N):
         return ()

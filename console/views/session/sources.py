@@ -1,7 +1,7 @@
-"""Records that a session's page is made of, found in the index and read from the log, up to a cut.
+"""Records behind a session's page, found in the index and read from the log, up to a cut.
 
-Events by the key of the session, claims of their partition, its trajectory, and the records of
-`control` about groups and steps. What retention has removed is left out.
+They are the events by the session's key, their partition's claims, the trajectory, and the records
+on `control` about groups and steps. What retention has removed is left out.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ RecordPlaces = list[tuple[LogPartition, int]]
 def session_sources(
     run_log: RunLog, cut: Cut, session_id: str, trained: Path | None = None
 ) -> SessionSources:
-    """Return a session's records of a cut; `trained`: directory of the run's trained tokens.
+    """Return a session's records up to a cut; `trained`: directory with the run's trained tokens.
 
     Raises what the log's lookup raises.
     """
@@ -53,7 +53,10 @@ def session_sources(
 
 
 def session_asked_for(run_log: RunLog, cut: Cut, asked: str) -> str:
-    """Return the id of a session by its id, or, by its name, of the one that was opened last."""
+    """Return the id of the session that a text names: by its id, else the newest by its name.
+
+    Without such a session, return the text.
+    """
     index = run_log.index
     if _opened_last(run_log, cut, index.keys_like(asked)) is not None:
         return asked
@@ -76,7 +79,7 @@ def _opened_last(run_log: RunLog, cut: Cut, keys: list[int]) -> int | None:
 
 
 def session_events(run_log: RunLog, cut: Cut, session_id: str) -> list[Received]:
-    """Return a session's events and the claims of their partition in a cut, in log order.
+    """Return a session's events and their partition's claims up to a cut, in log order.
 
     Raises what the log's lookup raises.
     """
@@ -86,9 +89,9 @@ def session_events(run_log: RunLog, cut: Cut, session_id: str) -> list[Received]
 def late_rewards_of(
     run_log: RunLog, cut: Cut, session_id: str, events: Sequence[Received]
 ) -> tuple[Reward, ...]:
-    """Return the rewards of judges without which a session of these events ended, of a cut.
+    """Return a session's late rewards up to a cut: it ended without them.
 
-    Raises what the log's lookup raises.
+    `events`: the session's events. Raises what the log's lookup raises.
     """
     late = LateRewards()
     for item in events:
@@ -100,7 +103,7 @@ def late_rewards_of(
 
 
 def _events(run_log: RunLog, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
-    """Yield the places of a session's events and of their partition's claims, in log order."""
+    """Yield the places of a session's events and their partition's claims, in log order."""
     keys = run_log.index.keys_like(session_id)
     claimed = KIND_NUMBERS[PartitionClaimed.__name__]
     for place, partition, rows in _partitions(run_log, cut, SESSIONS.name):
@@ -113,7 +116,7 @@ def _events(run_log: RunLog, cut: Cut, session_id: str) -> Iterator[tuple[LogPar
 def _trajectory(
     run_log: RunLog, cut: Cut, session_id: str, events: list[Received]
 ) -> Received | None:
-    """Return the session's newest trajectory, which has its group's key."""
+    """Return the session's newest trajectory, whose key is the group's, or None."""
     opened = next((item.record for item in events if _opens(item, session_id)), None)
     group_id = getattr(opened, "group_id", None) or session_id
     keys = run_log.index.keys_like(group_id)
@@ -134,7 +137,8 @@ def _opens(item: Received, session_id: str) -> bool:
 def _of_kinds(
     run_log: RunLog, cut: Cut, topic: str, kinds: list[str], session_id: str = ""
 ) -> Iterator[tuple[LogPartition, int]]:
-    """Yield the places of records of these types; of commands about a session, if it is named."""
+    """Yield the places of records of these types; `session_id`: only commands about that
+    session."""
     numbers = [KIND_NUMBERS[kind] for kind in kinds]
     for place, partition, rows in _partitions(run_log, cut, topic):
         wanted = np.isin(partition.column("kind", rows), numbers)

@@ -1,6 +1,7 @@
-"""Texts of a session: what its tokens spell, and the messages of its turns. Pure.
+"""A session's texts: what its tokens spell, and its turns' messages. Pure.
 
-Texts come from agents and models, so all that moves a cursor or turns a line has a visible sign.
+Texts come from agents and models. So each character that moves a cursor or turns a line is replaced
+by a visible sign.
 """
 
 import json
@@ -16,20 +17,20 @@ from seamlessflow.recorded.show.session_view import Spell
 from seamlessflow.schemas.arrays import Bools, Int32s
 
 LONGEST_MESSAGE = 20_000
-"""Characters of a message that a page shows; its record has the rest."""
+"""Characters that a page shows from a message; its record has the rest."""
 _BROKEN = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
 class TokenTexts:
-    """Texts of a range of tokens: each distinct id once, and characters made of several tokens."""
+    """Texts for a range of tokens: each distinct id once, and characters made by several tokens."""
 
     ids: tuple[int, ...]
     """Distinct ids in the range."""
     texts: tuple[str, ...]
-    """Text of each of them; a place holder where its bytes are no whole character."""
+    """Text of each id; a placeholder where its bytes are no whole character."""
     joined: tuple[tuple[int, int, str], ...]
-    """First token in the range, number of tokens and text, where only together they are text."""
+    """First token in the range, token count and text, where tokens only spell text together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +41,16 @@ class MessageRow:
     text: str
     reasoning: str = ""
     calls: tuple[tuple[str, str], ...] = ()
-    """Name and arguments of each tool call."""
+    """Each tool call's name and arguments."""
     length: int = 0
-    """Characters of its text; more than `text` has if it was cut."""
+    """Characters in its text; more than `text` has if it was cut."""
 
 
 def token_texts(ids_N: Int32s, breaks_N: Int32s, spell: Spell | None) -> TokenTexts:
-    """Return the texts of tokens; without `spell` each is its id.
+    """Return the tokens' texts; without `spell` each is its id.
 
-    `breaks_N`: a number for each token that changes where a text ends, as between two nodes.
+    `breaks_N`: a number for each token. Where it changes, a text ends, for example between two
+    nodes.
     """
     distinct, inverse_N = np.unique(ids_N, return_inverse=True)
     ids = tuple(distinct.tolist())
@@ -61,13 +63,13 @@ def token_texts(ids_N: Int32s, breaks_N: Int32s, spell: Spell | None) -> TokenTe
 
 
 def message_rows(turn: Turn) -> tuple[MessageRow, ...]:
-    """Return the messages that a turn's prompt adds, and its answer, if it is there."""
+    """Return the messages that a turn's prompt adds, and its answer if there is one."""
     answer = (turn.message,) if turn.message else ()
     return tuple(map(message_row, (*turn.started.new_messages, *answer)))
 
 
 def message_row(message: bytes) -> MessageRow:
-    """Return a message of canonical JSON; one that is no JSON object is shown as it is."""
+    """Return a message from its canonical JSON; text that is no JSON object is shown as it is."""
     try:
         content = json.loads(message)
     except ValueError:
@@ -83,7 +85,7 @@ def message_row(message: bytes) -> MessageRow:
 def _joined(
     ids_N: Int32s, broken_N: Bools, breaks_N: Int32s, spell: Spell
 ) -> Iterable[tuple[int, int, str]]:
-    """Yield each run of tokens that are parts of characters."""
+    """Yield each run of tokens that hold parts of characters."""
     places = np.flatnonzero(broken_N)
     if not len(places):
         return
@@ -106,7 +108,7 @@ def _call(call: Any) -> tuple[str, str]:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a message's content; parts that are no text by their type's name."""
+    """Return the text of a message's content; a part that is no text becomes its type's name."""
     if isinstance(content, str):
         return content
     if isinstance(content, list):
@@ -121,5 +123,5 @@ def _part(part: Any) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return a text that may be sent as JSON: without control codes and lone surrogates."""
+    """Return a text that JSON can carry: without control codes and lone surrogates."""
     return printable(text).encode(errors="replace").decode()

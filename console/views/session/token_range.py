@@ -1,7 +1,7 @@
-"""A range of a session's tokens, as it is sent: an array for each fact, never an object a token.
+"""A range of a session's tokens, as it is sent: an array for each fact, never an object per token.
 
-The JSON twin of `tokens.json?from=&to=`. Codes are numbers of rows of the session's page: reasons,
-workers, nodes. Pure.
+It is the JSON twin for `tokens.json?from=&to=`. Codes are row numbers on the session's page:
+reasons, workers, nodes. Pure.
 """
 
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ from seamlessflow.recorded.show.session_view import Spell
 from seamlessflow.schemas.arrays import Bools, Float32s, Int32s, Int64s
 
 MOST_TOKENS = 65_536
-"""Most tokens of a range."""
+"""Most tokens in a range."""
 
 
 class RangeRefused(SeamlessFlowError):
-    """A range of tokens that a session does not have."""
+    """A token range that a session does not have."""
 
     lasting = True
 
@@ -41,17 +41,17 @@ class RangeRefused(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class EventColumns:
-    """Events that brought the tokens of a range, in their order."""
+    """Events that brought a range's tokens, in token order."""
 
     begins: Int32s
-    """First token in the range, counted in the session."""
+    """First token that each brought in the range, counted in the session."""
     places: tuple[str, ...]
-    """`topic:partition:offset` of each; empty where no event brought the tokens."""
+    """Each event's `topic:partition:offset`; empty where no event brought the tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnMessages:
-    """Messages of a turn: those that its prompt adds, and its answer."""
+    """A turn's messages: those that its prompt adds, and its answer."""
 
     turn: str
     messages: tuple[MessageRow, ...]
@@ -59,35 +59,35 @@ class TurnMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenRange:
-    """Facts of the tokens from `begin` to before `end`, counted in the session."""
+    """Facts about the tokens from `begin` to before `end`, counted in the session."""
 
     session: str
     begin: int
     end: int
     size: int
-    """All tokens of the session."""
+    """Token count of the whole session."""
     ids: Int32s
     texts: TokenTexts
     logprobs: Float32s
-    """Log-prob at the engine; null where none was reported."""
+    """Log-prob at the engine; null if none was reported."""
     advantages: Float32s
-    """Advantage in the step that trained the token; null where none is kept."""
+    """Advantage in the step that trained the token; null if none is kept."""
     temperatures: Float32s
     versions: Int32s
-    """Policy version; -1: one of several, see `inexact`; -2: no policy of the run sampled it."""
+    """Policy version; -1: one of several, see `inexact`; -2: no policy in this run sampled it."""
     inexact: tuple[tuple[int, int, int], ...]
-    """First token, lowest and highest version of spans without one known version."""
+    """First token, lowest and highest version of each span whose exact version is not known."""
     workers: Int32s
     """Number in the page's `workers`; -1: none."""
     nodes: Int32s
     """Number of the node in the tree."""
     mask: Bools
-    """True for tokens that the trajectory lets be trained."""
+    """True for tokens that the trajectory's mask lets be trained."""
     reasons: Int32s
     """Number in the page's `reasons`."""
     events: EventColumns
     messages: tuple[TurnMessages, ...]
-    """Messages of the turns whose answer begins in the range, or whose prompt does."""
+    """Messages of turns whose answer or prompt begins in the range."""
 
 
 def token_range(
@@ -129,12 +129,12 @@ def token_range(
 
 
 def session_messages(tokens: ExplainedTokens) -> tuple[TurnMessages, ...]:
-    """Return the messages of all turns of a session, in the order of its tree."""
+    """Return the messages of all turns in a session, in tree order."""
     return _messages(tokens, 0, len(tokens.columns))
 
 
 def _sent(ids_N: Int32s) -> Int32s:
-    """Return ids that orjson can read: a column of its own, not a view of a record's bytes."""
+    """Return ids that orjson can read: a separate array, not a view of a record's bytes."""
     return np.ascontiguousarray(ids_N, np.int32)
 
 
@@ -149,7 +149,7 @@ def _events(tokens: ExplainedTokens, begin: int, end: int) -> EventColumns:
 
 
 def _messages(tokens: ExplainedTokens, begin: int, end: int) -> tuple[TurnMessages, ...]:
-    """Return the messages of the turns that begin in the range, in the order of the tree."""
+    """Return the messages of the turns that begin in the range, in tree order."""
     if tokens.folded is None:
         return ()
     turns = tokens.folded.session.turns

@@ -1,7 +1,7 @@
-"""Rows of `trained/` about one session: the tokens that entered a loss, by step.
+"""Rows in `trained/` about one session: the tokens that entered a loss, by step.
 
-The files are read where the run keeps them; without them a commit's counts say less. Called by the
-page's route, which hands the rows to `reasons.py`.
+The files are read from the run's directory. Without them, only a commit's counts are left, which
+say less. Called by the page's route, which hands the rows to `reasons.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,28 +18,28 @@ from seamlessflow.trainer.data.chains import SAMPLED
 from seamlessflow.trainer.steps.trained import TrainedRun
 
 StepName = tuple[str, int, str]
-"""Policy, version and lineage of a committed step."""
+"""A committed step's policy, version and lineage."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedRuns:
-    """Rows of a session, by step; a step without a file has no entry."""
+    """A session's rows, by step; a step without a file has no entry."""
 
     by_step: Mapping[StepName, Sequence[TrainedRun]]
     faults: tuple[str, ...] = ()
-    """Sentences about files that are not what their steps committed."""
+    """Sentences about files that differ from what their steps committed."""
 
 
 NO_RUNS = TrainedRuns({})
 
 
 def name_of(commit: StepCommitted) -> StepName:
-    """Return the name of a step, by which its rows are kept."""
+    """Return a step's name, by which its rows are kept."""
     return commit.policy, commit.version, commit.lineage
 
 
 def trained_runs(directory: Path, control: Iterable[Record], session_id: str) -> TrainedRuns:
-    """Return a session's rows from the files of a run; files that are missing are left out."""
+    """Return a session's rows from a run's files; missing files are left out."""
     commits = [
         record
         for record in control
@@ -55,22 +55,23 @@ def trained_runs(directory: Path, control: Iterable[Record], session_id: str) ->
 
 @dataclass(frozen=True, slots=True)
 class TrainedColumns:
-    """A step's tokens of a session, as columns over all tokens of its tree (T)."""
+    """A session's tokens in a step's loss, as columns over all tokens in its tree (T)."""
 
     trained_T: Bools
     advantages_T: Float32s
     """NaN for a token that the step did not train."""
     temperatures_T: Float32s
     strangers: int
-    """Tokens of rows that the tree does not have."""
+    """Tokens that rows name and the tree does not have."""
 
 
 def trained_columns(
     runs: Sequence[TrainedRun], nodes: Sequence[TrajectoryNode], ids_T: Int32s
 ) -> TrainedColumns:
-    """Return where the tokens of rows stand in the tree.
+    """Return where the rows' tokens stand in the tree.
 
-    A completion in several nodes goes on counting its offsets, as in the trainer's chains.
+    If a completion has several nodes, its offsets go on counting from node to node, as in the
+    trainer's chains.
     """
     trained_T = np.zeros(len(ids_T), np.bool_)
     advantages_T = np.full(len(ids_T), np.nan, np.float32)
@@ -91,7 +92,7 @@ def trained_columns(
 
 
 def _places_of_turns(nodes: Sequence[TrajectoryNode]) -> dict[str, Int64s]:
-    """Return the places of each turn's sampled tokens in the tree, in the order of its nodes."""
+    """Return the places of each turn's sampled tokens in the tree, in node order."""
     parts: dict[str, list[Int64s]] = {}
     for node in nodes:
         if node.origin in SAMPLED:

@@ -1,6 +1,6 @@
 """Training of a session's group, as `control` records it: its steps, or why none took it.
 
-Pure; called by `reasons.py`. Each policy of a session has a trainer, and a group, of its own.
+Pure; called by `reasons.py`. Each policy in a session has its own trainer and its own group.
 """
 
 import json
@@ -27,7 +27,7 @@ READ = (
     r.SampleFailed,
     r.StepCompleted,
 )
-"""Records that say something about a session's group; most of `control` is of workers."""
+"""Record types that may be about a session's group; most records on `control` are about workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,23 +36,23 @@ class BatchStep:
 
     commit: StepCommitted
     item: Received
-    """The commit with its place."""
+    """The commit as received, with its place."""
     group: StepGroup
     survives: bool
-    """True if the newest weights were made by it."""
+    """True if it led to the newest weights."""
     clock: StepClock
     settings: Mapping[str, Any]
-    """Settings of its lineage, by section; empty if `control` has them no more."""
+    """Its lineage's settings, by section; empty if `control` has them no more."""
     metrics: Mapping[str, float]
-    """Those of its `StepCompleted`; empty while it is not there."""
+    """Metrics from its `StepCompleted`; empty until that comes."""
 
     def method(self, kind: str) -> str:
-        """Return the names of its methods of a kind; empty without any."""
+        """Return the names of its methods with this kind; empty without any."""
         return ", ".join(method.name for method in self.commit.methods if method.kind == kind)
 
     @property
     def limit(self) -> int | None:
-        """The most optimizer steps that a token may be old; None if tokens of any age are kept."""
+        """Most optimizer steps that a token may be old; None without a limit or settings."""
         trainer = self.settings.get("trainer", {})
         if not self.settings or self.method("staleness") == "correct":
             return None
@@ -62,11 +62,11 @@ class BatchStep:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecords:
-    """Records of `control` about the session's group under one policy's trainer."""
+    """Records on `control` about the session's group under one policy's trainer."""
 
     steps: tuple[BatchStep, ...] = ()
     failed: Received | None = None
-    """`SampleFailed` of this session."""
+    """`SampleFailed` about this session."""
     dropped: Received | None = None
     ready: Received | None = None
     batch: Received | None = None
@@ -76,7 +76,7 @@ class GroupRecords:
 
     @property
     def surviving(self) -> tuple[BatchStep, ...]:
-        """Its steps that made the newest weights."""
+        """Its steps that led to the newest weights."""
         return tuple(step for step in self.steps if step.survives)
 
 
@@ -87,7 +87,7 @@ class _Gathered:
 
 
 def group_records(control: Sequence[Received], trajectory: Trajectory, policy: str) -> GroupRecords:
-    """Return what `control` says about a session's group; records of other policies do not count.
+    """Return what `control` says about a session's group. Other policies' records do not count.
 
     `control`: its records up to some moment, in order.
     """

@@ -1,10 +1,12 @@
 """Check that every acknowledged command has its event on `sessions`. Pure.
 
-A gateway takes a `CommandAnswered` on `replies` as the acknowledgement. The manager acknowledges to
-Kafka by committing an offset of `requests` behind the command. An event counts by its command's id
-and only in the epoch of its partition's owner. Questions (`CountTokens`, `DescribeSession`) leave
-none, nor does a call that repeats an earlier one, whose event must be there instead. A `CancelTurn`
-that comes too late leaves none and is answered by none, so it is not checked.
+For a gateway, a `CommandAnswered` on `replies` is the acknowledgement. To Kafka, the manager
+acknowledges a command by committing an offset on `requests` behind it. An event counts by its
+command's id, and only under the epoch of its partition's owner.
+
+Three kinds of commands leave no event. Questions (`CountTokens`, `DescribeSession`) leave none. A
+call that repeats an earlier one leaves none: the earlier call's event must be there instead. A
+`CancelTurn` that comes too late leaves none and gets no answer, so it is not checked.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,7 +31,7 @@ class _Command(NamedTuple):
     kind: str
     session_id: str
     repeats: CommandFields | None
-    """The call that has its event if this command repeats it, without the session."""
+    """Call that has the event if this command repeats it; without the session."""
 
 
 class _Answer(NamedTuple):
@@ -41,7 +43,7 @@ class _Answer(NamedTuple):
 
 
 class CommandsCheck:
-    """Fold of `requests`, `sessions` and `replies`."""
+    """Fold over `requests`, `sessions` and `replies`."""
 
     def __init__(self, kept: Kept) -> None:
         self.findings = Findings("commands")
@@ -55,11 +57,11 @@ class CommandsCheck:
 
     @property
     def open(self) -> int:
-        """Number of commands that have neither an event nor an acknowledgement."""
+        """Count of commands that have neither an event nor an acknowledgement."""
         return len(self._open)
 
     def apply(self, received: Received) -> None:
-        """Fold in a record; of events only those that count."""
+        """Fold in a record; only events that count are passed in."""
         record = received.record
         match record:
             case r.CountTokens() | r.DescribeSession():
@@ -73,9 +75,9 @@ class CommandsCheck:
                 self._carry_out(record)
 
     def settle(self, committed: Mapping[int, int]) -> None:
-        """Judge what is acknowledged. All of `sessions` was read to behind every acknowledgement.
+        """Judge what is acknowledged. `sessions` was read to behind every acknowledgement.
 
-        `committed`: offsets of `requests` that the managers committed, by partition.
+        `committed`: by partition, the offset on `requests` that the managers committed.
         """
         answers = self._answers
         self._answers = []
@@ -123,7 +125,7 @@ class CommandsCheck:
     def _judge(
         self, command_id: str, command: _Command, place: LogPlace, session_id: str, shown: str
     ) -> None:
-        """Judge a command that is acknowledged and has no event."""
+        """Judge an acknowledged command without an event."""
         del self._open[command_id]
         self._carried_out.add(command_id)  # later copies of the answer say the same
         repeats = command.repeats
@@ -137,7 +139,7 @@ class CommandsCheck:
 
 
 def _repeated_by(command: AuditedCommand) -> CommandFields | None:
-    """Return the call that the command repeats if it leaves no event, or None if it cannot."""
+    """Return the call that a command without an event may repeat, or None if it cannot."""
     key = getattr(command, "idempotency_key", None)
     match command:
         case r.OpenSession():
@@ -150,7 +152,7 @@ def _repeated_by(command: AuditedCommand) -> CommandFields | None:
 
 
 def _calls_of(event: r.Record) -> Iterable[CommandFields]:
-    """Return the calls that the event is of, each by its session's id and name."""
+    """Return the calls that an event may come from, each by its session's id and name."""
     match event:
         case r.SessionOpened(idempotency_key=key):
             calls: tuple[CommandFields, ...] = (("open", key),)

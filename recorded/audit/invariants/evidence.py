@@ -1,10 +1,10 @@
 """Evidence that the log still gives: the records that retention left, and the events that count.
 
-A missing record is a violation only if it would have been kept. That is so if its partition is
-whole, or if it was written behind the first record left there.
+A missing record is a violation only if retention cannot have removed it. That is so if its
+partition is whole, or if it was written after the first record left there.
 
-A manager's event counts only if its epoch is the newest claim's. All readers ignore an event that
-was written behind a newer claim. Events of workers have no epoch. Pure.
+A manager's event counts only if its epoch is the newest claim's. All readers ignore an event with
+an older epoch behind a newer claim. Workers' events have no epoch. Pure.
 """
 
 import math
@@ -16,18 +16,18 @@ from seamlessflow.schemas.identity import session_id
 from seamlessflow.schemas.records import PartitionClaimed, SessionOpened
 
 CLOCKS_MS = 60_000
-"""Most by which the clocks of two machines may differ."""
+"""Largest difference between two machines' clocks."""
 MOST_BETWEEN_MS = 10_000
-"""Most of a pause between two events of managers that counts as time at work.
+"""Longest pause between two manager events that counts as time at work.
 
 In an outage, or while no manager owns the partition, no deadline passes.
 """
 
 
 def ends_with_run(opened: SessionOpened) -> bool:
-    """Return True if the session ends with its run, as that of a training or exploration does.
+    """Return True if the session ends with its run, as one for training or exploration does.
 
-    Services name theirs otherwise. Those go on, and so do those of evaluations.
+    Services name their sessions otherwise. Those go on, and so do evaluation sessions.
     """
     named = session_id(opened.group_id, opened.sample, opened.attempt)
     return opened.purpose != "eval" and bool(opened.group_id) and opened.session_id == named
@@ -35,13 +35,13 @@ def ends_with_run(opened: SessionOpened) -> bool:
 
 @dataclass(slots=True)
 class Kept:
-    """Partitions without their beginning, with the time of the first record that is left."""
+    """Partitions without their beginning, with the time of the first record left in each."""
 
     _since_ms: dict[LogPartition, float] = field(default_factory=dict)
     _elsewhere: set[str] = field(default_factory=set)
 
     def leave(self, topic: str) -> None:
-        """Note that the topic is another run's and is not read: none of it is there."""
+        """Note that the topic is another run's and is not read, so none of its records is there."""
         self._elsewhere.add(topic)
 
     def cut(self, partition: LogPartition) -> None:
@@ -55,17 +55,17 @@ class Kept:
             self._since_ms[place] = received.timestamp_ms
 
     def whole(self, partition: LogPartition) -> bool:
-        """Return True if all records of the partition are there."""
+        """Return True if all the partition's records are there."""
         return partition not in self._since_ms and partition[0] not in self._elsewhere
 
     def cut_anywhere(self, topic: str) -> bool:
-        """Return True if any partition of the topic lost records."""
+        """Return True if any partition in the topic lost records."""
         return any(name == topic for name, _ in self._since_ms)
 
     def holds(self, topic: str, at_ms: float, partition: int | None = None) -> bool:
         """Return True if a record that was written at this time cannot have been removed.
 
-        Without a partition it may have been in any of the topic.
+        Without `partition`, it may have been in any partition of the topic.
         """
         return all(
             at_ms >= since_ms + CLOCKS_MS
@@ -83,12 +83,12 @@ class _Owner:
 
 @dataclass(slots=True)
 class Owners:
-    """Owners of `sessions` partitions, and the time for which they were at work."""
+    """Owners of `sessions` partitions, and how long they were at work."""
 
     _owners: defaultdict[int, _Owner] = field(default_factory=lambda: defaultdict(_Owner))
 
     def apply(self, received: Received) -> bool:
-        """Fold in a record of `sessions`; return True if it counts."""
+        """Fold in a record on `sessions`; return True if it counts."""
         owner = self._owners[received.partition]
         record = received.record
         epoch: int | None = getattr(record, "epoch", None)
@@ -105,5 +105,5 @@ class Owners:
         return True
 
     def worked_ms(self, partition: int) -> int:
-        """Return for how long a manager was seen at work; never more than the time that passed."""
+        """Return how many ms a manager was seen at work; never more than the time that passed."""
         return self._owners[partition].worked_ms

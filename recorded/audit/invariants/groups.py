@@ -1,16 +1,16 @@
 """Check that every group is trained in one step of the surviving lineage, or dropped. Pure.
 
-Each of several policies trains or drops it once. A step marks a group that it trains again by plan
-with the number of steps before it that did.
+With several policies, each trains or drops it once. If a step trains a group again by plan, it
+marks the group with how many earlier steps trained it.
 
-`control` alone decides, in its one order. A trainer that resumes executes the steps behind its
+Only `control` decides, in its one order. A trainer that resumes executes the steps behind its
 checkpoint again, in a new lineage. The old lineage's steps before the new one's first step survive.
 If a group's step did not survive, the group is open until that step was executed again.
 
-Pacing admits a group, or an agent opens its sessions by itself. Sessions of pacing's tasks have the
-id that follows from group, sample and attempt. A session without a group is a group of its own. A
-training on a recording has the groups of its trajectories. Sessions that go on from an ended one
-begin at the place that their group was admitted for.
+Pacing admits a group, or an agent opens its sessions by itself. Sessions for pacing's tasks have
+the id that follows from group, sample and attempt. A session without a group is a group by itself.
+Training on a recording has its trajectories' groups. Sessions that go on from an ended one begin at
+the place for which their group was admitted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,13 +38,13 @@ from seamlessflow.schemas.topics import CONTROL, SESSIONS, TRAJECTORIES, Topic
 TRAIN = "train"
 EVAL = "eval"
 AuditedGroup = str | tuple[str, str]
-"""A group as the first policy has it; as a further one does, with the name of that policy."""
+"""A group's id; for a policy other than the first, the policy's name and the group's id."""
 _OF_POLICY = (r.GroupAdmitted, r.GroupDropped, r.GroupConsumed, r.StepCommitted)
 
 
 @dataclass(slots=True)
 class _AuditedCommit:
-    """A committed step; `record` without its groups."""
+    """A committed step; `record` is without its groups."""
 
     record: r.StepCommitted
     place: LogPlace
@@ -52,13 +52,13 @@ class _AuditedCommit:
     again: Mapping[AuditedGroup, int] = field(default_factory=dict)
     """Its groups that are trained again by plan, with their marks."""
     elsewhere: frozenset[AuditedGroup] = frozenset()
-    """Its groups that are of another log."""
+    """Its groups that come from another log."""
     replaced: bool = False
     """True once it was judged as one that did not survive."""
 
 
 class GroupsCheck:
-    """Fold of `control` and session beginnings; if `recorded`, of `control` and trajectories."""
+    """Fold over `control` and session beginnings; if `recorded`, `control` and trajectories."""
 
     def __init__(self, kept: Kept, recorded: bool = False) -> None:
         self.findings = Findings("groups")
@@ -68,17 +68,17 @@ class GroupsCheck:
         self._admitted = Seen()
         self._dropped = Seen()
         self._opened = Seen()
-        """Groups of sessions that agents opened by themselves, or that were recorded."""
+        """Groups whose sessions agents opened by themselves, or whose sessions were recorded."""
         self._first = ""
-        """The run's first policy: the one that the first record names."""
+        """The run's first policy, which the first record names."""
         self._rounds: set[str] = set()
-        """Groups of evaluations that are not over."""
+        """Evaluation groups that are not over."""
         self._exploring: set[str] = set()
-        """Groups of explorations that are not over."""
+        """Exploration groups that are not over."""
         self._epoch = 0
-        """A scheduler's newest epoch."""
+        """The newest epoch of a scheduler."""
         self._explored: dict[str, frozenset[str]] = {}
-        """Sessions of each ready exploration that is not sampled again yet."""
+        """Sessions in each ready exploration that is not sampled again yet."""
         self._trained: UInt64s = np.empty(0, np.uint64)
         self._commits: list[_AuditedCommit] = []
         self._unjudged: list[tuple[_AuditedCommit, tuple[AuditedGroup, ...]]] = []
@@ -88,18 +88,18 @@ class GroupsCheck:
         self._going_on: list[tuple[LogPlace, r.SessionOpened, r.ForkOrigin]] = []
         """Sessions with a parent that are not judged yet."""
         self._late_drops: dict[AuditedGroup, LogPlace] = {}
-        """Groups that were dropped behind a step with them, which may not have survived."""
+        """Groups that were dropped after a step with them, which may not have survived."""
 
     @property
     def open(self) -> int:
-        """Number of admitted or recorded groups that are not trained, dropped or evaluated."""
+        """Count of admitted or recorded groups that are not trained, dropped or evaluated."""
         over = np.union1d(self._trained, self._dropped.hashes())
         begun = self._opened if self._recorded else self._admitted
         others = len(self._rounds) + len(self._exploring)
         return int(np.count_nonzero(np.isin(begun.hashes(), over, invert=True))) + others
 
     def apply(self, received: Received) -> None:
-        """Fold in a record; of events only those that count."""
+        """Fold in a record; only events that count are passed in."""
         record = received.record
         if received.topic == CONTROL.name and isinstance(record, _OF_POLICY):
             self._first = self._first or record.policy
@@ -130,7 +130,7 @@ class GroupsCheck:
     def settle(self) -> None:
         """Judge which groups the surviving lineage trained.
 
-        All of `sessions`, or of a recording, was read to behind every commit.
+        `sessions`, or a recording, was read to behind every commit.
         """
         self._judge_parents()
         if not self._unjudged:
@@ -157,19 +157,19 @@ class GroupsCheck:
 
     def _admit(self, received: Received, record: r.GroupAdmitted) -> None:
         if record.purpose == TRAIN:
-            # One with a role is of its policy alone.
+            # A group with a role belongs only to its policy.
             role = record.role and self._named(record.policy, record.group_id)
             self._admitted.add(role or record.group_id)
         else:
             (self._rounds if record.purpose == EVAL else self._exploring).add(record.group_id)
         if record.fork_at is not None:
             self._places.setdefault(record.group_id, record.fork_at)
-        # An admission of a scheduler that was replaced does not count.
+        # An admission by a replaced scheduler does not count.
         if record.explored and record.epoch >= self._epoch:
             self._judge_again(received, record)
 
     def _judge_again(self, received: Received, record: r.GroupAdmitted) -> None:
-        """Judge a group that samples explored sessions again: each exploration once."""
+        """Judge a group that samples explored sessions again. Each exploration allows that once."""
         group = f"group {record.group_id} samples {record.explored} again"
         sessions = self._explored.pop(record.explored, None)
         if sessions is None:
@@ -200,7 +200,7 @@ class GroupsCheck:
                 self._late_drops[name] = place_of(received)
 
     def _judge_dropped(self) -> None:
-        """Judge drops behind a commit: the step of the group must not have survived."""
+        """Judge drops after a commit: the group's step must not have survived."""
         for name, place in list(self._late_drops.items()):
             if hash_of(name) in self._trained:
                 detail = f"group {_shown(name)} is dropped, although a step trained it"
@@ -208,7 +208,7 @@ class GroupsCheck:
                 del self._late_drops[name]
 
     def _judge_parents(self) -> None:
-        """Judge where sessions with a parent begin; those of groups not read yet come later."""
+        """Judge where sessions with a parent begin. Those whose group was not read yet wait."""
         waiting = []
         for log_place, opened, origin in self._going_on:
             place = self._places.get(opened.group_id)
@@ -263,7 +263,7 @@ class GroupsCheck:
                 self.findings.add(commit.place, detail)
 
     def _judge_begun(self, commit: _AuditedCommit, names: Iterable[AuditedGroup]) -> None:
-        """Judge where the groups of a new step are from: pacing, or an agent's own sessions."""
+        """Judge where a new step's groups come from: pacing, or an agent's own sessions."""
         for group in (name for name in names if name not in commit.elsewhere):
             name = _shown(group)
             if group in self._admitted or name in self._admitted or name in self._opened:
@@ -284,9 +284,7 @@ class GroupsCheck:
         names: tuple[AuditedGroup, ...],
         surviving: list[_AuditedCommit],
     ) -> None:
-        """Judge a new step: each of its groups once, and in no other step that survives but by
-        plan.
-        """
+        """Judge a new step: each of its groups once, and in another surviving step only by plan."""
         policy = commit.record.policy
         number = commit.record.step
         others = {

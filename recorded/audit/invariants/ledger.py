@@ -10,14 +10,14 @@ from seamlessflow.infra.kafka.client import Received
 from seamlessflow.schemas.arrays import UInt64s
 
 MOST_KEPT = 1_000
-"""Most violations of a check that are kept as text; all are counted."""
+"""Most violations that a check keeps as text; all are counted."""
 _MERGED_FROM = 4_096
 _SHARE = 16
-"""The set takes ten times the memory of the array for each hash, and merging sorts all of them."""
+"""The set takes ten times the array's memory for each hash, and merging sorts all hashes."""
 
 
 class LogPlace(NamedTuple):
-    """Place of a record on the log."""
+    """A record's place on the log."""
 
     topic: str
     partition: int
@@ -41,14 +41,14 @@ class Violation:
 
 @dataclass(slots=True)
 class Findings:
-    """Result of one check so far."""
+    """One check's result so far."""
 
     check: str
     checked: int = 0
     not_checkable: int = 0
-    """Subjects that began, or whose proof stood, in what retention removed."""
+    """Subjects whose beginning or proof retention removed."""
     count: int = 0
-    """Number of violations; only the first ones are in `violations`."""
+    """Count of violations; only the first ones are in `violations`."""
     violations: list[Violation] = field(default_factory=list)
 
     def add(self, place: LogPlace, detail: str) -> None:
@@ -59,19 +59,19 @@ class Findings:
 
 
 def place_of(received: Received) -> LogPlace:
-    """Return the place of a record that was read."""
+    """Return a received record's place."""
     return LogPlace(received.topic, received.partition, received.offset)
 
 
 def hash_of(name: object) -> int:
-    """Return the hash that stands for a name, a string or a tuple of plain values."""
+    """Return the hash that stands for a name, which is a string or a tuple with plain values."""
     return xxhash.xxh3_64_intdigest(repr(name).encode())
 
 
 class Seen:
-    """A growing set of names, kept as hashes of eight bytes each.
+    """A growing set of names, kept as eight-byte hashes.
 
-    All that an audit keeps of a command, turn, session or group that is over.
+    An audit keeps nothing else about a command, turn, session or group that is over.
     """
 
     def __init__(self) -> None:

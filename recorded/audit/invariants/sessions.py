@@ -2,9 +2,9 @@
 
 One transaction commits a trajectory and the manager's progress. A partition's sessions are
 committed in the order in which they were finalized. A session without a trajectory is therefore
-open at first. It is a violation once the progress stands behind it. It also is one once its
-partition has a trajectory that was finalized later. Copies (a transaction whose outcome was
-unknown) must be equal to the byte.
+open at first. It becomes a violation once the progress stands behind it, or once its partition has
+a trajectory that was finalized later. A transaction with an unknown outcome may leave copies, which
+must be equal to the byte.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from seamlessflow.schemas.codec import encode
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES
 
 LATE_MS = 300_000
-"""Most of its owner's working time by which a session may be finalized late."""
+"""Most working time of its owner by which a session may be finalized late."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _AuditedSession:
     opened: LogPlace | None
     """None if retention removed the beginning."""
     goes_on: bool = False
-    """True if it may stay open behind the run's end."""
+    """True if it may stay open after the run's end."""
     closed: LogPlace | None = None
     due_ms: int = 0
     """Working time of the partition's owner at which the wait for rewards ends."""
@@ -42,11 +42,11 @@ class _FirstCopy:
     place: LogPlace
     digest: bytes
     at: tuple[int, int, int]
-    """Partition, first and last offset on `sessions`."""
+    """Partition on `sessions`, first and last offset."""
 
 
 class SessionsCheck:
-    """Fold of `sessions` and `trajectories`."""
+    """Fold over `sessions` and `trajectories`."""
 
     def __init__(self, kept: Kept, owners: Owners) -> None:
         self.findings = Findings("sessions")
@@ -57,17 +57,17 @@ class SessionsCheck:
         self._over = Seen()
         self._contents = Seen()
         self._progress: dict[int, int] = {}
-        """Offset of `sessions` before which all trajectories are committed, by partition."""
+        """By partition, the offset on `sessions` before which all trajectories are committed."""
         self._covered: dict[int, int] = {}
-        """The same at the last `settle`."""
+        """The same, as it was at the last `settle`."""
 
     @property
     def open(self) -> int:
-        """Number of sessions that are not on `trajectories` yet."""
+        """Count of sessions that are not on `trajectories` yet."""
         return len(self._sessions)
 
     def apply(self, received: Received) -> None:
-        """Fold in a record; of events only those that count."""
+        """Fold in a record; only events that count are passed in."""
         record = received.record
         match record:
             case r.Trajectory():
@@ -88,11 +88,11 @@ class SessionsCheck:
                     self._judge_wait(session, record.session_id)
 
     def settle(self, covered: Mapping[int, int]) -> None:
-        """Judge what is finalized. All of `sessions` was read to behind every trajectory.
+        """Judge what is finalized. `sessions` was read to behind every trajectory.
 
-        `covered`: progress of the managers before `trajectories` was read, by partition. The marks
-        that end a transaction reach its partitions one after the other. So the progress counts only
-        at the next call.
+        `covered`: the managers' progress by partition, from before `trajectories` was read. The
+        marks that end a transaction reach its partitions one after the other. So the progress
+        counts only at the next call.
         """
         for session_id, session in list(self._sessions.items()):
             self._judge(session_id, session)
@@ -103,9 +103,9 @@ class SessionsCheck:
         self._covered = dict(self._progress)
 
     def end(self) -> None:
-        """Judge the sessions that are open: the run is finished, so none gets a trajectory.
+        """Judge the sessions that are still open: the run is finished, so none gets a trajectory.
 
-        Those that go on behind it and are not finalized are left out.
+        Sessions that go on after the run and are not finalized are left out.
         """
         for session_id, session in list(self._sessions.items()):
             if session.goes_on and session.finalized is None:
@@ -211,7 +211,7 @@ class SessionsCheck:
             self.findings.add(session.closed, f"{detail} after its wait for rewards")
 
     def _finish(self, session_id: str) -> None:
-        """Keep hashes of a session that is judged, for copies to come."""
+        """Keep hashes of a judged session, so that later copies can be compared."""
         self._over.add(session_id)
         copy = self._copies.pop(session_id, None)
         if copy is not None:

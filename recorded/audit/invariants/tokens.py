@@ -1,9 +1,9 @@
 """Check that each trained token was sampled, step by step while a run goes on. Pure but for files.
 
-`verify.py` does the same at a run's end, with all tokens at once. Here a session's tokens are
-kept until its group is trained or dropped. After that a hash of the trained ones is kept. A step
-that is executed again later is compared with that hash. Where groups are trained again by plan,
-tokens are kept as long as that may be.
+`verify.py` does the same at a run's end, with all tokens at once. Here, a session's tokens are kept
+until its group is trained or dropped. After that, only a hash of the trained ones is kept. If the
+step is executed again later, it is compared with that hash. Where groups are trained again by plan,
+tokens are kept as long as that may happen.
 """
 
 from collections import OrderedDict
@@ -39,11 +39,11 @@ CommitPlace = tuple[int, int, str]
 
 
 class TokensCheck:
-    """Fold of `sessions` and `control`, compared with the files in `trained`.
+    """Fold over `sessions` and `control`, compared with the files in `trained`.
 
-    If `recorded`, of `trajectories` in place of `sessions`. `partitions`: number of those of
-    `sessions`. `most_tokens`: most tokens that are kept of
-    finalized sessions; of the oldest beyond that, none can be checked any more.
+    If `recorded`, it folds `trajectories` instead of `sessions`. `partitions`: the partition count
+    of `sessions`. `most_tokens`: most tokens that are kept from finalized sessions. Beyond that,
+    the oldest session's tokens are dropped and can no longer be checked.
     """
 
     def __init__(
@@ -64,44 +64,44 @@ class TokensCheck:
         self._groups: dict[str, str] = {}
         """Group of each session whose tokens are kept; empty for one that is never trained."""
         self._imported: set[str] = set()
-        """Those among them with tokens that another system sampled."""
+        """Sessions among them with tokens that another system sampled."""
         self._finalized: OrderedDict[str, int] = OrderedDict()
-        """Number of tokens in each finalized session that is kept, oldest first."""
+        """Token count of each finalized session that is kept, oldest first."""
         self._commits: list[r.StepCommitted] = []
         self._places: dict[CommitPlace, LogPlace] = {}
         self._compared: set[CommitPlace] = set()
         self._policies: set[str] = set()
         """Policies that are trained."""
         self._again: dict[str, int] = {}
-        """Steps in which a policy may train a group again by plan."""
+        """By policy, the number of steps in which it may train a group again by plan."""
         self._trained_in: dict[tuple[str, str], int] = {}
-        """Each such group's newest step, by policy and group, as long as it may be trained."""
+        """By policy and group, the group's newest step, as long as it may be trained again."""
         self._over = Seen()
-        """Groups that are dropped, or trained in a step that was compared, each with its policy."""
+        """Groups that are dropped, or trained in a compared step, each with its policy."""
         self._known, self._contents = Seen(), Seen()
-        """Sessions that were compared, with their steps and their trained tokens."""
+        """Sessions that were compared, with their steps; and their trained tokens."""
         self._given_up = Seen()
         """Sessions whose tokens were dropped."""
         self.prefixes: dict[str, str] = {}
-        """Prefix of each pool from another log."""
+        """Prefix by pool, for pools from another log."""
         self.stored: dict[str, SampledSession] = {}
-        """Stored sessions of other logs, as far as they were read."""
+        """Stored sessions from other logs, as far as they were read."""
 
     def wanted(self) -> frozenset[str]:
-        """Return the stored sessions of other logs that steps to compare have trained."""
+        """Return the sessions from other logs that were trained by steps still to compare."""
         steps = (step for step in self._commits if _commit_of(step) not in self._compared)
         return frozenset[str]().union(*map(elsewhere, steps))
 
     @property
     def open(self) -> int:
-        """Number of tokens in finalized sessions that are neither trained nor given up."""
+        """Count of tokens in finalized sessions that are neither trained nor given up."""
         trained = {group for _, group in self._trained_in}
         return sum(
             count for name, count in self._finalized.items() if self._groups[name] not in trained
         )
 
     def apply(self, received: Received) -> None:
-        """Fold in a record; of events only those that count."""
+        """Fold in a record; only events that count are passed in."""
         record = received.record
         match record:
             case r.LineageStarted():
@@ -119,7 +119,7 @@ class TokensCheck:
                 self._event(received)
 
     def settle(self) -> None:
-        """Compare the steps that are new. All of `sessions` was read to behind their commits."""
+        """Compare the new steps. `sessions` was read to behind their commits."""
         steps = [
             step
             for step in surviving_steps(self._commits)
@@ -197,11 +197,11 @@ class TokensCheck:
                 self._add(step, f"{step_name(step.step)}: {what}")
 
     def _add(self, step: r.StepCommitted, detail: str) -> None:
-        """Add a violation that the commit of a step shows."""
+        """Add a violation that a step's commit shows."""
         self.findings.add(self._places[_commit_of(step)], detail)
 
     def _comparable_part(self, step: r.StepCommitted, file: TrainedFile) -> TrainedFile:
-        """Return a step's file with those runs that can be compared."""
+        """Return a step's file with only those runs that can be compared."""
         by_session: dict[str, list[TrainedRun]] = {}
         for run in file.runs:
             by_session.setdefault(run.session, []).append(run)
@@ -221,7 +221,7 @@ class TokensCheck:
     def _comparable(
         self, step: r.StepCommitted, session_id: str, runs: list[TrainedRun], by_plan: bool
     ) -> list[TrainedRun]:
-        """Return the runs of a session whose tokens are kept; judge the others."""
+        """Return a session's runs if its tokens are kept; otherwise judge them and return none."""
         count = sum(len(run.ids) for run in runs)
         content = (
             session_id,
@@ -248,7 +248,7 @@ class TokensCheck:
         return runs
 
     def _of_pool(self, session_id: str, runs: list[TrainedRun]) -> list[TrainedRun]:
-        """Return a stored session's runs from another log if that was read."""
+        """Return a stored session's runs if its log was read, else none."""
         if session_id in self.stored:
             return runs
         self.findings.not_checkable += sum(len(run.ids) for run in runs)
@@ -304,13 +304,13 @@ def _group_of(session: r.SessionOpened | r.Trajectory) -> str:
 
 
 def _steps_again(started: r.LineageStarted) -> int:
-    """Return how many steps behind its newest one a group may be trained again, 0 for never."""
+    """Return how many steps after its newest one a group may be trained again, 0 for never."""
     reuse = orjson.loads(started.settings)["trainer"].get("reuse", {})
     return int(reuse["max_staleness"]) if reuse.get("groups") else 0
 
 
 def _shortened(commit: r.StepCommitted) -> r.StepCommitted:
-    """Return a commit that was judged without what no later one needs."""
+    """Return a judged commit without the parts that no later one needs."""
     if not commit.trained_tokens and not any(group.sessions for group in commit.groups):
         return commit
     groups = tuple(

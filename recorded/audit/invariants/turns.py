@@ -1,15 +1,15 @@
 """Check that every accepted turn has one accepted end, and every answer an end on the log. Pure.
 
-The audit's own fold (`CountedTurn`) is independent of the manager's. A turn ends by the first of:
+The audit's own fold (`CountedTurn`) is independent of the manager's. A turn ends with the first of:
 
-- `TurnCompleted` of the latest dispatch, from the worker that it names, behind all earlier tokens
+- `TurnCompleted` from the latest dispatch and the worker that it names, behind all earlier tokens
 - `TurnFailed`
 - `TurnCancelled`
 - the end of its session
 
 Later ends may cross the first and do not count. A worker that ends one dispatch twice still breaks
-its promise. That holds even if the fold ignores the second end, for example behind the end of the
-session.
+its promise. That holds even if the fold ignores the second end, for example after the session's
+end.
 """
 
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from seamlessflow.schemas.identity import session_name
 from seamlessflow.schemas.topics import SESSIONS
 
 LATE_MS = 300_000
-"""Most of its owner's working time by which an end may be late.
+"""Most working time of its owner by which an end may be late.
 
 Deadlines pass only after all commands were read, and up to 30 s later after an outage.
 """
@@ -45,15 +45,15 @@ class _AuditedTurns:
 
     turns: dict[str, _AuditedTurn] = field(default_factory=dict)
     unknown: set[str] = field(default_factory=set)
-    """Turns whose beginning was removed."""
+    """Turns whose beginning retention removed."""
     whole: bool = True
     closed: bool = False
     goes_on: bool = False
-    """True if the session may stay open behind the run's end."""
+    """True if the session may stay open after the run's end."""
 
 
 class TurnsCheck:
-    """Fold of `sessions` and `replies`. `partitions` counts those of `sessions`."""
+    """Fold over `sessions` and `replies`. `partitions`: the partition count of `sessions`."""
 
     def __init__(self, kept: Kept, owners: Owners, partitions: int) -> None:
         self.findings = Findings("turns")
@@ -64,18 +64,18 @@ class TurnsCheck:
         self._ended = Seen()
         self._completed = Seen()
         self._dispatches = Seen()
-        """Dispatches whose end a worker has written, also behind their session's end."""
+        """Dispatches whose end a worker has written, even after their session's end."""
         self._answers: list[tuple[LogPlace, str, str]] = []
 
     @property
     def open(self) -> int:
-        """Number of turns without an end."""
+        """Count of turns without an end."""
         return sum(
             not turn.over for session in self._sessions.values() for turn in session.turns.values()
         )
 
     def apply(self, received: Received) -> None:
-        """Fold in a record; of events only those that count."""
+        """Fold in a record; only events that count are passed in."""
         record = received.record
         if isinstance(record, r.ReplyFinished):
             if record.status == OK:
@@ -93,7 +93,7 @@ class TurnsCheck:
             self._event(session, received)
 
     def settle(self) -> None:
-        """Judge answers and deadlines. All of `sessions` was read to behind every answer."""
+        """Judge answers and deadlines. `sessions` was read to behind every answer."""
         answers = self._answers
         self._answers = []
         for place, session_id, turn_id in answers:
@@ -104,9 +104,9 @@ class TurnsCheck:
                 self._judge_wait(turn, f"turn {turn_id} of session {session_id}")
 
     def end(self) -> None:
-        """Judge the turns that are open: the run is finished, so none of them ends any more.
+        """Judge the turns that are still open: the run is finished, so none of them ends any more.
 
-        Those of sessions that go on behind it are left out.
+        Turns in sessions that go on after the run are left out.
         """
         for session_id, session in self._sessions.items():
             if session.goes_on:

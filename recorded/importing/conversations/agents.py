@@ -1,9 +1,9 @@
-"""Session files of coding agents: Claude Code's and Codex's. Pure.
+"""Session files from coding agents: Claude Code's and Codex's. Pure.
 
-Both write a line for each item of a session. Neither has the tools that the model was offered, and
-Claude Code's has no system prompt: a rendered conversation is without them.
+Both write a line for each item in a session. Neither has the tools that the model was offered, and
+Claude Code's has no system prompt. So a rendered conversation lacks them.
 
-The messages are read as the gateway reads those of a call, of each vendor's dialect.
+The messages are read as the gateway reads them from a call, in each vendor's dialect.
 """
 
 from collections import defaultdict
@@ -27,23 +27,23 @@ _ITEMS = (
     *("message", "reasoning", "function_call", "function_call_output"),
     *("custom_tool_call", "custom_tool_call_output", "local_shell_call", "local_shell_call_output"),
 )
-"""Items of a Codex file that the model was sent, or that it answered with."""
+"""Items in a Codex file that the model was sent, or that it answered with."""
 
 
 def is_claude_code(line: AgentLine) -> bool:
-    """Return whether a line of JSON is one of a Claude Code file."""
+    """Return whether a JSON line belongs to a Claude Code file."""
     return "sessionId" in line and "type" in line and not isinstance(line.get("payload"), dict)
 
 
 def is_codex(line: AgentLine) -> bool:
-    """Return whether a line of JSON is one of a Codex file."""
+    """Return whether a JSON line belongs to a Codex file."""
     return isinstance(line.get("payload"), dict) and "type" in line
 
 
 def claude_code(lines: Sequence[AgentLine]) -> Iterator[ForeignConversation]:
-    """Yield the session's conversation, and those of its sub-agents, in the order of the file.
+    """Yield the session's conversation and its sub-agents' conversations, in file order.
 
-    A part of the session that its user went back over is left out.
+    If the user went back and took another way, the abandoned part is left out.
     """
     threads: defaultdict[str, list[AgentLine]] = defaultdict(list)
     for line in lines:
@@ -68,7 +68,7 @@ def claude_code(lines: Sequence[AgentLine]) -> Iterator[ForeignConversation]:
 
 
 def codex(lines: Sequence[AgentLine]) -> Iterator[ForeignConversation]:
-    """Yield the session's conversation: one, unless Codex compacted its history."""
+    """Yield the session's conversation: only one, unless Codex compacted its history."""
     begin: Mapping[str, Any] = next(
         (line["payload"] for line in lines if line["type"] == "session_meta"), {}
     )
@@ -96,7 +96,7 @@ def codex(lines: Sequence[AgentLine]) -> Iterator[ForeignConversation]:
 
 
 def _kept(spoken: Sequence[AgentLine], parents: Mapping[str, str | None]) -> Iterator[AgentLine]:
-    """Yield the lines that lead to the last one, with the other results of their calls."""
+    """Yield the lines that lead to the last one, with their calls' other results."""
     led: set[str | None] = set()
     place: str | None = spoken[-1]["uuid"]
     while place is not None and place not in led:

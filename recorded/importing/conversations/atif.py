@@ -1,7 +1,8 @@
-"""Documents of Harbor's format ATIF: their tokens if they have them, or else their messages. Pure.
+"""Documents in Harbor's format ATIF: their tokens if they have any, else their messages. Pure.
 
-An answer with the ids of its prompt and its own goes on from the one before it if its prompt begins
-with all of that. Then both stand in one row. A document whose answers lack ids is a conversation.
+An answer may have the ids of its prompt and its own ids. If its prompt begins with all that the
+previous answer's row has so far, both stand in one row. A document whose answers lack ids is a
+conversation.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from seamlessflow.recorded.importing.foreign_row import RowRead
 Document = Mapping[str, Any]
 ATIF = "atif"
 _UNKNOWN = -1
-"""Version of a token that was not sampled, or whose version a document does not say."""
+"""Version of a token that was not sampled, or whose version the document does not name."""
 
 
 @dataclass(slots=True)
@@ -32,7 +33,7 @@ class _Sequence:
     versions: list[int] = field(default_factory=list)
 
     def append(self, metrics: Mapping[str, Any], copied: bool) -> None:
-        """Append what is new of a prompt, and the answer. Raises `NotReadable`."""
+        """Append the new part of a prompt, and the answer. Raises `NotReadable`."""
         answer = metrics["completion_token_ids"]
         logprobs = metrics.get("logprobs")
         if logprobs is not None and len(logprobs) != len(answer):
@@ -49,12 +50,12 @@ class _Sequence:
 
 
 def is_atif(document: Document) -> bool:
-    """Return whether a value is such a document."""
+    """Return whether a value is an ATIF document."""
     return str(document.get("schema_version", "")).startswith("ATIF-")
 
 
 def rows(document: Document) -> Iterator[RowRead]:
-    """Yield the token rows of a document and its sub-agents; none if it lacks tokens.
+    """Yield a document's token rows.
 
     Raises `NotReadable`.
     """
@@ -67,7 +68,7 @@ def rows(document: Document) -> Iterator[RowRead]:
             sequences.append(_Sequence())
         sequences[-1].append(metrics, bool(step.get("is_copied_context")))
     sampled = [step["metrics"] for step in answers if not step.get("is_copied_context")]
-    # What is not trained needs none, such as the answers that a fork played back.
+    # An answer that is not trained needs no log-probs, for example one that a fork played back.
     scored = all(
         metrics.get("logprobs") is not None or not any(_mask(metrics)) for metrics in sampled
     )
@@ -88,13 +89,13 @@ def rows(document: Document) -> Iterator[RowRead]:
 
 
 def _mask(metrics: Mapping[str, Any]) -> list[bool]:
-    """Return which tokens of an answer are trained: all, unless a document says otherwise."""
+    """Return which tokens in an answer are trained: all, unless the document says otherwise."""
     extra = metrics.get("extra") or {}
     return extra.get("mask") or [True] * len(metrics["completion_token_ids"])
 
 
 def has_tokens(document: Document) -> bool:
-    """Return whether each answer that is no copied context has its ids and those of its prompt."""
+    """Return whether each answer that is no copied context has its own ids and its prompt's."""
     sampled = (step for step in _answers(document) if not step.get("is_copied_context"))
     answers = [step.get("metrics") or {} for step in sampled]
     names = ("prompt_token_ids", "completion_token_ids")
@@ -102,7 +103,7 @@ def has_tokens(document: Document) -> bool:
 
 
 def conversation(document: Document) -> ForeignConversation:
-    """Return the messages of a document. Raises `NotReadable`."""
+    """Return a document's messages. Raises `NotReadable`."""
     messages: list[Mapping[str, Any]] = []
     for step in document["steps"]:
         role = "assistant" if step["source"] == "agent" else step["source"]
@@ -125,7 +126,7 @@ def conversation(document: Document) -> ForeignConversation:
 
 
 def with_subagents(document: Document) -> Iterator[Document]:
-    """Yield the document, and those that it embeds."""
+    """Yield the document and all that it embeds."""
     yield document
     for embedded in document.get("subagent_trajectories") or ():
         session_id = embedded.get("session_id") or document.get("session_id")
@@ -133,7 +134,7 @@ def with_subagents(document: Document) -> Iterator[Document]:
 
 
 def _answers(document: Document) -> Sequence[Mapping[str, Any]]:
-    """Return the steps that a model answered; a call count of 0 says that none did."""
+    """Return the steps that a model answered; a call count of 0 says that no model did."""
     steps = (step for step in document["steps"] if step["source"] == "agent")
     return [step for step in steps if step.get("llm_call_count") != 0]
 

@@ -1,6 +1,6 @@
 """Logs of single calls: OpenTelemetry spans (OTLP JSON), Langfuse's and LiteLLM's exports. Pure.
 
-Spans are those of the semantic conventions for generative AI, with the messages in attributes
+Spans follow the semantic conventions for generative AI, with the messages in attributes
 (`gen_ai.input.messages`). Earlier conventions had them in events, which are not read.
 """
 
@@ -30,12 +30,12 @@ _TOOLS = "gen_ai.tool.definitions"
 
 
 def is_open_telemetry(entry: LogEntry) -> bool:
-    """Return whether a value is an export request of spans."""
+    """Return whether a value is an export request with spans."""
     return "resourceSpans" in entry
 
 
 def is_langfuse(entry: LogEntry) -> bool:
-    """Return whether a value is an observation, or a trace with observations, of Langfuse."""
+    """Return whether a value is Langfuse's: an observation, or a trace with observations."""
     return "observations" in entry or ("traceId" in entry and "type" in entry)
 
 
@@ -45,7 +45,7 @@ def is_litellm(entry: LogEntry) -> bool:
 
 
 def open_telemetry(entries: Sequence[LogEntry]) -> Iterator[ForeignConversation]:
-    """Yield the conversations of all spans that have the messages of a call."""
+    """Yield the conversations in all spans that have a call's messages."""
     spans = [
         span
         for entry in entries
@@ -58,7 +58,7 @@ def open_telemetry(entries: Sequence[LogEntry]) -> Iterator[ForeignConversation]
 
 
 def langfuse(entries: Sequence[LogEntry]) -> Iterator[ForeignConversation]:
-    """Yield the conversations of all observations of the type GENERATION."""
+    """Yield the conversations in all observations with the type GENERATION."""
     observations = [
         observation for entry in entries for observation in entry.get("observations", (entry,))
     ]
@@ -68,7 +68,7 @@ def langfuse(entries: Sequence[LogEntry]) -> Iterator[ForeignConversation]:
 
 
 def litellm(entries: Sequence[LogEntry]) -> Iterator[ForeignConversation]:
-    """Yield the conversations of all calls that were answered."""
+    """Yield the conversations in all calls that were answered."""
     ordered = sorted(entries, key=lambda entry: str(entry.get("startTime", "")))
     return conversations_of_calls(filter(None, map(_of_litellm, ordered)), LITELLM)
 
@@ -93,7 +93,7 @@ def _of_span(span: LogEntry) -> LoggedCall | None:
 
 
 def _value(value: Mapping[str, Any]) -> object:
-    """Return an attribute's value; OTLP names its type."""
+    """Return an attribute's value, which OTLP wraps in its type's name."""
     for kind, content in value.items():
         if kind == "arrayValue":
             return [_value(each) for each in content.get("values", ())]
@@ -104,7 +104,7 @@ def _value(value: Mapping[str, Any]) -> object:
 
 
 def _spoken(message: LogEntry) -> Iterator[ChatMessage]:
-    """Yield a message of the conventions as chat messages: a result of a call is one each."""
+    """Yield a message from the conventions as chat messages: one for each call's result."""
     parts = message.get("parts", ())
     results = [part for part in parts if part.get("type") == "tool_call_response"]
     for part in results:
@@ -134,7 +134,7 @@ def _call(call_id: str, name: str, arguments: object) -> dict[str, Any]:
 
 
 def _tool(tool: LogEntry) -> Mapping[str, Any]:
-    """Return a tool in the form of chat; the conventions leave the level `function` out."""
+    """Return a tool in chat form; the conventions leave out the level `function`."""
     if "function" in tool:
         return tool
     members = {name: value for name, value in tool.items() if name != "type"}
@@ -178,7 +178,7 @@ def _of_litellm(entry: LogEntry) -> LoggedCall | None:
 
 
 def _answer(output: object) -> ChatMessage:
-    """Return an answer as a message; a list stands for its first one."""
+    """Return an answer as a message; from a list, take the first one."""
     if isinstance(output, list) and output:
         output = output[0]
     if isinstance(output, dict) and "role" in output:

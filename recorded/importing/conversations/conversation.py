@@ -1,8 +1,8 @@
-"""A conversation from elsewhere, in OpenAI's chat form; and logs of calls as conversations. Pure.
+"""A conversation from elsewhere, in OpenAI's chat form; and call logs as conversations. Pure.
 
-A log of calls repeats the history in each call. So calls of one trace whose history goes on from an
-earlier one are one conversation, that of the last. An answer in a history that no call of the log
-gave is read and not learned: it has `weight` 0, as in a file for fine-tuning.
+A call log repeats the history in each call. So if a call's history goes on from an earlier call in
+its trace, both are one conversation: the last call's. A history may have an answer that no logged
+call gave. That answer is read and not learned: it has `weight` 0, as in a file for fine-tuning.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ ChatMessage = Mapping[str, Any]
 
 
 class NotReadable(ValueError):
-    """A part of a file that is not of the form that the rest shows, or that has no conversation."""
+    """A part of a file in another form than the rest, or without a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class ForeignConversation:
 
     messages: Sequence[ChatMessage]
     source: str
-    """Tool that wrote the file, such as `claude-code`."""
+    """Tool that wrote the file, for example `claude-code`."""
     tools: Sequence[Mapping[str, Any]] = ()
     session_id: str = ""
     """Id that the tool gave it."""
@@ -34,7 +34,7 @@ class ForeignConversation:
 
 @dataclass(frozen=True, slots=True)
 class LoggedCall:
-    """One call of a model: what it was sent, and what it answered."""
+    """One call to a model: what it was sent, and what it answered."""
 
     trace: str
     sent: Sequence[ChatMessage]
@@ -46,7 +46,7 @@ class LoggedCall:
 def conversations_of_calls(
     calls: Iterable[LoggedCall], source: str
 ) -> Iterator[ForeignConversation]:
-    """Yield the conversations of a log, each trace in the order of its calls."""
+    """Yield a log's conversations, each trace's in call order."""
     traces: defaultdict[str, list[LoggedCall]] = defaultdict(list)
     for call in calls:
         traces[call.trace].append(call)
@@ -65,7 +65,7 @@ def conversations_of_calls(
 
 
 def json_value(value: object) -> object:
-    """Return the value of a text that is a JSON object or list; any other value as it is."""
+    """Return the value in a text that is a JSON object or list; any other value as it is."""
     if isinstance(value, str) and value.lstrip()[:1] in ("{", "["):
         try:
             return orjson.loads(value)
@@ -75,7 +75,7 @@ def json_value(value: object) -> object:
 
 
 def text_of(arguments: object) -> str:
-    """Return arguments of a call as the text that chat messages have."""
+    """Return a call's arguments as text, as chat messages have them."""
     return arguments if isinstance(arguments, str) else orjson.dumps(arguments).decode()
 
 
@@ -84,7 +84,7 @@ def _goes_on(history: Sequence[bytes], other: Sequence[bytes]) -> bool:
 
 
 def _key(message: ChatMessage) -> bytes:
-    """Return what two messages that mean the same share: members without value do not count."""
+    """Return a key that is equal for messages with the same meaning; empty members do not count."""
     members = {name: value for name, value in message.items() if value not in (None, "", [])}
     return orjson.dumps(members, option=orjson.OPT_SORT_KEYS)
 

@@ -1,4 +1,4 @@
-"""Files of conversations, known by what stands in them: which tool wrote one, and what it has.
+"""Files of conversations, recognized by their content: which tool wrote one, and what it has.
 
 A file is one JSON value, a list of values, or a value on each line. The first value shows its form.
 """
@@ -25,16 +25,17 @@ _MALFORMED = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 
 
 def reader_of(path: Path) -> Read | None:
-    """Return the reader of a file of conversations or of ATIF; None if it has rows of tokens.
+    """Return the reader for a file with conversations or ATIF; None for one with token rows.
 
-    Raises `ForeignRowRejected` for a file whose first value is no JSON object.
+    Raises `ForeignRowRejected` if its first line is no JSON, and the whole file has no JSON
+    objects.
     """
     first = _first(path)
     return next((read for known_by, read in _FORMS if known_by(first)), None) if first else None
 
 
 def read(path: Path, reader: Read) -> Iterator[ForeignConversation | RowRead]:
-    """Yield what a file has, in its order. Raises `ForeignRowRejected`."""
+    """Yield a file's contents in order. Raises `ForeignRowRejected`."""
     values = _values(path)
     number = 1
     try:
@@ -50,7 +51,7 @@ def read(path: Path, reader: Read) -> Iterator[ForeignConversation | RowRead]:
 
 
 def _first(path: Path) -> Mapping[str, Any] | None:
-    """Return the first value of a file, or None if it is empty."""
+    """Return a file's first value if it is an object, else None."""
     with path.open("rb") as file:
         line = next(iter(json_lines(file)), None)
     if line is None:
@@ -122,4 +123,4 @@ _FORMS: Sequence[tuple[Callable[[Mapping[str, Any]], bool], Read]] = (
     (agents.is_claude_code, agents.claude_code),
     (call_logs.is_langfuse, call_logs.langfuse),
 )
-"""Reader of each form, and the function that knows a file of it by its first value."""
+"""For each form, the function that recognizes its first value, and its reader."""
