@@ -38,7 +38,7 @@ def _first_turn(
     run_log: RunLog, cut: Cut, session_id: str, first_offset: int
 ) -> tuple[LogPartition, int] | None:
     """Return the place of a session's first turn, if it is near the first event and small."""
-    for key in run_log.index.keys_like(session_id):
+    for key in run_log.index.numbers_of(session_id):
         for place, rows in cut.items():
             if place[0] == SESSIONS.name:
                 partition = run_log.index.partitions[place]

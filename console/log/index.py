@@ -191,13 +191,14 @@ class LogIndex:
         """Return the latest time in a cut, in ms since the epoch; 0 if it has no records."""
         return max((self._reached(place, rows) for place, rows in cut.items() if rows), default=0)
 
-    def keys_like(self, text: str) -> list[int]:
-        """Return the numbers of the keys that equal a text, or begin with it if it ends in `*`."""
-        wanted = text.encode(errors="surrogateescape")
-        if not wanted.endswith(b"*"):
-            number = self._numbers.get(_short(wanted))
-            return [] if number is None else [number]
-        beginning = wanted[:-1]
+    def numbers_of(self, key: str) -> list[int]:
+        """Return a key's number in a list, which is empty if no record has the key."""
+        number = self._numbers.get(_short(key.encode(errors="surrogateescape")))
+        return [] if number is None else [number]
+
+    def numbers_beginning(self, text: str) -> list[int]:
+        """Return the numbers of all keys that begin with a text."""
+        beginning = text.encode(errors="surrogateescape")
         return [
             number
             for number, key in enumerate(self.keys)

@@ -76,7 +76,7 @@ def record_query(query: Query) -> RecordQuery:
 
 def found_records(index: LogIndex, cut: Cut, query: RecordQuery) -> FoundRecords:
     """Return the newest records in a cut that fit a query. Raises `MomentNotOnLog`."""
-    keys = index.keys_like(query.key) if query.key else None
+    keys = _keys(index, query.key) if query.key else None
     candidates: list[tuple[int, int, int, int, LogPartition, int]] = []
     matching = 0
     more = False
@@ -106,6 +106,13 @@ def found_records(index: LogIndex, cut: Cut, query: RecordQuery) -> FoundRecords
         matching=matching,
         more=more or len(candidates) > len(shown),
     )
+
+
+def _keys(index: LogIndex, wanted: str) -> list[int]:
+    """Return the numbers of the keys that a query asks for."""
+    if wanted.endswith("*"):
+        return index.numbers_beginning(wanted[:-1])
+    return index.numbers_of(wanted)
 
 
 def _partitions(

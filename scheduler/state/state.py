@@ -1,7 +1,7 @@
 """The system's state as one value: the pure fold of `control`.
 
-`apply` expects the records in log order and ignores decisions of an older epoch after a newer
-claim. The same records give the same state in every process. So the state can be stored
+`apply` expects the records in log order. After a newer claim it ignores decisions from an older
+epoch. The same records give the same state in every process. So the state can be stored
 (`to_json`), and the next scheduler continues from there. Called by `scheduler/journal.py`, the
 simulator and tests.
 """
@@ -47,30 +47,32 @@ class State:
 
     epoch: int = 0
     scheduler: str = ""
-    """Name of the scheduler that claimed the epoch first."""
+    """The scheduler that claimed the epoch first."""
     claimed_ms: int = 0
     workers: Mapping[str, Worker] = field(default_factory=dict)
     devices: Mapping[str, int] = field(default_factory=dict)
-    """Number of devices by worker. Lost workers are included: their last reports still count."""
+    """Device count by worker. Lost workers are included: their last reports still count."""
     serving: ServingProcesses = field(default_factory=ServingProcesses)
     newest_assignment: int = -1
     newest_gang: int = 0
-    """Largest gang epoch, over all policies."""
+    """Largest gang epoch over all policies."""
     stalled: Mapping[str, int] = field(default_factory=dict)
-    """Begin of each stall that was reported, by its kind."""
+    """When each reported stall began, by its kind."""
     policies: tuple[str, ...] = ("",)
-    """Policies that are trained, the first one first. One without a name takes all records for its
-    own."""
+    """Policies that are trained, the first one first.
+
+    A policy without a name takes all records as its own.
+    """
     frozen: tuple[str, ...] = ()
     """Policies that are served and not trained."""
     shown: Mapping[str, ShownVersions] = field(default_factory=dict)
-    """Versions that such policies show of another one, by name."""
+    """Versions that such policies show from another policy, by name."""
     by_policy: tuple[PolicyState, ...] = (PolicyState(),)
-    """The policies' states, ordered as `policies`."""
+    """The policies' states, ordered like `policies`."""
     uncounted: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """Arms of each drawn task's group whose result is not on the log; the task's is the first."""
+    """Arms by drawn task's group, while its result is not on the log; the task's arm is first."""
     offers: Offers = field(default_factory=Offers)
-    """Places of ended sessions at which others may begin."""
+    """Places in ended sessions where others may begin."""
 
     @classmethod
     def of_run(
@@ -100,7 +102,7 @@ class State:
 
     @property
     def alone(self) -> bool:
-        """True for a run of one policy, whatever its name."""
+        """True for a run with one policy, whatever its name."""
         return not self.policies[0]
 
     @property
@@ -110,12 +112,12 @@ class State:
 
     @property
     def first(self) -> PolicyState:
-        """The first policy's state: evaluations and the numbers of groups follow it."""
+        """The first policy's state, which evaluations and group numbers follow."""
         return self.by_policy[0]
 
 
 def apply(state: State, record: Record) -> State:
-    """Return the state after the next record of `control`: the same one if nothing changes."""
+    """Return the state after the next `control` record; the same object if nothing changes."""
     if isinstance(record, SchedulerDecision) and record.epoch < state.epoch:
         return state
     after = _own_fields(state, record)
@@ -152,7 +154,7 @@ def _uncounted(
         return {**before, record.group_id: arms_of(record)}
     if not isinstance(record, r.GroupReady | r.GroupDropped) or record.group_id not in before:
         return before
-    # Of several policies each says so for itself: the first result counts.
+    # With several policies each reports its own result: the first one counts.
     left = [policy for policy in by_policy if record.group_id in policy.ledger.groups]
     if isinstance(record, r.GroupDropped) and left:
         return before
@@ -162,9 +164,9 @@ def _uncounted(
 def _begun_or_ended(
     state: State, record: Record, by_policy: Sequence[PolicyState]
 ) -> AdmittedGroup | None:
-    """Return the group for training that a record admits, or whose first result it is.
+    """Return the training group that a record admits or gives its first result.
 
-    `by_policy` is the state after it.
+    `by_policy` is the state after the record.
     """
     if not isinstance(record, r.GroupAdmitted | r.GroupReady):
         return None
@@ -217,7 +219,7 @@ def to_json(state: State) -> bytes:
 
 
 def from_json(data: bytes) -> State | None:
-    """Return the state that `to_json` wrote, or None if a release with another `State` wrote it."""
+    """Return the state that `to_json` wrote, or None if that release had a different `State`."""
     try:
         stored = _adapter().validate_json(data)
     except ValidationError:
@@ -226,7 +228,7 @@ def from_json(data: bytes) -> State | None:
 
 
 def _own_fields(state: State, record: Record) -> State:
-    """Return the state after a record, without the parts that have a fold of their own."""
+    """Return the state after a record, without the parts that have their own fold."""
     match record:
         case r.SchedulerClaimed() if record.epoch > state.epoch:
             return replace(
@@ -258,4 +260,20 @@ def _adapter() -> TypeAdapter[_Stored]:
 @cache
 def _form() -> str:
     """Return a hash over `State`'s form, which changes when a release changes it."""
-    return sha256(json.dumps(_adapter().json_schema(), sort_keys=True).encode()).hexdigest()
+    return form_of(_adapter().json_schema())
+
+
+def form_of(schema: Mapping[str, object]) -> str:
+    """Return a hash over a JSON schema, without the docstrings that pydantic writes into it."""
+    text = json.dumps(schema, sort_keys=True)
+    bare = json.loads(text, object_hook=_without_docstring)
+    return sha256(json.dumps(bare).encode()).hexdigest()
+
+
+def _without_docstring(part: dict[str, object]) -> dict[str, object]:
+    # A field that is called `description` has a schema there, not a text.
+    return {
+        name: value
+        for name, value in part.items()
+        if name != "description" or not isinstance(value, str)
+    }

@@ -58,9 +58,9 @@ def session_asked_for(run_log: RunLog, cut: Cut, asked: str) -> str:
     Without such a session, return the text.
     """
     index = run_log.index
-    if _opened_last(run_log, cut, index.keys_like(asked)) is not None:
+    if _opened_last(run_log, cut, index.numbers_of(asked)) is not None:
         return asked
-    key = _opened_last(run_log, cut, index.keys_like(f"{asked}~*"))
+    key = _opened_last(run_log, cut, index.numbers_beginning(f"{asked}~"))
     return asked if key is None else index.keys[key].decode(errors="surrogateescape")
 
 
@@ -104,7 +104,7 @@ def late_rewards_of(
 
 def _events(run_log: RunLog, cut: Cut, session_id: str) -> Iterator[tuple[LogPartition, int]]:
     """Yield the places of a session's events and their partition's claims, in log order."""
-    keys = run_log.index.keys_like(session_id)
+    keys = run_log.index.numbers_of(session_id)
     claimed = KIND_NUMBERS[PartitionClaimed.__name__]
     for place, partition, rows in _partitions(run_log, cut, SESSIONS.name):
         mine = np.isin(partition.column("key", rows), keys)
@@ -119,7 +119,7 @@ def _trajectory(
     """Return the session's newest trajectory, whose key is the group's, or None."""
     opened = next((item.record for item in events if _opens(item, session_id)), None)
     group_id = getattr(opened, "group_id", None) or session_id
-    keys = run_log.index.keys_like(group_id)
+    keys = run_log.index.numbers_of(group_id)
     places: RecordPlaces = []
     for place, partition, rows in _partitions(run_log, cut, TRAJECTORIES.name):
         mine = np.isin(partition.column("key", rows), keys)
@@ -143,7 +143,7 @@ def _of_kinds(
     for place, partition, rows in _partitions(run_log, cut, topic):
         wanted = np.isin(partition.column("kind", rows), numbers)
         if session_id:
-            keys = run_log.index.keys_like(session_name(session_id))
+            keys = run_log.index.numbers_of(session_name(session_id))
             wanted &= np.isin(partition.column("key", rows), keys)
         yield from _places(place, partition, np.flatnonzero(wanted))
 

@@ -93,16 +93,17 @@ def test_keys_are_found_whole_and_by_their_beginning() -> None:
     made = LogIndex()
     keys = [b"g-1.0.0", b"g-1.1.0", b"g-2.0.0", None, b"\xff\xfe"]
     made.append({CONTROL: [IndexRow(n, n, 0, key, 1) for n, key in enumerate(keys)]})
-    assert [made.keys[number] for number in made.keys_like("g-1.1.0")] == [b"g-1.1.0"]
-    assert [made.keys[number] for number in made.keys_like("g-1*")] == [b"g-1.0.0", b"g-1.1.0"]
-    assert made.keys_like("g-3") == []
+    assert [made.keys[number] for number in made.numbers_of("g-1.1.0")] == [b"g-1.1.0"]
+    beginning = [made.keys[number] for number in made.numbers_beginning("g-1")]
+    assert beginning == [b"g-1.0.0", b"g-1.1.0"]
+    assert made.numbers_of("g-3") == made.numbers_of("g-1*") == []
 
 
 def test_a_key_of_megabytes_takes_little_room_and_is_found() -> None:
     made = LogIndex()
     made.append({CONTROL: rows((0, 0), key=b"k" * 5_000_000)})
     assert len(made.keys[1]) < 400
-    assert made.keys_like("k" * 5_000_000) == [1]
+    assert made.numbers_of("k" * 5_000_000) == [1]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from seamlessflow.scheduler.state.state import State, apply, from_json, to_json
+from seamlessflow.scheduler.state.state import State, apply, form_of, from_json, to_json
 from seamlessflow.schemas.records import Record
 from tests.builders.records import control
 from tests.builders.scheduler.inputs import fold, holds, joined_both
@@ -80,3 +80,12 @@ def test_a_state_stored_in_another_form_is_not_used() -> None:
 
     assert from_json(other) is None
     assert from_json(b"") is None
+
+
+def test_a_docstring_is_no_part_of_the_form() -> None:
+    size = {"type": "integer"}
+    plain = {"type": "object", "properties": {"description": size}}
+    described = {"description": "A docstring.", **plain}
+
+    assert form_of(described) == form_of(plain)
+    assert form_of(plain) != form_of({"type": "object", "properties": {"size": size}})
