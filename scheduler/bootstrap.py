@@ -1,4 +1,4 @@
-"""Bootstrap of the scheduler process: its parts, its strategy and its tasks, from the settings.
+"""Bootstrap of the scheduler process: builds its parts, strategy and tasks from the settings.
 
 Called by `scheduler/__main__.py` and tests.
 """
@@ -93,7 +93,7 @@ def serve(settings: SchedulerSettings, stop: Event, clock: Clock | None = None) 
 
 
 def check_release(settings: SchedulerSettings, encode: EncodeRecord) -> None:
-    """Raise `SettingsRejected` if tasks are drawn by statistics that the written release lacks."""
+    """Raise `SettingsRejected` if drawing tasks needs statistics that the written release lacks."""
     pacing = settings.pacing
     rules = {
         "SAMPLER__NAME": pacing.sampler.name,
@@ -129,7 +129,7 @@ def rules_of(settings: SchedulerSettings) -> Rules:
 
 
 def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSampling:
-    """Return a run's sampler and terms. Raises `FunctionUnusable`, `TasksRejected`."""
+    """Return a run's sampler and terms. Raises `FunctionUnusable` or `TasksRejected`."""
     pacing = settings.pacing
     sizes = (pacing.seed, settings.run.group_size, settings.run.turn_limit)
     sampling = sampling_of(
@@ -139,7 +139,7 @@ def sampling_of_run(settings: SchedulerSettings, draws: Draws | None) -> TaskSam
 
 
 def arms_of(settings: SchedulerSettings) -> Arms:
-    """Return the statistics of a run that has none yet."""
+    """Return the statistics for a run that has none yet."""
     sampler = settings.pacing.sampler
     return Arms(
         PassCounting(memory=sampler.memory, own_memory=sampler.own_memory, passes=sampler.passes)
@@ -147,9 +147,9 @@ def arms_of(settings: SchedulerSettings) -> Arms:
 
 
 def task_sets(settings: SchedulerSettings) -> TaskSets:
-    """Return all tasks of a run.
+    """Return all tasks for a run.
 
-    Raises `TasksRejected`, and `SettingsRejected` for tasks that are no file of JSON lines.
+    Raises `TasksRejected`, and `SettingsRejected` if a task file is not in JSON lines.
     """
     _refuse_unprepared(settings)
     files = settings.evaluation.files.items()
@@ -158,7 +158,7 @@ def task_sets(settings: SchedulerSettings) -> TaskSets:
 
 
 def _refuse_unprepared(settings: SchedulerSettings) -> None:
-    """Raise `SettingsRejected` if tasks are no file of JSON lines, which the launcher makes."""
+    """Raise `SettingsRejected` for task files not in JSON lines; the launcher prepares those."""
     named: dict[str, Sequence[tuple[Path | None, TaskDataSection]]] = {
         "PACING__TASKS": [(settings.pacing.tasks, settings.pacing)],
         "PACING__SOURCES": [(part.tasks, part) for part in settings.pacing.sources.values()],
@@ -177,8 +177,8 @@ def _refuse_unprepared(settings: SchedulerSettings) -> None:
 def training_draws(pacing: PacingSection) -> Draws | None:
     """Return the tasks to train on, or None if there are none.
 
-    Several sources are ordered by their names, whatever their order in the settings. Raises
-    `TasksRejected`, also for an id that two files have.
+    Several sources are ordered by name, whatever their order in the settings. Raises
+    `TasksRejected`, also if two files have the same id.
     """
     named = {name: section.tasks for name, section in sorted(pacing.sources.items())}
     if pacing.tasks is not None:
@@ -202,7 +202,7 @@ def training_draws(pacing: PacingSection) -> Draws | None:
 def _drawing(
     sources: Sequence[TaskSource], forked: TaskSource | None, step: int, pacing: PacingSection
 ) -> Drawing | None:
-    """Return a trained step's mixture, or None if there are no tasks."""
+    """Return the mixture at a trained step, or None if there are no tasks."""
     weights = pacing.weights_at(step) if pacing.sources else [1.0] * len(sources)
     weighted = [
         (source, Fraction(str(weight))) for source, weight in zip(sources, weights, strict=True)

@@ -1,9 +1,9 @@
-"""The loop of the scheduler process: read, call `decide`, write. It holds no rule of its own.
+"""The scheduler's loop: read, call `decide`, write. It holds no rule itself.
 
-Only one scheduler acts: the one with the newest epoch's first claim. It ends when it reads a
-newer claim. It decides only after it has read back everything it wrote before. So each decision is
-made on a complete log. A `Task` is sent only after its `GroupAdmitted` was read back. During an
-outage of Kafka it decides nothing. Called by `scheduler/bootstrap.py`.
+Only one scheduler acts: the one whose claim came first in the newest epoch. It ends when it reads a
+newer claim. It decides only after it has read back everything it wrote before. So it makes each
+decision on a complete log. It sends a `Task` only after it has read back its `GroupAdmitted`.
+During a Kafka outage it decides nothing. Called by `scheduler/bootstrap.py`.
 """
 
 import logging
@@ -29,7 +29,7 @@ from seamlessflow.schemas.topics import ARMS, CONTROL, FLEET, arm_key, fleet_key
 TICK_S = 0.1
 """Time after which the scheduler decides even without a record, because deadlines pass."""
 ARMS_S = 2.0
-"""Deadline of the statistics that go before a snapshot."""
+"""Deadline for writing the statistics that go before a snapshot."""
 LARGEST_SNAPSHOT_BYTES = 900_000
 _DECISIONS = "seamlessflow_scheduler_decisions_total"
 _STALLS = "seamlessflow_scheduler_stalls_total"
@@ -77,7 +77,7 @@ class HeldLetters(Protocol):
     """Dead letters that are kept back until this scheduler acts."""
 
     def release(self) -> None:
-        """Write those that are not there yet."""
+        """Write the letters that are not on their topics yet."""
 
 
 class GroupLooks(Protocol):
@@ -103,17 +103,17 @@ class Controller:
     epoch: int = 0
     _snapshot_due: float = 0.0
     _arms_sent: int = 0
-    """Number of records sent once the newest statistics were."""
+    """Number of records sent right after the newest statistics were sent."""
     _without_arms: bool = False
-    """True if the release that is written has no statistics."""
+    """True if the written release has no statistics."""
 
     def run(self, stopped: Callable[[], bool]) -> None:
         """Claim an epoch, then decide until `stopped` or the run's end.
 
-        Waits during an outage of Kafka. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
+        Waits during a Kafka outage. Raises `Superseded`, `KafkaUnavailable` when Kafka does not
         answer at the start, and `DeliveryFailed` when Kafka lost a record.
         """
-        collect_seldom()  # statistics of many tasks may be read now
+        collect_seldom()  # statistics for many tasks may be read now
         self._journal.catch_up(stopped)
         if not self._claim(stopped):
             return
@@ -122,14 +122,14 @@ class Controller:
             self._journal.poll(TICK_S)
             self._journal.note_looks(self._groups.take())
             self._producer.check()
-            # Before deciding: readers would ignore a decision of an epoch that is over.
+            # Before deciding: readers would ignore a decision from an epoch that is over.
             self._check_claim()
             if self._journal.complete:
                 self._act()
         self._write_snapshot()
 
     def _claim(self, stopped: Callable[[], bool]) -> bool:
-        """Claim epochs until a claim is the first of its epoch; return False if stopped before."""
+        """Claim epochs until a claim is its epoch's first; return False if stopped before."""
         standby_ms = milliseconds(self._settings.scheduler.standby_s)
         while not stopped():
             if self._journal.leader_absent_ms < standby_ms:
@@ -176,23 +176,23 @@ class Controller:
                 _log.log(_level(record), "%s", record)
             elif isinstance(record, r.Task):
                 tasks.append(record)
-        # Only own records on `control` change the state, so only these are waited for.
+        # Only this scheduler's records on `control` change the state, so it waits only for these.
         if control:
             self._journal.note_sent(control)
         if tasks:
             self._journal.note_issued(tasks)
 
     def _write_snapshot(self) -> None:
-        """Write a snapshot. A stand-by scheduler also takes it as a heartbeat of this one."""
+        """Write a snapshot. A stand-by scheduler also takes it as this scheduler's heartbeat."""
         if not self._write_arms():
             return
-        # Without statistics beside it a successor folds them from the beginning of `control`.
+        # Without stored statistics, a successor folds them from the beginning of `control`.
         stored = b"" if self._without_arms else state.to_json(self._journal.view.state)
         snapshot = r.SchedulerSnapshot(
             epoch=self.epoch,
             control_offset=self._journal.offset,
-            # A larger one would exceed the size of a Kafka message; a successor then reads all
-            # of `control` instead.
+            # A larger state would exceed the size of a Kafka message; a successor then reads all of
+            # `control` instead.
             state=stored if len(stored) <= LARGEST_SNAPSHOT_BYTES else b"",
             at_ms=self._clock(),
             release=this_release().version,
@@ -202,7 +202,8 @@ class Controller:
     def _write_arms(self) -> bool:
         """Write the statistics that changed; return whether Kafka has them.
 
-        A successor reads `control` from the snapshot on, so they must be there before it.
+        A successor reads `control` from the snapshot on, so the statistics must be stored before
+        it.
         """
         arms = self._journal.view.arms
         if self._without_arms or not arms.changed:

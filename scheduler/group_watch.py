@@ -1,4 +1,4 @@
-"""Watch of the Kafka consumer groups that read for the run, in a thread of its own.
+"""Watch over the Kafka consumer groups that read for the run, in a separate thread.
 
 The scheduler reads neither `requests` nor `tasks`; it asks Kafka every few seconds how far their
 readers are. Called by `scheduler/controller.py`.
@@ -42,12 +42,12 @@ class GroupWatch:
             return taken
 
     def close(self) -> None:
-        """End the thread; do not wait longer than for one answer."""
+        """End the thread, waiting at most for one answer."""
         self._ending.set()
         self._thread.join(_ANSWER_S)
 
     def _run(self) -> None:
-        # Two clients for all looks: one that is closed with a request under way may crash.
+        # Two clients for all looks: a client that is closed with a request under way may crash.
         lookup = GroupLookup(self._settings)
         bounds = BoundsLookup(self._settings)
         while not self._ending.wait(EVERY_S):
@@ -63,7 +63,7 @@ class GroupWatch:
     def _look(self, lookup: GroupLookup, bounds: BoundsLookup) -> None:
         for topic, group in self._groups.items():
             kept = bounds.bounds(bounds.partitions(topic, _ANSWER_S), _ANSWER_S)
-            # After the ends: what is read meanwhile is then no lag.
+            # After the ends: records read meanwhile then do not count as lag.
             members = lookup.find(group, _ANSWER_S).members
             committed = lookup.committed(group, _ANSWER_S)
             behind = {}

@@ -1,4 +1,4 @@
-"""The scheduler's `View`, kept up to date by reading `control` and `fleet` into the folds.
+"""The scheduler's `View`, kept up to date by folding in records from `control` and `fleet`.
 
 `catch_up` reads both topics and `arms` to their ends, `control` from the newest snapshot. `poll`
 reads later records. The journal also knows which of the scheduler's own records it has not read
@@ -37,18 +37,20 @@ ARMS_LOG = (ARMS.name, 0)
 CATCH_UP_S = 120.0
 READ_BACK_S = 15.0
 QUIET_S = 3.0
-"""Time without a record of a topic after which it counts as read. If its last records were
-compacted away, or a transaction ended there, it has no record at its end to wait for."""
+"""Time without a record from a topic after which the topic counts as read.
+
+If its last records were compacted away, or a transaction ended there, no record at its end will
+come.
+"""
 ARMS_QUIET_S = 30.0
-"""The same for `arms`: statistics that were not read would be missing for ever."""
+"""The same time for `arms`: statistics that were not read would be missing for ever."""
 ASK_AFTER_MS = 2_000
 """Time without a record on `fleet` after which the journal asks Kafka for an answer."""
 ANSWER_S = 1.0
-"""Deadline of that answer."""
+"""Deadline for that answer."""
 
 READER_OPTIONS: Mapping[str, Any] = {"fetch.wait.max.ms": 100}
-"""The reader's options. Each question for an end waits for the request that is under way, and each
-partition that is added does: at a takeover these add up."""
+"""Reader options: a question for an end, and an added partition, each wait for a fetch."""
 
 Clock = Callable[[], int]
 """Milliseconds since the epoch."""
@@ -72,7 +74,7 @@ class JournalReader(Protocol):
         """
 
     def position(self, partition: LogPartition) -> int:
-        """Return the offset of the next record of a partition that is read."""
+        """Return the next record's offset in a partition that is read."""
 
     def poll(self, timeout_s: float) -> list[Received]:
         """Return the records that arrived, waiting at most `timeout_s` for the first."""
@@ -88,9 +90,9 @@ class Journal:
     _read_back_s: float = READ_BACK_S
     view: View = field(default_factory=View)
     offset: int = -1
-    """Offset of the last record of `control` in the view."""
+    """Offset of the view's last `control` record."""
     leader_seen_ms: int = 0
-    """Time of the newest record from the scheduler with the newest claim."""
+    """When the scheduler with the newest claim last wrote a record."""
     _live: bool = False
     _arms_read: list[ArmSnapshot] = field(default_factory=list)
     _snapshot: SchedulerSnapshot | None = None
@@ -100,19 +102,20 @@ class Journal:
     _stopping: Stopping = never
 
     def catch_up(self, stopping: Stopping = never) -> None:
-        """Read all topics to their present ends.
+        """Read all topics to their current ends.
 
         Raises `KafkaUnavailable` after a deadline, and once `stopping`.
         """
         self._stopping = stopping
-        # `fleet` first: it holds the newest snapshot, which says where to begin on `control`.
+        # `fleet` first: it holds the newest snapshot, which shows where to begin on `control`.
         self._read_to_end(FLEET_LOG, BEGINNING, self._end(FLEET_LOG))
-        # A scheduler that acts may write all topics meanwhile. Statistics up to here cover what
-        # this snapshot covers, those of a later one perhaps not; `control` covers both.
+        # An acting scheduler may write to all topics meanwhile. Statistics read up to here cover
+        # everything that this snapshot covers, but perhaps not what a later snapshot covers;
+        # `control` covers both.
         snapshot = self._snapshot
         self._read_to_end(ARMS_LOG, BEGINNING, self._end(ARMS_LOG), ARMS_QUIET_S)
         end = self._end(CONTROL_LOG)
-        self._reader.remove([ARMS_LOG])  # from here on the view is ahead of it
+        self._reader.remove([ARMS_LOG])  # from here on the view is ahead of `arms`
         for record in self._arms_read:
             self.view.arms.restore(record, end)
         self._arms_read.clear()
@@ -123,7 +126,8 @@ class Journal:
     def poll(self, timeout_s: float) -> None:
         """Apply the records that arrive within `timeout_s`.
 
-        Raises `KafkaUnavailable` if Kafka answers but an own record is not read back in time.
+        Raises `KafkaUnavailable` if Kafka answers but one of the scheduler's own records is not
+        read back in time.
         """
         received = self._reader.poll(timeout_s)
         self._keep_contact(any(item.topic == FLEET.name for item in received))
@@ -142,7 +146,7 @@ class Journal:
         self._unread_since_ms = self._clock()
 
     def note_issued(self, tasks: Iterable[Task]) -> None:
-        """Note that these tasks were sent, and forget those of groups that have ended."""
+        """Note that these tasks were sent, and forget tasks for groups that have ended."""
         self.view = self.view.with_issued(tasks)
 
     def note_looks(self, looks: Iterable[GroupLook]) -> None:
@@ -153,7 +157,7 @@ class Journal:
 
     @property
     def complete(self) -> bool:
-        """True if all own records were read back and Kafka answers, so that the view is current."""
+        """True if all own records are read back and Kafka answers, so that the view is current."""
         return not self._unread and not self.view.contact.lost(self._clock())
 
     @property
@@ -192,7 +196,7 @@ class Journal:
         stored = None if snapshot is None else state.from_json(snapshot.state)
         if stored is not None and not stored.begins_as(self.view.state):
             stored = None  # it was folded for other policies
-        # A snapshot whose offset `control` does not have was made from an earlier log.
+        # If `control` does not have the snapshot's offset, an earlier log made the snapshot.
         if snapshot is None or stored is None or snapshot.control_offset >= end:
             return BEGINNING
         self.view = replace(self.view, state=stored)
@@ -214,8 +218,8 @@ class Journal:
         while time.monotonic() < deadline and not self._stopping():
             for item in self._reader.poll(0.1):
                 self._apply(item)
-            # Not the offset of the last record: `arms` may end with removals, which are none, and
-            # records of `fleet` come meanwhile.
+            # Not the last record's offset: `arms` may end with removals, which are not records, and
+            # `fleet` records come meanwhile.
             before, position = position, self._reader.position(partition)
             quiet = time.monotonic() if position != before else quiet
             if position >= end or (time.monotonic() - quiet > quiet_s and self._answered()):
@@ -237,7 +241,7 @@ class Journal:
             self.offset = item.offset
             self.view.arms.apply(self.view.state, record, item.offset)
             self.view = replace(self.view, state=state.apply(self.view.state, record))
-            # Own records come back in the order of sending, among those of other processes.
+            # Own records come back in sending order, among other processes' records.
             if self._unread and self._unread[0] == record:
                 self._unread.popleft()
         self._note_leader(record, now_ms)

@@ -1,4 +1,4 @@
-"""Settings of the scheduler process, also parameters of its pure parts. Importable without Kafka.
+"""Settings for the scheduler process and its pure parts. Importable without Kafka.
 
 Times are seconds (floats) here and whole milliseconds everywhere else: `milliseconds` converts.
 """
@@ -29,7 +29,7 @@ SetName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]+$")]
 
 _CHOOSES = "map, where and held_back are those of"
 _LEAST_SAMPLES = 2
-"""Least samples of a trained group: a single sample has nothing to compare with."""
+"""Least samples for a trained group: a single sample has nothing to compare with."""
 
 
 class RunSection(SharedRunSection):
@@ -174,7 +174,7 @@ class SourceSection(TaskDataSection):
 
     @property
     def weights(self) -> Sequence[tuple[int, float]]:
-        """Weights with the trained steps from which they hold; before the first it is 0."""
+        """Weights with the trained steps from which they hold; before the first step it is 0."""
         return self.weight if isinstance(self.weight, list) else [(0, self.weight)]
 
 
@@ -247,7 +247,7 @@ class PacingSection(TaskDataSection, SharedPacingSection):
     )
 
     def weights_at(self, step: int) -> Sequence[float]:
-        """Return the weight of each source at a trained step, in the order of their names."""
+        """Return each source's weight at a trained step, ordered by source name."""
         return [
             next((weight for first, weight in reversed(section.weights) if first <= step), 0.0)
             for _, section in sorted(self.sources.items())
@@ -255,18 +255,18 @@ class PacingSection(TaskDataSection, SharedPacingSection):
 
     @property
     def stages(self) -> Sequence[int]:
-        """Trained steps from which the weights are others, the first one 0."""
+        """Trained steps at which the weights change, the first one 0."""
         steps = {step for section in self.sources.values() for step, _ in section.weights}
         return sorted({0, *steps})
 
     @property
     def issues(self) -> bool:
-        """True if the scheduler issues tasks for training."""
+        """True if the scheduler issues training tasks."""
         return bool(self.sources) or self.tasks is not None or self.forks is not None
 
     @property
     def live_forks(self) -> LiveForks:
-        """Settings of forks while the run goes on."""
+        """The settings for forks during the run."""
         return LiveForks(Fraction(str(self.forks_live)), self.forks_predict)
 
     @model_validator(mode="after")
@@ -309,7 +309,7 @@ class EvaluationSetSection(TaskDataSection, PassSection):
 
 
 class EvaluationTerms(NamedTuple):
-    """Settings of these names for one set."""
+    """One set's settings with these names."""
 
     every: int
     samples: int
@@ -365,7 +365,7 @@ class EvaluationSection(TaskDataSection, SharedEvaluationSection):
 
     @property
     def files(self) -> Mapping[str, Path]:
-        """Files of tasks by name of the set; a single file has the name `split`."""
+        """Task files by set name; a single file has the name `split`."""
         several = {name: task_set.tasks for name, task_set in self.sets.items()}
         return several or ({} if self.tasks is None else {self.split: self.tasks})
 

@@ -1,4 +1,4 @@
-"""Types of arrays, named by their elements' type."""
+"""Array types, named by their elements' type."""
 
 import numpy as np
 from numpy.typing import NDArray

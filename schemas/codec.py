@@ -33,11 +33,11 @@ HEADER_BYTES = 10
 
 
 class UndecodableRecord(ValueError):
-    """The bytes are no record of any released schema version."""
+    """The bytes are no record in any released schema version."""
 
 
 class UnknownSchema(UndecodableRecord):
-    """The framing is this project's, the fingerprint of the schema is none that it knows."""
+    """The framing is this project's, but the schema's fingerprint is not known."""
 
     def __init__(self, fingerprint: str) -> None:
         self.fingerprint = fingerprint
@@ -45,7 +45,7 @@ class UnknownSchema(UndecodableRecord):
 
 
 class _Format:
-    """One type of record: its class, its header, and how old versions become it."""
+    """One record type: its class, its header, and how old versions become it."""
 
     def __init__(self, name: str) -> None:
         self.record = RECORDS[name]
@@ -60,7 +60,7 @@ class _Format:
 
     @cached_property
     def converters(self) -> list[tuple[str, Callable[[Any], Any]]]:
-        """Functions for the fields that fastavro decodes to another form than the class has."""
+        """Functions for the fields that fastavro decodes to a form that the class does not have."""
         types = {field["name"]: field["type"] for field in self._fields}
         return [
             (name, _converter(avro))
@@ -103,7 +103,7 @@ def _record(form: _Format, datum: dict[str, Any]) -> Record:
 
 
 def _converter(avro: Any) -> Callable[[Any], Any]:
-    """Return a function from a field's value as fastavro decodes it to that of the dataclass."""
+    """Return a function that turns a field's value from fastavro's form into the dataclass's."""
     names = references(avro)
     if not names:
         return tuple
@@ -149,7 +149,7 @@ _ENCODERS = _encoders()
 decode = decoder_of(schema_versions())
 """Return the record that bytes encode. Raises `UndecodableRecord`.
 
-`UnknownSchema`, for a record of a newer release, is a kind of it.
+For a record from a newer release, this is an `UnknownSchema`.
 """
 
 
@@ -166,7 +166,7 @@ class ContainerFile:
         self._writer.write(_plain(record))
 
     def flush(self) -> None:
-        """Write what was appended to the file."""
+        """Write all appended records to the file."""
         self._writer.flush()
 
 

@@ -1,7 +1,8 @@
 """A forked session's copied beginning, as the session itself names it. Pure.
 
-Ids of recorded turns and of their tool calls contain the turn's id. So a copy gets its own ids.
-They are functions of the new session's id and the turn's number. All else stays as it was recorded.
+The ids of recorded turns and of their tool calls contain the turn's id. So a copy gets its own ids.
+They are computed from the new session's id and the turn's number. Everything else stays as it was
+recorded.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,9 +53,9 @@ def history(fork: ForkedPrefix) -> list[bytes]:
 
 
 def check_form(fork: ForkedPrefix) -> None:
-    """Raise `ValueError` with the first member by which no session could begin with the prefix.
+    """Raise `ValueError` for the first fault that keeps any session from beginning with the prefix.
 
-    For prefixes of files and HTTP bodies. If the tokens fit the policy is the manager's to decide.
+    For prefixes from files and HTTP bodies. The manager decides whether the tokens fit the policy.
     """
     fault = next(_faults(fork), None)
     if fault is not None:
@@ -116,7 +117,7 @@ def _faults(fork: ForkedPrefix) -> Iterator[str]:
 
 
 def _prompt_faults(prompt: ForkedPrompt, number: int, place: str) -> Iterator[str]:
-    """Yield the faults of the prompt behind so many turns."""
+    """Yield the faults of a prompt that stands behind `number` turns."""
     if not -1 <= prompt.parent < number:
         yield f"{place}.parent: not a turn before it"
     if not 0 <= prompt.parent_end < _END or not 0 <= prompt.own_messages < _END:

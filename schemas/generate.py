@@ -1,7 +1,7 @@
-"""Generator of what follows from the `.avsc` files: `python -m seamlessflow.schemas.generate`.
+"""Generator for the files made from `.avsc` files: `python -m seamlessflow.schemas.generate`.
 
-The schemas are the source; programs and mypy use the dataclasses in `records.py`. New versions of
-schemas are kept in `versions/`, and those of this release are listed in `manifests/`.
+The schemas are the source; programs and mypy use the dataclasses in `records.py`. New schema
+versions are kept in `versions/`, and this release's versions are listed in `manifests/`.
 """
 
 import json

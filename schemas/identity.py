@@ -1,8 +1,8 @@
 """Ids that are functions of other ids, and messages that name a turn by its id. Pure.
 
-A gateway keeps no answers. An agent may name an item of an answer instead of sending it. The
-gateway then puts a reference into `RequestTurn.messages`. The manager puts that turn's message into
-the history. No message of a dialect has a member of this name.
+A gateway keeps no answers. An agent may name an answer's item instead of sending it. The gateway
+then puts a reference into `RequestTurn.messages`. The manager puts that turn's message into the
+history. A reference is known by its member `$turn`, which no dialect's message has.
 """
 
 from collections.abc import Mapping
@@ -18,27 +18,27 @@ def session_id(group_id: str, sample: int, attempt: int) -> str:
 
 
 def group_of_session(session_id: str) -> str:
-    """Return the group in a session id that `session_id` made; for another id a part of it."""
+    """Return the group in a session id that `session_id` made; for any other id, a part of it."""
     return session_id.rsplit(".", 2)[0]
 
 
 def named_session_id(name: str, command_id: str) -> str:
-    """Return the id of a session that a request named and no command opened.
+    """Return the id for a session that a request named and no command opened.
 
-    The request's id makes it differ from all other sessions of that name.
+    The request's id makes it differ from all other sessions with that name.
     """
     return f"{name}~{command_id}"
 
 
 def session_name(session_id: str) -> str:
-    """Return the key of a session's commands, which chooses its partition: its name, or its id."""
+    """Return the key for a session's commands, its name or its id, which chooses the partition."""
     return session_id.partition("~")[0]
 
 
 def forked_turn_id(session_id: str, number: int) -> str:
-    """Return the id that the n-th turn of a fork has in this session.
+    """Return the id that a fork's n-th turn has in this session.
 
-    A hash, since vendors' clients refuse tool-call ids with other characters than these.
+    It is a hash, since vendors' clients refuse tool-call ids with other characters than these.
     """
     return f"f{xxhash.xxh3_64_hexdigest(session_id.encode())}n{number:x}"
 
@@ -49,7 +49,7 @@ def tool_call_id(turn_id: str, number: int) -> str:
 
 
 def turn_of_tool_call(public_id: str) -> str | None:
-    """Return the turn of a public tool-call id, or None if this project did not make the id."""
+    """Return the turn in a public tool-call id, or None if this project did not make the id."""
     prefix, _, rest = public_id.partition("_")
     turn_id, _, number = rest.rpartition("_")
     return turn_id if prefix == "call" and turn_id and number.isdigit() else None
@@ -78,7 +78,7 @@ def referenced_turn(message: bytes) -> str:
 def resolved(message: bytes, answer: bytes) -> bytes:
     """Return the turn's `answer`, with the members and calls that were sent beside the reference.
 
-    What was sent counts: the agent may have changed it.
+    A sent value replaces the sampled one: the agent may have changed it.
     """
     sent = orjson.loads(message)
     del sent[_TURN]

@@ -1,7 +1,7 @@
-"""Records as JSON objects, where a file or an HTTP body holds one: bytes are base64.
+"""Records as JSON objects, for files and HTTP bodies. Bytes are base64.
 
-Members have the names of the record's fields. Those that are missing get the field's default, and
-others than the fields are refused.
+Members have the names of the record's fields. A missing member gets the field's default, and any
+other member is refused.
 """
 
 from typing import Any, TypeVar
@@ -12,7 +12,7 @@ from seamlessflow.schemas.records import Record
 
 R = TypeVar("R", bound=Record)
 RECORD_JSON = ConfigDict(extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
-"""Settings of pydantic under which a model's records have this form."""
+"""Pydantic settings under which a model's records have this form."""
 _adapters: dict[type[Record], TypeAdapter[Any]] = {}
 
 
@@ -38,6 +38,6 @@ def from_json(kind: type[R], text: bytes) -> R:
 def _adapter(kind: type[Record]) -> TypeAdapter[Any]:
     made = _adapters.get(kind)
     if made is None:
-        # A dataclass takes these settings from what it stands in, here a tuple of one.
+        # A dataclass takes these settings from its container, here a tuple with one item.
         made = _adapters[kind] = TypeAdapter(tuple[kind], config=RECORD_JSON)  # type: ignore[valid-type]
     return made

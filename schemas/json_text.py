@@ -1,8 +1,8 @@
-"""JSON texts of agents and tasks, read and written without the loss of a digit. Pure.
+"""JSON texts from agents and tasks, read and written without losing a digit. Pure.
 
 orjson reads an integer beyond 64 bits as the nearest float and refuses to write one. So Python's
-own parser, which is slower and exact, reads a text with so many digits in a row. All that came from
-an agent's tools, calls and tasks is read and written here.
+own parser, which is slower and exact, reads a text with so many digits in a row. Everything from an
+agent's tools, calls and tasks is read and written here.
 """
 
 import json
@@ -16,28 +16,28 @@ _MANY_DIGITS = b"0" * len(str(2**63))
 _TOO_WIDE = "Integer exceeds 64-bit range"
 _INFINITE = "number is infinity"
 _MOST_DIGITS = 4300
-"""Digits of the longest integer that Python reads."""
+"""Most digits that an integer may have for Python to read it."""
 
 
 def read_json(text: bytes, *, beyond_float: bool = True) -> Any:
     """Return a JSON text's value; its integers are exact.
 
-    Raises `orjson.JSONDecodeError`, a `ValueError`, also for an integer of more than 4300 digits.
-    Without `beyond_float` it also does for an integer larger than any float.
+    Raises `orjson.JSONDecodeError`, a `ValueError`, also for an integer with more than 4300 digits.
+    Without `beyond_float`, an integer larger than any float raises it too.
     """
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        # So orjson says of an integer of more than 308 digits also.
+        # orjson reports an integer with more than 308 digits in the same way.
         if not (beyond_float and error.msg.startswith(_INFINITE)):
             raise
         return _read_exactly(text)
-    # Two passes of C code, which cost less than a regular expression: most texts end here.
+    # Two passes in C cost less than a regular expression. Most texts end here.
     return value if _MANY_DIGITS not in text.translate(_AS_ZERO) else _read_exactly(text)
 
 
 def _read_exactly(text: bytes) -> Any:
-    """Return a JSON text's value as Python's parser reads it, which takes more than JSON."""
+    """Return a JSON text's value, as Python's parser reads it. This parser takes more than JSON."""
     shown = text.decode(errors="replace")
     try:
         value = json.loads(text, parse_constant=_number, parse_float=_number, parse_int=_whole)
@@ -45,7 +45,7 @@ def _read_exactly(text: bytes) -> Any:
         return value
     except json.JSONDecodeError as error:
         raise orjson.JSONDecodeError(error.msg, shown, error.pos) from error
-    except (ValueError, RecursionError) as error:  # of half of a character too
+    except (ValueError, RecursionError) as error:  # also for half a character
         raise orjson.JSONDecodeError(str(error), shown, 0) from error
 
 

@@ -1,7 +1,7 @@
 """Avro schemas, this release's and all earlier ones', from `avsc/` and `versions/`.
 
-A schema's fingerprint is the CRC-64-AVRO of its parsing
-canonical form, in the byte order of single-object encoding.
+A schema's fingerprint is the CRC-64-AVRO of its parsing canonical form. Its bytes have the order
+that single-object encoding uses.
 """
 
 import json
@@ -17,11 +17,11 @@ _ROOT = files("seamlessflow.schemas")
 
 Schema = dict[str, Any]
 SchemaVersions = Mapping[str, Mapping[str, Schema]]
-"""Schemas by the record's name, then by the hex of the schema's fingerprint."""
+"""Schemas by record name, then by the schema's fingerprint in hex."""
 
 
 def raw_schemas() -> dict[str, Schema]:
-    """Return each `.avsc` of this release by record name, with references left as names."""
+    """Return this release's `.avsc` schemas by record name, with references left as names."""
     return {
         path.name.removesuffix(".avsc"): json.loads(path.read_text())
         for path in _sorted(_ROOT / "avsc")
@@ -48,7 +48,7 @@ def schema_versions() -> SchemaVersions:
 
 
 def schema_fingerprint(schema: Schema) -> str:
-    """Return the hex of the eight bytes that follow `C3 01` in an encoded record."""
+    """Return in hex the eight bytes that follow `C3 01` in an encoded record."""
     return str(fingerprint(to_parsing_canonical_form(schema), "CRC-64-AVRO"))
 
 

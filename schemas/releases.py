@@ -1,7 +1,7 @@
-"""This project's releases: the schema version of each record that each release writes.
+"""This project's releases, each with the schema version in which it writes each record.
 
-`manifests/` has a file for each release, named by its version. The newest is the release of these
-sources, which `python -m seamlessflow.schemas.generate` keeps up to date. The others never change.
+`manifests/` has a file for each release, named by its version. The newest is these sources'
+release. `python -m seamlessflow.schemas.generate` keeps it up to date. The others never change.
 """
 
 import json
@@ -12,7 +12,7 @@ from importlib.resources import files
 
 
 class UnknownRelease(ValueError):
-    """No release has this version; `versions` are those that there are, the oldest first."""
+    """No release has this version; `versions` are the existing ones, the oldest first."""
 
     def __init__(self, version: str, versions: tuple[str, ...]) -> None:
         self.version = version
@@ -26,10 +26,10 @@ class SchemaRelease:
 
     version: str
     fingerprints: Mapping[str, str]
-    """Fingerprint of the schema by the record's name."""
+    """Schema fingerprints by record name."""
 
     def changed_since(self, earlier: "SchemaRelease") -> list[str]:
-        """Return the records that this release writes otherwise than an earlier one, or alone."""
+        """Return the records that this release writes unlike an earlier one, or that are new."""
         before = earlier.fingerprints
         return [
             name
@@ -40,7 +40,7 @@ class SchemaRelease:
 
 @cache
 def releases() -> tuple[SchemaRelease, ...]:
-    """Return all releases, the oldest first; the last one is that of these sources."""
+    """Return all releases, the oldest first; the last one belongs to these sources."""
     listed = [
         SchemaRelease(path.name.removesuffix(".json"), json.loads(path.read_text()))
         for path in (files("seamlessflow.schemas") / "manifests").iterdir()
@@ -62,6 +62,6 @@ def release_named(version: str) -> SchemaRelease:
 
 
 def order(version: str) -> tuple[int, ...]:
-    """Return what versions are compared by; one that is no version is older than all others."""
+    """Return a sort key for versions. A text that is no version is older than all others."""
     parts = version.split(".")
     return tuple(map(int, parts)) if all(map(str.isdecimal, parts)) else ()

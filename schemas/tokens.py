@@ -1,6 +1,6 @@
 """Tokens as records carry them, and the steps that train them. Pure.
 
-Ids are little-endian int32, one behind the other. People see steps by numbers from 1.
+Ids are little-endian int32, one after the other. People see step numbers that begin at 1.
 """
 
 import struct
@@ -18,17 +18,17 @@ FOREIGN = "foreign"
 
 
 def of_exact_version(span: VersionSpan) -> bool:
-    """Return True if the version that sampled each token of the span is known."""
+    """Return True if the version that sampled each token in the span is known."""
     return span.version_min == span.version_max
 
 
 def pack(ids: Sequence[int]) -> bytes:
-    """Return the bytes of token ids. Raises `struct.error` for a number that is no int32."""
+    """Return token ids as bytes. Raises `struct.error` for a number that is no int32."""
     return struct.pack(f"<{len(ids)}i", *ids)
 
 
 def unpack(ids: bytes) -> list[int]:
-    """Return the token ids of bytes, the inverse of `pack`. Raises ValueError for part of an id."""
+    """Return the token ids in bytes, the inverse of `pack`. Raises ValueError for part of an id."""
     count, rest = divmod(len(ids), TOKEN_BYTES)
     if rest:
         raise ValueError(f"{len(ids)} bytes are not a run of int32 token ids")
@@ -36,22 +36,22 @@ def unpack(ids: bytes) -> list[int]:
 
 
 def shown_step(step: int) -> int:
-    """Return the number of a step for people, who count from 1 as the lines of a run do.
+    """Return a step's number for people, who count from 1 as a run's printed lines do.
 
-    Records, and the files of trained tokens, count from 0.
+    Records, and files with trained tokens, count from 0.
     """
     return step + 1
 
 
 def step_name(step: int) -> str:
-    """Return the name of a step in a sentence; `step` counts from 0."""
+    """Return a step's name in a sentence; `step` counts from 0."""
     return f"step {shown_step(step)}"
 
 
 def trained_sessions(commit: StepCommitted, group: StepGroup) -> frozenset[str]:
     """Return a group's sessions that have a token in the step's loss.
 
-    A log from before 0.1.0 has no counts of tokens. For such a log all sessions are returned.
+    A log from before 0.1.0 has no token counts. For such a log all sessions are returned.
     """
     if not commit.methods and not commit.trained_tokens:
         return frozenset(group.sessions)

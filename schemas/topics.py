@@ -1,8 +1,8 @@
 """The log's topics: their partitions, retention, records and keys.
 
-Partition counts are those of new topics: programs read them from the cluster. They never change
-there, because the partition of a key must stay the same. Records on `requests` are commands about a
-session, or a gateway's questions.
+The partition counts here are for new topics: programs read the real counts from the cluster. Those
+never change, because a key's partition must stay the same. Records on `requests` are commands about
+a session, or a gateway's questions.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,10 +25,10 @@ DAY_MS = 24 * HOUR_MS
 FOR_EVER = -1
 
 Headers = Sequence[tuple[str, bytes]]
-"""Headers of a record on a topic, which name its trace; empty if it has none."""
+"""A record's headers on a topic, which name its trace; empty if it has none."""
 
-# Bytes for each token in its largest record (ids, log-probs, mask), with the text of the same
-# length. It and the longest context give the limits of record sizes.
+# Bytes for each token in its largest record (ids, log-probs, mask), with text of the same
+# length. Together with the longest context it gives the limits on record sizes.
 BYTES_A_TOKEN = 32
 DEFAULT_MAX_CONTEXT = 262_144
 
@@ -51,7 +51,7 @@ class Topic:
 
     @property
     def dead_letters(self) -> str:
-        """Name of the topic for records of this one that cannot be decoded or processed."""
+        """Name of the topic for records from this one that cannot be decoded or processed."""
         return dead_letters_of(self.name)
 
 
@@ -113,8 +113,7 @@ REPLIES = Topic(
 )
 TRAJECTORIES = Topic("trajectories", 16, FOR_EVER, (r.Trajectory,), max_record_bytes=2 * _LARGE)
 ENDED_SESSIONS = Topic("ended_sessions", 32, FOR_EVER, (r.EndedSession,))
-"""A session has the same partition here as on `sessions`. An id is used for as long as this topic,
-or `sessions`, holds it."""
+"""A session has the same partition here and on `sessions`. Its id is in use while either has it."""
 TASKS = Topic("tasks", 16, 3 * DAY_MS, (r.Task,), max_record_bytes=_LARGE)
 CONTROL = Topic(
     "control",
@@ -168,12 +167,17 @@ FLEET = Topic(
 )
 
 ARMS = Topic("arms", 1, DAY_MS, (r.ArmSnapshot,), compacted=True)
-"""Statistics of tasks and pools of tasks. Its keys have the epoch, so that a scheduler that another
-one has replaced never hides what that one wrote."""
+"""Statistics on tasks and task pools.
+
+The keys have the epoch. So a scheduler that was replaced never hides what its successor wrote.
+"""
 
 SHARED = Topic("shared", 1, FOR_EVER, (r.SharedGroup,), max_record_bytes=4 * 1_048_576)
-"""Groups as text, for runs of others (`seamlessflow share`). It has a prefix of its own, so a run
-does not create it. What is too large to be taken has room here, to become a dead letter."""
+"""Groups as text, for other people's runs (`seamlessflow share`).
+
+It has its own prefix, so a run does not create it. Records that are too large to be taken still
+have room here, and become dead letters.
+"""
 
 SAME_PARTITIONS: tuple[tuple[Topic, ...], ...] = (
     (REQUESTS, SESSIONS, ENDED_SESSIONS),
@@ -181,8 +185,11 @@ SAME_PARTITIONS: tuple[tuple[Topic, ...], ...] = (
     (FLEET,),
     (ARMS,),
 )
-"""Topics whose partitions must be equally many, since a session has the same number on all. Others
-have one partition, so one order for all. All other counts are those of the cluster."""
+"""Topics that must have equally many partitions, since a session has the same number on all.
+
+A topic listed alone has one partition, so that its records have one order. All other counts come
+from the cluster.
+"""
 
 TOPICS: Mapping[str, Topic] = {
     topic.name: topic
@@ -205,12 +212,12 @@ LETTERED: Mapping[str, Topic] = {**TOPICS, SHARED.name: SHARED}
 
 
 def arm_key(epoch: int, arm: str) -> str:
-    """Return the key of an `arms` record."""
+    """Return an `arms` record's key."""
     return f"{epoch}/{arm}"
 
 
 def fleet_key(record: Record) -> str:
-    """Return the key of a `fleet` record, its type and subject: compaction keeps the last one."""
+    """Return a `fleet` record's key, its type and subject: compaction keeps the last one."""
     match record:
         case r.WorkerHeartbeat(worker=worker, process=process):
             return f"WorkerHeartbeat/{worker}/{process}"
@@ -230,6 +237,6 @@ def fleet_key(record: Record) -> str:
 
 
 SessionCommand = OpenSession | RequestTurn | CancelTurn | AssignReward | CloseSession
-"""Commands, which become events of their session."""
+"""Commands, which become events in their session."""
 GatewayQuestion = CountTokens | DescribeSession
 """Questions, which a manager answers without an event."""

@@ -1,9 +1,10 @@
-"""The schemas in which a process writes: those of its own release, or pinned to an earlier one.
+"""The schemas in which a process writes: its own release's, or a pinned earlier release's.
 
-Pinned until all processes run the new release, so that readers of the earlier one read on.
-A field that the earlier schema lacks is left out, since readers of all releases then see its
-default. A field with another value is refused, unless its schema says `"droppable": true`. Such a
-field describes its writer for people, or its absence means what holds under a pin (one policy).
+The pin stays until all processes run the new release, so that readers from the earlier one can
+still read. A field that the earlier schema lacks is left out, since readers from all releases then
+see its default. If it has another value, it is refused, unless its schema says `"droppable": true`.
+Such a field describes its writer for people, or its absence means what holds under a pin (one
+policy).
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ class NotInRelease(ValueError):
 
 
 def earlier_encoders(release: str, raw: Mapping[str, Schema]) -> Forms[Encode]:
-    """Return the makers of encoders to a release's schemas; `raw` has this release's schemas."""
+    """Return the encoder makers for an earlier release's schemas; `raw` are this release's."""
     droppable = {
         (name, field["name"])
         for name, schema in raw.items()
@@ -70,7 +71,7 @@ EncodeRecord = Callable[[Record], bytes]
 def encoder_of(version: str) -> EncodeRecord:
     """Return the function that encodes records as a release does; it may raise `NotInRelease`.
 
-    It is `encode` itself for a release with the schemas of this one. Raises `UnknownRelease`.
+    For a release with this one's schemas, it is `encode` itself. Raises `UnknownRelease`.
     """
     return encoder_as(release_named(version), this_release(), raw_schemas(), schema_versions())
 
@@ -78,9 +79,9 @@ def encoder_of(version: str) -> EncodeRecord:
 def encoder_as(
     release: SchemaRelease, this: SchemaRelease, raw: Mapping[str, Schema], versions: SchemaVersions
 ) -> EncodeRecord:
-    """Return `encoder_of(release.version)` of a release that `this` knows.
+    """Return `encoder_of(release.version)` for a release that `this` knows.
 
-    `raw`: the schemas of `this`. `versions`: those of both releases (see `schema_versions`).
+    `raw`: `this` release's schemas. `versions`: both releases' schemas (see `schema_versions`).
     """
     changed = this.changed_since(release)
     if not changed:

@@ -1,6 +1,6 @@
-"""A micro-batch's activations, in bytes, and the micro-batch that a CPU gets by default. Pure.
+"""A micro-batch's activations, in bytes, and a CPU's default micro-batch size. Pure.
 
-Called by the plan of memory and by the defaults that follow from devices.
+Called by the memory plan and by the defaults that follow from devices.
 """
 
 from seamlessflow.infra.device_model.model_shape import LayerShape, ModelShape
@@ -9,15 +9,15 @@ from seamlessflow.trainer.settings import TrainerSection
 
 _FLOAT = 4
 _ACTIVATIONS = 640 << 20
-"""Bytes of activations that a micro-batch on a CPU takes by default: with more it is no faster."""
+"""Bytes for activations in a CPU's default micro-batch: a larger one is no faster."""
 _LEAST_TOKENS = 256
 
 
 def fitting_tokens(model: ModelShape, trainer: TrainerSection, longest: int) -> int:
-    """Return the tokens of a micro-batch on a CPU by default: those whose activations take 640 MiB.
+    """Return how many tokens a CPU's micro-batch has by default: their activations take 640 MiB.
 
-    At most those of the settings, which a model of unknown layers also gets. `longest`: tokens of
-    the longest chain.
+    At most `micro_batch_tokens`, which is also the answer for a model whose layers are unknown.
+    `longest`: tokens in the longest chain.
     """
     most = trainer.micro_batch_tokens
     if model.layer is None:
@@ -29,14 +29,15 @@ def fitting_tokens(model: ModelShape, trainer: TrainerSection, longest: int) -> 
 def activation_bytes(
     layer: LayerShape, trainer: TrainerSection, longest: int, on_gpu: bool
 ) -> float:
-    """Return what the backward pass needs of one token in one layer.
+    """Return how many bytes the backward pass keeps for one token in one layer.
 
-    An element has c bytes in matrix products, s bytes in the stream between layers. H, I, Q, K are
-    the stream's widths, the feed-forward part, queries and keys. Two RMSNorms keep their input
-    in float32 and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H with
-    autocast's copies) and 4 c I. Norms of queries and keys keep (4 + c) (Q + K). Attention keeps c
-    (2 Q + 2 K); for a mask or `eager`, keys and values are repeated to Q. `eager` also keeps scores
-    for `longest` tokens. Ranks that share a layer each have all that is as wide as the stream.
+    An element takes c bytes in matrix products, and s bytes in the stream between layers. The
+    widths are H (stream), I (feed-forward part), Q (queries) and K (keys). Two RMSNorms keep their
+    input in float32, and their result: 2 (4 + s) H. Linear layers keep their inputs: 2 c H (5 c H
+    with autocast's copies) and 4 c I. Norms on queries and keys keep (4 + c) (Q + K). Attention
+    keeps c (2 Q + 2 K); with a mask or `eager` it repeats keys and values to Q. `eager` also keeps
+    scores for `longest` tokens. If ranks share a layer, each still has everything as wide as the
+    stream.
     """
     compute = SIZES[trainer.compute]
     stream = stream_bytes(trainer)
@@ -57,29 +58,29 @@ def activation_bytes(
 
 
 def has_mask(trainer: TrainerSection, on_gpu: bool) -> bool:
-    """Return whether attention gets a mask of pairs of tokens."""
+    """Return whether attention gets a mask over token pairs."""
     padded = trainer.layout == "padded" or (trainer.layout == "auto" and on_gpu)
     return not padded and not trainer.flash
 
 
 def mask_pairs(trainer: TrainerSection, tokens: int) -> int:
-    """Return the pairs of tokens of a mask, in a micro-batch of at most so many tokens.
+    """Return how many token pairs a mask covers, in a micro-batch with at most `tokens` tokens.
 
-    They are all pairs of one row, or with `auto` those of the largest trees.
+    They are all pairs in one row, or with `auto` those in the largest trees.
     """
     if trainer.layout != "auto":
         return tokens**2
-    # A chain of more tokens is alone, without a mask; a tree of more may be.
+    # A longer chain stands alone, without a mask; a longer tree may need one.
     several = min(tokens, trainer.micro_batch_tokens)
     return max(several * min(several, PAIRS), min(tokens, PAIRS) ** 2)
 
 
 def stream_bytes(trainer: TrainerSection) -> int:
-    """Return the bytes of an element between layers: autocast leaves it as the weights are."""
+    """Return an element's bytes between layers: autocast leaves the stream in the weights' type."""
     autocast = trainer.backend == "torch"
     return SIZES[trainer.master_dtype if autocast else trainer.compute]
 
 
 def tensor_parallel(trainer: TrainerSection) -> int:
-    """Return the ranks that share each layer."""
+    """Return how many ranks share each layer."""
     return trainer.megatron.tensor_parallel if trainer.backend == "megatron" else 1

@@ -1,4 +1,4 @@
-"""The assembly of a trainer from its settings and from records.
+"""A trainer's assembly from its settings and from records.
 
 No other module joins its parts.
 """
@@ -104,7 +104,7 @@ def build(settings: TrainerSettings, instruments: Instruments, stopping: Stoppin
         left=left,
         follow=settings.trainer.follow,
         mixing=mixing,
-        # A session with a role is of one policy alone, and the others have no part in its group.
+        # With roles, a session belongs to one policy; the others have no part in its group.
         policies=() if settings.run.roles else settings.run.policies,
     )
     runner = StepRunner(settings, gang, publication, process.producer, instruments.traces, now_ms)
@@ -138,7 +138,7 @@ def _joined(
 ) -> tuple[ProcessParts, FirstWeights]:
     """Wait for the gang, let it load the checkpoint, and announce the weights to roll out with.
 
-    Return the process with the layout of all its steps.
+    Return the process, now with the layout for all its steps, and the weights.
     """
     try:
         gang.connect(_JOIN_S, stopping)
@@ -162,14 +162,14 @@ def _joined(
 
 
 def _prefixes(settings: TrainerSettings) -> str:
-    """Return the prefix of the topics, and that of a recording to train on."""
+    """Return the topics' prefix, and the recording's prefix if the trainer learns from one."""
     prefix = settings.kafka.topic_prefix
     source = settings.trainer.source_prefix
     return prefix if source is None else f"{prefix} of {source}"
 
 
 def _newest(settings: TrainerSettings, log: str, stopping: Stopping) -> Checkpoint:
-    """Return the newest checkpoint, after a check that topics still have the records after it."""
+    """Return the newest checkpoint, after a check that the topics still have all later records."""
     source = source_kafka(settings)
     partitions = find_cluster(source, (TRAJECTORIES,), stopping).partitions[TRAJECTORIES.name]
     newest = checkpoint.newest(settings.checkpoints_dir, settings.run.policy, log)
@@ -195,7 +195,7 @@ def _limits(settings: TrainerSettings) -> BatchLimits:
 def _left(
     settings: TrainerSettings, publication: Publication, newest: Checkpoint, stopping: Stopping
 ) -> dict[int, int] | None:
-    """Return the last offset of each partition of a recording that has unread records.
+    """Return a recording's last offset in each partition that still has unread records.
 
     None if the sessions are live.
     """
@@ -230,9 +230,10 @@ def _process(
     instruments: Instruments,
     stopping: Stopping,
 ) -> ProcessParts:
-    """Start the heartbeat, by which ranks find the gang's address.
+    """Return the process's parts, with its heartbeat started and `control` read.
 
-    Then fold all records of `control` into the state of `newest`.
+    Ranks find the gang's address in the heartbeat. All records on `control` are folded into the
+    state in `newest`.
     """
     producer = Producer(settings.kafka, _client_id(settings), trace=instruments.traces.send)
     watch = GangWatch(newest.epoch, settings.run.policy)
@@ -256,7 +257,7 @@ def _process(
         heartbeat.close()
         producer.close()
         raise
-    # A gang that broke before this process began is not the one it will belong to.
+    # A gang that broke before this process began is not the gang that this process joins.
     watch.broken_by = ""
     return ProcessParts(
         settings=settings,

@@ -1,4 +1,4 @@
-"""Settings of credit: the advantages of tokens, and the models that they need."""
+"""Settings for credit: the tokens' advantages, and the models that they need."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +11,8 @@ from seamlessflow.infra.user_functions import OrUserFunction
 
 FilterAction = Literal["count", "drop"]
 Chaining = Literal["merged", "per_request"]
-"""A session's chains: a branch of its tree each, or a completion each, behind its own prompt."""
+"""A session's chains: one for each branch of its tree, or one for each completion with its
+prompt."""
 EstimatorName = Literal[
     "grpo",
     "grpo_unscaled",
@@ -34,9 +35,9 @@ TOKEN_REWARDS: tuple[EstimatorName, ...] = (
     "gae",
     "turn_gae",
 )
-"""Estimators that use rewards of tokens, such as `kl_penalty`."""
+"""Estimators that use token rewards, such as `kl_penalty`."""
 TURN_REWARDS: tuple[EstimatorName, ...] = ("turn", "session_and_turn", *TOKEN_REWARDS)
-"""Estimators that use the rewards of turns."""
+"""Estimators that use turn rewards."""
 
 COMPARED: tuple[EstimatorName, ...] = (
     "grpo",
@@ -52,7 +53,7 @@ CRITICS: tuple[EstimatorName, ...] = ("gae", "turn_gae", "habc")
 """Estimators that need a critic."""
 
 ONE_REWARD: Mapping[str, float] = {"reward": 1.0}
-"""Weights of a run that names no rewards."""
+"""Reward weights in a run that names no rewards."""
 
 
 class ReturnsSection(Section):
@@ -157,7 +158,7 @@ PairsName = Literal["extremes", "all"]
 
 
 class OverlongSection(Section):
-    """Long sessions: a punishment in their returns, and a mask of those that a limit ended."""
+    """Long sessions: a punishment in their returns, and a mask for sessions that a limit ended."""
 
     length: int | None = Field(
         None,
@@ -183,7 +184,7 @@ class OverlongSection(Section):
 
 
 class SelectionSection(Section):
-    """The sessions of a group that are trained."""
+    """The rule that chooses which of a group's sessions are trained."""
 
     name: OrUserFunction[SelectionName] | None = Field(
         None,
@@ -205,7 +206,7 @@ class SelectionSection(Section):
 
 
 class OpponentsSection(Section):
-    """The policy's earlier weights, with which a loss of pairs compares the present ones."""
+    """Opponents: the policy's earlier weights, with which a pair loss compares the present ones."""
 
     every: int = Field(
         20, ge=1, description="The oldest of them become the policy each time after so many steps"
@@ -224,7 +225,7 @@ class OpponentsSection(Section):
 
 
 class PairsSection(Section):
-    """Pairs of sessions in a group, of which the policy is to prefer one to the other."""
+    """Pairs of a group's sessions: the policy learns to prefer one session in each pair."""
 
     name: OrUserFunction[PairsName] = Field(
         "extremes",
@@ -248,7 +249,7 @@ class PairsSection(Section):
 
 
 class CreditSettings(Section):
-    """The part of the trainer's settings that advantages follow from."""
+    """The trainer settings that decide the advantages."""
 
     advantage: OrUserFunction[EstimatorName] = Field(
         "grpo",
@@ -334,10 +335,10 @@ class CreditSettings(Section):
 
     @property
     def critic_used(self) -> bool:
-        """Return whether values of tokens are needed."""
+        """Return whether token values are needed."""
         return self.advantage in CRITICS
 
     @property
     def reward_weights(self) -> Mapping[str, float]:
-        """Return the weights of the rewards that count."""
+        """Return the weight of each reward that counts, by name."""
         return {name: weight for name, weight in self.rewards.items() if weight}

@@ -1,8 +1,9 @@
-"""The link of the trainer, which has no device, to its gang: a `Backend` that calls the first rank.
+"""The trainer's link to its gang: a `Backend` without a device, which calls the gang's first rank.
 
-The rank finds the address and the token in the `TrainerHeartbeat` on `fleet` and connects. A
-channel carries the messages (`backends/calls.py`), on both sides. With the connection the weights
-in memory are lost: it raises `GangBroken`, and the trainer starts again from its checkpoint.
+That rank finds the trainer's address and token in the `TrainerHeartbeat` on `fleet`, and connects.
+On both sides a channel carries the messages (`backends/calls.py`). If the connection ends, the
+weights in memory are lost. The link then raises `GangBroken`, and the trainer starts again from its
+checkpoint.
 """
 
 import hmac
@@ -38,20 +39,21 @@ from seamlessflow.trainer.data.packing import Layout, MicroBatch
 from seamlessflow.trainer.roles.gang import GangBroken
 
 CALL_LIMIT_S = 6 * 3600.0
-"""Limit of one call, such as a step's training."""
+"""Longest time for one call, such as a step's training."""
 _HELLO_S = 10.0
 _LOOK_S = 0.2
 _EMPTY: Arrays = {}
 _ALIVE = {"TCP_KEEPIDLE": 10, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 4, "TCP_USER_TIMEOUT": 30_000}
-"""Seconds, and milliseconds for the last; not every system has all of them."""
+"""TCP options that probe a silent connection: seconds, a count (`TCP_KEEPCNT`), the last one
+milliseconds. Not every system has all."""
 
 
 class ChannelClosed(ConnectionError):
-    """A stream's end."""
+    """A connection that ended while a message was awaited."""
 
 
 class GangAbsent(SeamlessFlowError):
-    """No first rank came in time."""
+    """A gang whose first rank did not come in time."""
 
     lasting = False
 
@@ -75,7 +77,7 @@ class Channel:
         # Each message is sent whole, so waiting for more of it only delays.
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        # A machine that vanishes closes nothing: the kernel asks after it, and gives it up.
+        # A machine that vanishes closes no connection: the kernel probes it, then gives it up.
         for name, value in _ALIVE.items():
             if (option := getattr(socket, name, None)) is not None:
                 connection.setsockopt(socket.IPPROTO_TCP, option, value)
@@ -88,7 +90,7 @@ class Channel:
             self._connection.sendall(data)
 
     def receive(self, limit_s: float) -> tuple[GangMessage, Arrays]:
-        """Return the first message, before `start`. Raises `OSError` or `ValueError`."""
+        """Return the first message; call it before `start`. Raises `OSError` or `ValueError`."""
         self._connection.settimeout(limit_s)
         try:
             return received(self._exactly)
@@ -128,7 +130,7 @@ class Channel:
 
 
 class GangBackend:
-    """A `Backend` (see `trainer/backends/backend.py`) that is elsewhere."""
+    """A `Backend` (see `trainer/backends/backend.py`) that calls the gang's first rank over TCP."""
 
     def __init__(self, host: str, trainer: str) -> None:
         """Listen on a free port of `host` for the first rank. Raises `OSError`."""
@@ -267,7 +269,7 @@ class GangBackend:
         """
         number = next(self._numbers)
         answer = Queue[tuple[Reply, Arrays] | str]()
-        # Before it is sent: a connection that ends now answers all that wait.
+        # Before the call is sent: if the connection ends now, `_end` answers every waiting call.
         self._waiting[number] = answer
         try:
             self._send(replace(call, number=number), arrays or {})

@@ -1,8 +1,8 @@
 """The trainer's loop: it reads sessions, announces batches and lets the gang train them.
 
 It has no device: the gang's first rank computes (`trainer/link.py`). One thread decides. Readers,
-the heartbeat and long work (a step, a checkpoint) have threads of their own. So records are also
-read while a step is trained. Made by `trainer/bootstrap.py`.
+the heartbeat and long work (a step, a checkpoint) each have their own thread. So the trainer also
+reads records while a step is trained. Made by `trainer/bootstrap.py`.
 """
 
 import logging
@@ -26,8 +26,8 @@ from seamlessflow.trainer.steps.sequence import StepSequence
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 0.2
-"""Longest delay in noticing an expired group, the end of an evaluation or a signal to stop. All
-else wakes the loop."""
+"""Longest delay until the loop notices an expired group, an evaluation's end or a signal to stop.
+Everything else wakes the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Loop:
     reports: Reports
 
     def run(self, stop: threading.Event) -> None:
-        """Run until the last step is done or `stop` is set. Raise the error of any part."""
+        """Run until the last step is done or `stop` is set. Raise any part's error."""
         work = self.process.work
         policy = self.process.settings.run.policy
         with (
@@ -62,7 +62,7 @@ class Loop:
                 self._advance()
             self.steps.finish()
             if self.steps.over:
-                # The end of the run is on the log before the ranks leave their roles.
+                # The run's end must be on the log before the ranks leave their roles.
                 self.process.producer.settle(stop.is_set)
             self.gang.end(finished=self.steps.over)
             self.process.status.ending = True
@@ -88,7 +88,7 @@ class Loop:
         """Collect finished work and begin the work that is due."""
         self.process.gang.check(self.process.settings.trainer.ranks)
         if self.gang.lost:
-            # A rank that ended after a failed call has said why: the call's own error is the news.
+            # If a call failed before the rank ended, `finish` raises its error, which says why.
             self.process.work.finish()
             raise GangBroken(self.gang.worker, self.gang.lost)
         self.process.send(*self.dataloader.expirations(self.process.now_ms()))

@@ -1,4 +1,4 @@
-"""Settings of a loss: its surrogate, correction, masks, aggregation and entropy bonus; presets.
+"""A loss's settings: surrogate, correction, masks, aggregation and entropy bonus; presets.
 
 Masks say which tokens leave the loss because the policy has moved away from them. Importable
 without torch or numpy.
@@ -42,7 +42,7 @@ PRESETS: Mapping[str, tuple[SurrogateName, CorrectionName]] = {
 }
 """Surrogate and correction that each `LossName` stands for."""
 OF_PAIRS: tuple[SurrogateName, ...] = ("pairs_squared", "pairs_logistic")
-"""Surrogates that compare pairs of sessions (`trainer.pairs`)."""
+"""Surrogates that compare session pairs (`trainer.pairs`)."""
 DUAL_CLIP = 3.0
 """`dual_clip` if it is not set, as in verl and slime's examples."""
 _OF_SURROGATE: Mapping[str, SurrogateName] = {
@@ -74,7 +74,7 @@ class _MaskSection(Section):
 
 
 class MeanMaskSection(_MaskSection):
-    """Turns or sessions whose ratios are far from 1 in their geometric mean."""
+    """Mask for turns or sessions whose geometric mean ratio is far from 1."""
 
     low: float | None = Field(
         None, gt=0, lt=1, description="Least mean of one that is trained; none: no bound"
@@ -88,7 +88,7 @@ class MeanMaskSection(_MaskSection):
 
 
 class OutlierMaskSection(_MaskSection):
-    """Tokens whose own ratio is far from 1, alone or with all of their turn or session."""
+    """Mask for tokens whose own ratio is far from 1, alone or with their whole turn or session."""
 
     low: float | None = Field(
         None, gt=0, lt=1, description="Least ratio of a token that is no outlier; none: no bound"
@@ -102,7 +102,7 @@ class OutlierMaskSection(_MaskSection):
 
 
 class OffPolicyMaskSection(_MaskSection):
-    """Turns or sessions with a negative advantage from which the policy has moved away."""
+    """Mask for negative-advantage tokens in turns or sessions that the policy moved away from."""
 
     most: float | None = Field(
         None,
@@ -116,21 +116,21 @@ class OffPolicyMaskSection(_MaskSection):
 
 
 class MasksSection(Section):
-    """Masks by the ratio of the policy to the engine's (see trainer/backends/losses)."""
+    """Masks by the policy's ratio to the engine's (see trainer/backends/losses)."""
 
     geometric_mean: MeanMaskSection = Field(default_factory=MeanMaskSection)
     outlier: OutlierMaskSection = Field(default_factory=OutlierMaskSection)
     off_policy: OffPolicyMaskSection = Field(default_factory=OffPolicyMaskSection)
 
     def levels(self) -> Iterator[Level]:
-        """Yield the tokens that each mask looks at together."""
+        """Yield each used mask's level: the tokens that it looks at together."""
         for section in (self.geometric_mean, self.outlier, self.off_policy):
             if section.used:
                 yield section.level
 
 
 class LossSection(Section):
-    """A step's loss: the loss of a trained token, and the sum over tokens."""
+    """A step's loss: each trained token's loss, and the sum over tokens."""
 
     name: LossName | None = Field(
         None,
@@ -329,7 +329,7 @@ class LossSection(Section):
 
     @property
     def user_functions(self) -> Mapping[str, str]:
-        """Return the functions of the user's own that it is made of, by what they are."""
+        """Return the user's own functions that the loss uses, by part, such as `surrogate`."""
         parts = {
             "surrogate": self.chosen_surrogate,
             "correction": self.chosen_correction,
@@ -358,12 +358,12 @@ class LossSection(Section):
 
     @property
     def of_pairs(self) -> bool:
-        """Return whether the loss compares pairs of sessions."""
+        """Return whether the loss compares session pairs."""
         return self.chosen_surrogate in OF_PAIRS
 
     @property
     def dual_bound(self) -> float | None:
-        """Return the ratio of `dual_clip`, or None if there is no bound."""
+        """Return `dual_clip`'s ratio, or None if there is no bound."""
         return (DUAL_CLIP if self.dual_clip is None else self.dual_clip) or None
 
     @property
@@ -373,7 +373,7 @@ class LossSection(Section):
 
     @property
     def unit(self) -> Unit:
-        """Return the tokens that must be in one micro-batch."""
+        """Return the unit whose tokens must all be in one micro-batch."""
         levels: set[str] = {self.correction_level, *self.masks.levels()}
         if self.chosen_surrogate == "gspo":
             levels.add(self.ratio_level or "session")

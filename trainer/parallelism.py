@@ -1,6 +1,6 @@
-"""Settings of a step's computation: types, memory, and the division of a model over ranks.
+"""Settings for a step's computation: types, memory, and the model's division over ranks.
 
-Also the limits of Megatron-core that a model's configuration shows. Importable without torch.
+Also a check whether Megatron-core can compute a model. Importable without torch.
 """
 
 from collections.abc import Mapping
@@ -12,27 +12,28 @@ from seamlessflow.infra.settings import Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 SIZES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
-"""An element's bytes."""
+"""Bytes per element."""
 LOGITS_AT_ONCE = 1 << 24
-"""Most logits that a rank has at a time: 64 MiB in float32, and as much for each result of them."""
+"""Most logits that a rank holds at a time: 64 MiB in float32, and as much for each result from
+them."""
 PAIRS = 2048
-"""Pairs of tokens whose attention takes about as long as a layer's products for one token."""
+"""Token pairs whose attention takes about as long as a layer's products for one token."""
 Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
 MEGATRON_FAMILIES = ("llama", "qwen2", "qwen3")
 _ROTARY = ("default", "linear", "llama3")
-"""Kinds of rotary embeddings whose frequencies depend on neither length nor step."""
+"""Rotary embeddings whose frequencies depend on neither length nor step."""
 
 
 class Parallel(Protocol):
-    """The trainer's settings that the division of the model must fit."""
+    """The trainer settings that the model's division must fit."""
 
     @property
     def ranks(self) -> int:
-        """Return the gang's devices."""
+        """Return how many devices the gang has."""
 
     @property
     def attention(self) -> str:
-        """Return the implementation of attention."""
+        """Return which implementation computes attention."""
 
     @property
     def adapter_used(self) -> bool:
@@ -40,11 +41,11 @@ class Parallel(Protocol):
 
     @property
     def gradient_checkpointing(self) -> bool:
-        """Return whether activations are computed again."""
+        """Return whether the backward pass computes activations again."""
 
 
 class MegatronSection(Section):
-    """Division of the model over ranks by Megatron-core."""
+    """The model's division over ranks by Megatron-core."""
 
     tensor_parallel: int = Field(
         1,
@@ -67,7 +68,7 @@ class MegatronSection(Section):
         return self
 
     def check(self, trainer: Parallel) -> None:
-        """Raise `ValueError` with the trainer's settings that Megatron-core is not proven with."""
+        """Raise `ValueError` for a trainer setting that is not proven with Megatron-core."""
         if trainer.ranks % self.tensor_parallel:
             raise ValueError(
                 f"ranks {trainer.ranks} must be a multiple of megatron.tensor_parallel "
@@ -85,7 +86,7 @@ class MegatronSection(Section):
 
 
 class ComputingSettings(Section):
-    """The part of the trainer's settings that says how a rank computes."""
+    """The trainer settings that say how a rank computes."""
 
     dtype: Dtype = Field(
         "float32",
@@ -160,12 +161,12 @@ class ComputingSettings(Section):
 
     @property
     def compute(self) -> Dtype:
-        """Return the element type of matrix products."""
+        """Return the element type for matrix products."""
         return self.compute_dtype or self.dtype
 
 
 def unproven_model(config: Mapping[str, Any]) -> str:
-    """Return what Megatron-core cannot compute of a model's `config.json`; empty if nothing."""
+    """Return why Megatron-core cannot compute a model, by its `config.json`; empty if it can."""
     if (family := config.get("model_type")) not in MEGATRON_FAMILIES:
         return f"is a {family}, not one of {', '.join(MEGATRON_FAMILIES)}"
     if (activation := config.get("hidden_act", "silu")) != "silu":

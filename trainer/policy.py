@@ -1,4 +1,4 @@
-"""The policy's settings: its initial model, its sampling, and its trained weights and tokens.
+"""The policy's settings: its initial model, its sampling, and which weights and tokens are trained.
 
 Importable without torch.
 """
@@ -81,7 +81,7 @@ class PolicySection(Section):
 
 
 class AdapterSection(Section):
-    """A low-rank adapter (LoRA, https://arxiv.org/abs/2106.09685) of linear layers.
+    """A low-rank adapter (LoRA, https://arxiv.org/abs/2106.09685) for linear layers.
 
     It has no dropout: a step that is executed again must be the same.
     """
@@ -105,7 +105,7 @@ class AdapterSection(Section):
 
     @property
     def scale(self) -> float:
-        """Return the factor of what the adapter adds; 0 without one."""
+        """Return the factor that scales the adapter's addition; 0 without an adapter."""
         return self.chosen_alpha / self.rank if self.used else 0.0
 
     @property
@@ -114,7 +114,7 @@ class AdapterSection(Section):
         return 2 * self.rank if self.alpha is None else self.alpha
 
     def unknown_targets(self, layers: Collection[str]) -> Iterator[str]:
-        """Yield the fault of each target that is no layer of the policy's model."""
+        """Yield a message for each target that names no layer in the policy's model."""
         for target in self.targets if self.used else ():
             if target not in layers:
                 names = ", ".join(sorted(layers))
@@ -130,14 +130,14 @@ class AdapterSection(Section):
 
     @model_validator(mode="after")
     def _rank_is_told(self) -> Self:
-        """Refuse a forgotten rank; 0 lets a policy be without the adapter of the first."""
+        """Refuse a forgotten rank. A further policy without the first policy's adapter sets 0."""
         if (self.alpha is not None or self.targets) and "rank" not in self.model_fields_set:
             raise ValueError("alpha and targets are of an adapter: set its rank, or 0 for none")
         return self
 
 
 class AdapterSettings(Section):
-    """The part of the trainer's settings that chooses the trained weights."""
+    """The trainer settings that choose the trained weights."""
 
     adapter: AdapterSection = Field(default_factory=AdapterSection)
 

@@ -1,6 +1,6 @@
-"""Survey of a recording before a trainer learns from it: its end, and faults that forbid it.
+"""A recording's survey before a trainer learns from it: its end, and faults that forbid training.
 
-A recording is a topic of trajectories under a prefix of its own, written by `replay merge` or
+A recording is a topic with trajectories under its own prefix, written by `replay merge` or
 `import`. Called by `trainer/bootstrap.py` for `trainer.source_prefix`.
 """
 
@@ -21,7 +21,7 @@ from seamlessflow.trainer.settings import TrainerSettings
 
 
 class RecordingUnusable(SeamlessFlowError):
-    """A recording cannot be trained with these settings."""
+    """A recording that cannot be trained with these settings."""
 
     lasting = True
 
@@ -33,15 +33,15 @@ class RecordingUnusable(SeamlessFlowError):
 
 @dataclass(slots=True)
 class Survey:
-    """A recording's sessions, as far as they were read. Pure."""
+    """Counts over a recording's sessions, as far as they were read. Pure."""
 
     policy: str
     tokenizer_hash: str
     train_foreign: bool
     last: dict[int, int] = field(default_factory=dict)
-    """Offset of each partition's last session."""
+    """The last session's offset, by partition."""
     others: Counter[str] = field(default_factory=Counter)
-    """Sessions of other policies."""
+    """Sessions that belong to other policies, by policy."""
     foreign: int = 0
     """Tokens that are masked because another system sampled them."""
     hashes: Counter[str] = field(default_factory=Counter)
@@ -50,7 +50,7 @@ class Survey:
     """The policy's sessions."""
     trainable: int = 0
     unscored: int = 0
-    """Sessions to train whose tokens have no log-probs of their sampler."""
+    """Sessions to train whose tokens lack their sampler's log-probs."""
 
     def apply(self, item: Received) -> None:
         """Count a record."""
@@ -100,7 +100,7 @@ class Survey:
 
 
 def source_kafka(settings: TrainerSettings) -> KafkaSettings:
-    """Return the Kafka settings of the trained `trajectories`, with the recording's prefix."""
+    """Return the Kafka settings for the `trajectories` to train: a recording's have its prefix."""
     prefix = settings.trainer.source_prefix
     if prefix is None:
         return settings.kafka

@@ -1,4 +1,4 @@
-"""Settings of the trainer and of training processes. Importable without torch or Kafka."""
+"""Settings for the trainer and for training processes. Importable without torch or Kafka."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -54,7 +54,7 @@ class OptimizerSection(Section):
 
 
 class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSettings):
-    """The settings of training, for the trainer and for training processes."""
+    """The training settings, for the trainer and for training processes."""
 
     worker: str = Field(
         "worker-0", min_length=1, description="Id of the worker, also in rollout on its device"
@@ -186,7 +186,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
     @model_validator(mode="after")
     def _names_functions(self) -> Self:
         settings = "trainer.advantage, filters, selection.name, pairs.name or replay.name"
-        # A mixer chooses on the trainer's host alone, so it is none of the functions of a step.
+        # A mixer chooses only on the trainer's host, so `user_functions` leaves it out.
         names = (*self._named_methods, self.replay.name or "")
         refuse_unnamed(self.functions, names, settings)
         return self
@@ -279,13 +279,13 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @property
     def opponents(self) -> int:
-        """Return the number of earlier policies that the loss compares with."""
+        """Return how many earlier policies the loss compares with."""
         compared = self.loss.chosen_surrogate == "pairs_squared" and self.pairs.reference_share < 1
         return self.pairs.opponents.most if compared else 0
 
     @property
     def user_functions(self) -> list[str]:
-        """Return the names of functions of the user's own that shape a step."""
+        """Return the names of the user's own functions that shape a step."""
         names = (*self._named_methods, *self.masks, *self.loss.user_functions.values())
         return sorted({name for name in names if is_user_function(name)})
 
@@ -295,7 +295,7 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @property
     def compares_sessions(self) -> bool:
-        """Return whether sessions are compared, so that a group of one session teaches nothing."""
+        """Return whether sessions are compared, so that one session in a group teaches nothing."""
         return self.advantage in COMPARED and self.loss.chosen_surrogate != "cloning"
 
     @property
@@ -305,17 +305,17 @@ class TrainerSection(AdapterSettings, CreditSettings, ComputingSettings, SinkSet
 
     @property
     def updates(self) -> int:
-        """Return a step's optimizer updates, if no part of its batch is empty."""
+        """Return how many optimizer updates a step has, if no part of its batch is empty."""
         return self.mini_batches * self.epochs
 
     @property
     def reference_used(self) -> bool:
-        """Return whether log-probs of the reference are needed."""
+        """Return whether the reference's log-probs are needed."""
         return self.kl_penalty > 0 or self.loss.kl > 0 or self.loss.of_pairs
 
 
 class TrainerSettings(ProcessSettings):
-    """All settings of `python -m seamlessflow.trainer`."""
+    """All settings for `python -m seamlessflow.trainer`."""
 
     run: SharedRunSection = Field(default_factory=SharedRunSection)
     pacing: SharedPacingSection = Field(default_factory=SharedPacingSection)
@@ -360,7 +360,7 @@ class TrainerSettings(ProcessSettings):
 
     @property
     def run_name(self) -> str:
-        """Return the name of the run at trackers of experiments."""
+        """Return the run's name at experiment trackers."""
         if self.trainer.run_name is not None:
             return self.trainer.run_name
         name = self.data_dir.absolute().name
@@ -368,14 +368,14 @@ class TrainerSettings(ProcessSettings):
 
     @property
     def hardware(self) -> Mapping[str, float]:
-        """Return the facts of each device for the scheduler."""
+        """Return each device's facts for the scheduler."""
         if self.trainer.backend != "clock" or self.trainer.hardware:
             return self.trainer.hardware
         return hardware_named(self.device_model.hardware).figures
 
     @property
     def window(self) -> int:
-        """Return the number of ready groups at which no more sessions are read."""
+        """Return how many groups may be ready before the trainer reads no more sessions."""
         batches = (self.run.lag + 4) * self.run.groups_per_step
         return self.trainer.window or batches + self.pacing.extra_count(self.run.groups_per_step)
 

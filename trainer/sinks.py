@@ -1,4 +1,4 @@
-"""Settings of sinks: where the metrics of steps and evaluations go, besides `control`."""
+"""Settings for sinks: where step and evaluation metrics go, besides `control`."""
 
 from importlib.util import find_spec
 from pathlib import Path
@@ -9,22 +9,22 @@ from pydantic import Field, field_validator
 from seamlessflow.infra.settings import Section
 
 _DATABASES = ("sqlite:", "postgresql", "mysql", "mssql")
-"""URIs of MLflow's stores for which mlflow-skinny lacks the libraries."""
+"""Beginnings of MLflow store URIs for which mlflow-skinny lacks the libraries."""
 
 
 def mlflow_package(uri: str) -> str:
-    """Return the package that a tracking URI of MLflow needs."""
+    """Return the package that an MLflow tracking URI needs."""
     return "mlflow" if uri.startswith(_DATABASES) else "mlflow-skinny"
 
 
 def board_writer() -> str:
-    """Return the installed module that writes files of TensorBoard; empty without any."""
+    """Return the installed module that writes TensorBoard files; empty if there is none."""
     modules = {"tensorboardX": "tensorboardX", "tensorboard": "torch.utils.tensorboard"}
     return next((module for package, module in modules.items() if find_spec(package)), "")
 
 
 class SinkSettings(Section):
-    """The part of the trainer's settings that says which sinks there are."""
+    """The trainer settings that choose the sinks."""
 
     metrics_csv: Path | None = Field(
         None, description="Metrics, a row for each step and evaluation; none: DATA_DIR/metrics.csv"
@@ -68,7 +68,7 @@ class SinkSettings(Section):
                 "no password may be in it: set MLFLOW_TRACKING_USERNAME and "
                 "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN, in the environment"
             )
-        # Such an address would be a server that is away: rows would wait for it to the end.
+        # A wrong port would look like a server that is away: rows would wait for it to the end.
         try:
             lacks_port = parts.port == 0
         except ValueError:

@@ -1,7 +1,7 @@
-"""A step's methods, as recorded: choices by name on which the results of a step depend. Pure.
+"""A step's methods, as recorded: the choices by name that decide a step's results. Pure.
 
-`BatchReady` and `StepCommitted` name them. So it is known whether a step that is executed again is
-the same.
+`BatchReady` and `StepCommitted` name them. So the trainer knows whether a step that it executes
+again is the same.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ RAISED: Mapping[tuple[str, str], int] = {
     # Zeros for returns that differ by rounding alone.
     ("advantage", "grpo_unscaled"): 2,
     ("advantage", "rloo"): 2,
-    # The log-probs of the policy before the step, in place of those of the one that sampled.
+    # The log-probs under the policy before the step, instead of the policy that sampled.
     ("advantage", "distill"): 2,
-    # A bound of ratios with a negative advantage by default.
+    # By default, a bound for ratios with a negative advantage.
     **{("loss", name): 2 for name in ("ppo_clip", "ppo_clip+tis", "ppo_clip+icepop")},
-    # A rate at the last step of a run; before, steps recorded no schedule.
+    # A run's last step has a rate above min_lr; earlier releases recorded no schedule.
     **{("schedule", name): 2 for name in ("linear", "cosine")},
-    # An epsilon beside the deviation that is divided by.
+    # An epsilon is added to the deviation that divides.
     **{
         ("advantage", name): 2
         for name in (
@@ -42,22 +42,22 @@ RAISED: Mapping[tuple[str, str], int] = {
     },
     # No signal of full size from a batch of noise.
     ("advantage", "gdpo"): 2,
-    # A group that counts does so in the means of the loss, with the terms of each token.
+    # A group that counts does so in the loss's means, with each token's terms.
     ("filter", "zero_variance"): 2,
 }
-"""Version of each method, by kind and name, whose results differ from its first release.
+"""Versions, by kind and name, of methods whose results differ from their first release.
 
-All other methods have version 1. Raise the version with every change of a method's results for the
+All other methods have version 1. Raise the version whenever a method gives other results for the
 same input and settings.
 """
 
 RAISED_WITH: Mapping[tuple[str, str], int] = {
     # As for `distill`.
     ("advantage", "kl_penalty"): 1,
-    # No bound of the divergence, beyond which it had no gradient.
+    # The divergence no longer has a bound beyond which it has no gradient.
     ("loss", "kl"): 1,
 }
-"""Added to the version of a kind's methods if a setting is used, by kind and setting."""
+"""Number added to the version of a kind's methods if a setting is used, by kind and setting."""
 
 SETTINGS: Mapping[str, str] = {
     "advantage": "trainer.advantage, trainer.returns, trainer.kl_penalty, trainer.reference, "
@@ -80,23 +80,23 @@ SETTINGS: Mapping[str, str] = {
     "opponents": "trainer.pairs.opponents",
     "chains": "trainer.chains",
 }
-"""Settings that choose the methods of a kind."""
+"""Settings that choose a kind's methods."""
 
 CHOOSING = frozenset({"replay"})
-"""Kinds that choose what a step trains. That is on the log, so a step that is executed again calls
-none of them."""
+"""Kinds that choose what a step trains. Their choice is on the log, so a step that is executed
+again calls none of them."""
 
 NAMING = ("name", "surrogate", "correction")
-"""Settings of a loss that its recorded name stands for, so that its hash leaves them out."""
+"""Loss settings that the loss's recorded name stands for, so that its hash leaves them out."""
 
 
 def step_methods(
     settings: TrainerSettings, without: Collection[str] = ()
 ) -> tuple[StepMethod, ...]:
-    """Return the methods of every step under these settings, filters in the setting's order.
+    """Return the methods that every step uses under these settings, filters in the setting's order.
 
-    Those of the kinds `without` are left out. The hash has no default values, so a new setting does
-    not change it. Raises `FunctionUnusable`.
+    Methods whose kind is in `without` are left out. The hash has no default values, so a new
+    setting does not change it. Raises `FunctionUnusable`.
     """
     trainer = settings.trainer
     chosen: list[tuple[str, str, Mapping[str, Any]]] = [
@@ -143,9 +143,9 @@ def step_methods(
 
 
 def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -> list[str]:
-    """Return a phrase for each kind whose methods differ now, with their settings.
+    """Return a phrase for each kind whose methods differ now; it names the kind's settings.
 
-    Empty for a step of a release that recorded no methods.
+    Empty for a step from a release that recorded no methods.
     """
     kinds = dict.fromkeys(method.kind for method in (*recorded, *present)) if recorded else {}
     phrases = []
@@ -164,7 +164,7 @@ def differences(recorded: Sequence[StepMethod], present: Sequence[StepMethod]) -
 
 
 def _edited(old: Sequence[StepMethod], new: Sequence[StepMethod]) -> str:
-    """Return the first user's function whose file differs, empty if there is none."""
+    """Return the first user's function whose file differs; empty if there is none."""
     pairs = zip(old, new, strict=True)
     return next((now.name for then, now in pairs if then.source_sha256 != now.source_sha256), "")
 
@@ -179,7 +179,7 @@ def without_settings(methods: Iterable[StepMethod]) -> list[StepMethod]:
 
 
 def listed(methods: Iterable[StepMethod]) -> str:
-    """Return methods for people, such as `grpo, ppo_clip version 2`."""
+    """Return methods as readable text, such as `grpo, ppo_clip version 2`."""
     shown = (
         method.name if method.version == 1 else f"{method.name} version {method.version}"
         for method in methods
@@ -188,7 +188,7 @@ def listed(methods: Iterable[StepMethod]) -> str:
 
 
 def _version(kind: str, name: str, values: Mapping[str, Any]) -> int:
-    """Return the version of a method under its settings."""
+    """Return a method's version under its settings."""
     further = sum(
         more
         for (raised, setting), more in RAISED_WITH.items()
@@ -209,7 +209,7 @@ def _credit(trainer: TrainerSection) -> Mapping[str, Any]:
 
 
 def _functions_of(loss: LossSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the functions of the user's own that a loss is made of."""
+    """Yield the user's own functions that a loss uses."""
     for kind, name in loss.user_functions.items():
         yield kind, name, _own(loss.functions, name)
 
@@ -238,7 +238,7 @@ def _overlong(section: OverlongSection) -> Iterator[tuple[str, str, Mapping[str,
 
 
 def _selection(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the selection of sessions, if there is one."""
+    """Yield the session selection, if there is one."""
     if (name := trainer.selection.name) is not None:
         values = trainer.selection.model_dump(exclude={"name"}, exclude_defaults=True)
         drawn = name == "balanced" or is_user_function(name)
@@ -247,7 +247,7 @@ def _selection(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str,
 
 
 def _pairs(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the rule of pairs and their opponents, if the loss compares some."""
+    """Yield the rule for pairs, if the loss compares pairs, and its opponents, if it has any."""
     if trainer.loss.of_pairs:
         values = trainer.pairs.model_dump(exclude={"name", "opponents"}, exclude_defaults=True)
         yield "pairs", trainer.pairs.name, {**values, **_own(trainer.functions, trainer.pairs.name)}
@@ -264,7 +264,7 @@ def _replay(trainer: TrainerSection) -> Iterator[tuple[str, str, Mapping[str, An
 
 
 def _rewards(weights: Mapping[str, float]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield the weights of named rewards, unless only `reward` counts, with weight 1."""
+    """Yield the reward weights, unless only `reward` counts, with weight 1."""
     if weights != ONE_REWARD:
         yield "rewards", "weighted_sum", {"weights": dict(weights)}
 

@@ -1,4 +1,4 @@
-"""Settings of what is trained again, or comes from elsewhere: `trainer.reuse`, `trainer.replay`."""
+"""Settings for sessions trained again or from elsewhere: `trainer.reuse`, `trainer.replay`."""
 
 import re
 from collections.abc import Mapping
@@ -10,16 +10,16 @@ from seamlessflow.infra.settings import Section
 from seamlessflow.infra.user_functions import OrUserFunction, is_user_function
 
 OWN = "own"
-"""Name of the pool of the run's own groups; all other pools are of other topics."""
+"""Name of the pool with the run's own groups; every other pool reads other topics."""
 ChoiceName = Literal["random", "newest"]
 MixerName = Literal["rescue", "mix"]
 _ARGUMENTS: Mapping[str, tuple[str, ...]] = {"rescue": ("take", "passes"), "mix": ("foreign",)}
-"""Settings of each mixer of the release."""
+"""Settings by mixer, for the mixers in the release."""
 _POOL_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 class ReuseSection(Section):
-    """Groups of earlier steps that are trained again beside the new ones of a batch."""
+    """Groups from earlier steps that are trained again, beside a batch's new groups."""
 
     groups: int = Field(
         0, ge=0, description="Most such groups in each batch, beside run.groups_per_step; 0: none"
@@ -95,7 +95,7 @@ class ReplaySection(Section):
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """Return the settings of the release's chosen mixer, as keyword arguments."""
+        """Return the chosen mixer's settings as keyword arguments; none for a user's function."""
         if self.name is None or is_user_function(self.name):
             return {}
         return {setting: getattr(self, setting) for setting in _ARGUMENTS[self.name]}

@@ -1,7 +1,7 @@
-"""Settings of an algorithm that were set, but that the other settings leave unread. Pure.
+"""Algorithm settings that were set, but that the other settings leave unread. Pure.
 
-A section alone cannot know them. Settings of a further policy override those of the run, and
-recorded settings have every value. So `seamlessflow/checks/combinations.py` looks at the whole
+A section alone cannot know them. A further policy's settings override the run's, and recorded
+settings have every value. So `seamlessflow/checks/combinations.py` looks at the whole
 configuration.
 """
 
@@ -18,14 +18,14 @@ from seamlessflow.trainer.settings import TrainerSection
 
 
 class SettingReader(NamedTuple):
-    """A setting, and its values with which another setting is read."""
+    """A setting, and those of its values with which the trainer reads another setting."""
 
     setting: str
     chosen: Callable[[TrainerSection], str]
     values: tuple[str, ...]
 
     def reads(self, trainer: TrainerSection) -> bool:
-        """Return whether the value is one of them."""
+        """Return whether the trainer's value is among them."""
         return self.chosen(trainer) in self.values
 
     def lacking(self, trainer: TrainerSection) -> str:
@@ -99,7 +99,7 @@ def _selection_name(trainer: TrainerSection) -> str:
 
 
 def _compared_selection(trainer: TrainerSection) -> str:
-    """Return the selection, of a loss that compares a session's return with its group's."""
+    """Return the chosen selection, or a phrase with the surrogate if that compares pairs."""
     if trainer.loss.of_pairs:
         return f"{trainer.loss.chosen_surrogate}, which compares pairs"
     return _selection_name(trainer)
@@ -163,9 +163,9 @@ READERS: Mapping[SettingPath, tuple[SettingReader, ...]] = {
         ),
     ),
 }
-"""Readers of each setting that not every choice reads; any one of them suffices.
+"""By setting, the choices that read it: one of them is enough. All other settings are always read.
 
-Directories of models are not among these settings: an unused one may stay named
+Model directories are not among these settings: an unused one may stay named
 (docs/algorithms/methods.md).
 """
 
@@ -173,10 +173,10 @@ Directories of models are not among these settings: an unused one may stay named
 def unread(
     section: TrainerSection, trainers: tuple[TrainerSection, ...]
 ) -> Iterator[tuple[SettingPath, str]]:
-    """Yield each setting that was set in `section` and that none of the trainers reads, and why.
+    """Yield each setting that `section` sets but that none of the trainers reads, and why.
 
-    `trainers`: those with the settings of `section`; the text is about the first. A setting of None
-    counts as not set.
+    `trainers`: those whose settings come from `section`; the text is about the first. A setting
+    that is None counts as not set.
     """
     for path, readers in READERS.items():
         if not _set(section, path) or any(

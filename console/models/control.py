@@ -134,6 +134,12 @@ class ControlFold:
     finished: dict[str, int] = field(default_factory=dict)
     """By policy, its steps at the end. Only policies that have ended are in it."""
 
+    @property
+    def ended(self) -> bool:
+        """True if no step is under way and each policy with a completed step has finished."""
+        trained = self.completed.keys()
+        return bool(self.finished) and not self.steps and trained <= self.finished.keys()
+
     def copy(self) -> Self:
         """Return a copy that no later record changes."""
         copied: dict[str, Any] = {

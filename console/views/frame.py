@@ -48,6 +48,8 @@ class Frame:
     at_ms: int
     records: int
     """Records on the log up to the moment."""
+    ended: bool
+    """True if the run had ended by the moment."""
     slider: Slider | None
     """None until `control` has a record."""
     read: int
@@ -75,6 +77,7 @@ def frame_of(
         permanent=str(picture.moment or permanent),
         at_ms=picture.at_ms,
         records=sum(picture.cut.values()),
+        ended=picture.control.ended,
         slider=slider,
         read=following.read,
         left=following.left,

@@ -157,12 +157,11 @@ def now_page(picture: RunPicture, around: Surroundings = NOTHING_KNOWN) -> NowPa
     flow = flow_of(picture)
     groups = sorted(control.groups.values(), key=lambda group: group.admitted_ms)
     policies = dict.fromkeys((*control.steps, *control.completed, *control.versions))
-    finished = bool(control.finished) and not control.steps
     return NowPage(
         at_ms=picture.at_ms,
-        finished=finished,
+        finished=control.ended,
         workers=tuple(_workers(picture)),
-        waits=() if finished else waits_of(picture, flow),
+        waits=() if control.ended else waits_of(picture, flow),
         steps=tuple(_step(picture, policy) for policy in policies),
         groups=tuple(_groups(picture, groups[:MOST_LINES])),
         group_counts=dict(sorted(Counter(group.state for group in groups).items())),

@@ -43,7 +43,7 @@ def serve(settings: ManagerSettings, stopping: Callable[[], bool]) -> None:
     """
     check_rules(settings.kafka.write_release)
     control = control_terms(settings, encoder(settings.kafka))
-    # The member's name outlives a restart, if one is set; the rest distinguishes its lives.
+    # If a member name is set, it outlives a restart; the rest distinguishes the member's lives.
     life = uuid4().hex[:8]
     static = settings.manager.slot or None
     member = static or life
@@ -85,7 +85,7 @@ def control_terms(settings: ManagerSettings, encode: EncodeRecord) -> ControlTer
 
 
 def judge_terms(settings: ManagerSettings) -> JudgeTerms:
-    """Return the judges that a session waits for, in the order of their names."""
+    """Return the judges that a session waits for, ordered by name."""
     section = settings.rewards
     return JudgeTerms(tuple(sorted(section.judges)), int(1000 * section.longest_wait_s))
 

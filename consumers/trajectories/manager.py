@@ -1,6 +1,6 @@
 """The trajectory manager's main loop. All of it runs on the thread that calls `Manager.run`.
 
-Reader threads fill the inbox. Each round applies what is in it. Records of `sessions` and
+Reader threads fill the inbox. Each round applies the records in it. Records of `sessions` and
 `requests` go through `Ownership`, which passes on those of owned partitions to `Actor`. Records of
 `fleet` and `control` go to `RolloutFleet` and `SessionFates`. `Actor` writes through `Outbox`. The
 round ends with deadlines, waiting turns and the next commit.
@@ -45,7 +45,7 @@ from seamlessflow.schemas.topics import REQUESTS, SESSIONS
 
 
 class ManagerReplaced(SeamlessFlowError):
-    """A newer manager of the same name has started."""
+    """Error: a newer manager with the same name has started."""
 
     lasting = True
 
@@ -60,7 +60,7 @@ class ManagerReplaced(SeamlessFlowError):
 
 
 class Succession:
-    """One manager's place among those of its name."""
+    """One manager's place among the managers with its name."""
 
     def __init__(self, member: str, manager: str) -> None:
         self._member = member
@@ -68,7 +68,7 @@ class Succession:
         self._announced = False
 
     def announcement(self, now_ms: int) -> ManagerStarted:
-        """Return the record that ends earlier managers of this name."""
+        """Return the record that ends earlier managers with this name."""
         return ManagerStarted(
             member=self._member,
             manager=self._manager,
@@ -77,7 +77,7 @@ class Succession:
         )
 
     def apply(self, started: ManagerStarted) -> None:
-        """Apply the next announcement. Raises `ManagerReplaced` if it is later than its own."""
+        """Apply the next announcement. Raises `ManagerReplaced` if it follows the manager's own."""
         if started.member != self._member:
             return
         if started.manager == self._manager:
@@ -86,18 +86,18 @@ class Succession:
             raise self.replaced(started.manager)
 
     def replaced(self, newer: str) -> ManagerReplaced:
-        """Return the error that ends this manager for a newer one."""
+        """Return the error that ends this manager in favour of a newer one."""
         return ManagerReplaced(self._member, self._manager, newer)
 
 
 _log = logging.getLogger(__name__)
 _HOUSEKEEPING_EVERY_S = 1.0
 _CLOSING_S = 5.0
-"""Longest time, at the end, for the closing of sessions of a finished run."""
+"""Longest time to close a finished run's sessions when the manager ends."""
 
 
 class Manager:
-    """One member of the Kafka consumer group of trajectory managers."""
+    """One member of the managers' Kafka consumer group."""
 
     actor_class = Actor
     """The actor's class; tests put a faulty one here."""
@@ -154,7 +154,7 @@ class Manager:
         )
 
     def run(self, stopping: Callable[[], bool]) -> None:
-        """Serve until `stopping()` is true, which is asked once a round.
+        """Serve until `stopping()` is true; it is called once a round.
 
         Blocks at the start until `fleet` is read to its end, and at the end for the transaction in
         progress. Raises `ManagerReplaced`, a reader thread's error, `DeliveryFailed` for a record
@@ -178,7 +178,7 @@ class Manager:
             close(self._connections)
 
     def _close_of_finished_runs(self) -> None:
-        """Close what the agents of a finished run left open; they ended before this manager."""
+        """Close sessions that a finished run's agents left open; the agents have ended already."""
         if self._run_ends.finished_ms is None:
             return
         self._run_ends.grace_ms = 0
@@ -188,7 +188,7 @@ class Manager:
             self._round()
 
     def _round(self) -> None:
-        # At least 1 ms, so that a commit that is due but still in progress does not spin.
+        # At least 1 ms, so that the loop does not spin while a due commit is still in progress.
         wait_s = min(self._actor.next_alarm_s(), self._commit_schedule.due_in_s)
         for batch in self._connections.inbox.batches(max(wait_s, 0.001)):
             self._handle_batch(batch)
@@ -206,7 +206,7 @@ class Manager:
             self._outages.read_records()
         for received in batch:
             self._receive(received)
-        # Before the next wait: merging replies must not delay one.
+        # Before the next wait: merging must not delay a reply.
         self._outbox.flush()
 
     def _receive(self, received: Received) -> None:
@@ -219,7 +219,7 @@ class Manager:
 
     def _apply_to_fleet(self, record: Record) -> None:
         if isinstance(record, PolicyWeights):
-            # Reads the tokenizer's files here, so that no request has to wait for them.
+            # Reads the tokenizer's files now, so that no request has to wait for them.
             self._renderers.prepare(record)
         elif isinstance(record, ManagerStarted):
             self._succession.apply(record)

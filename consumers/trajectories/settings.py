@@ -54,8 +54,9 @@ class ManagerSection(Section):
 class ManagerSettings(ProcessSettings):
     """All settings of `python -m seamlessflow.consumers.trajectories`.
 
-    Of `rollout` only the rule is read that ends turns early: it is recorded with each turn. Of
-    `rewards` only the judges' names are, and the time that a session waits for them.
+    It reads only one rule from `rollout`: the rule that ends turns early, which is recorded with
+    each turn. From `rewards` it reads only the judges' names, and the time that a session waits for
+    them.
     """
 
     manager: ManagerSection = ManagerSection()

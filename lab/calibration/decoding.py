@@ -1,8 +1,8 @@
-"""Times of decoding and prompts, fitted to the reports of a run's engines. Pure.
+"""Decoding and prompt times, fitted to the reports from a run's engines. Pure.
 
-A pass over n rows is taken to last b + n r, a token of a prompt p. In a full batch of N rows the
-engines count a token as b / N + r (`full_batch_ms`). The token took b / n + r. So b follows from
-the mean rows n: the turns under way while an engine was busy. The time of a prompt's token follows
+By the model, a pass over n rows lasts b + n r, and a prompt token takes p. The engines report a
+token's time in a full batch with N rows, b / N + r (`full_batch_ms`). The token really took b / n +
+r. So b follows from the mean row count n: the turns under way while an engine was busy. p follows
 from keys and values that were computed again, or else is r.
 """
 
@@ -20,14 +20,14 @@ class DecodingTimes:
     """The fit, in seconds."""
 
     pass_s: float
-    """b, the fixed part of a pass."""
+    """b, a pass's fixed part."""
     row_s: float
     prompt_s: float
     rows: float
-    """Mean rows of a pass."""
+    """A pass's mean row count."""
 
     def rates(self) -> dict[str, float]:
-        """Return the rates that a line over the rows replaces."""
+        """Return the rates for passes whose time grows linearly with their rows."""
         fixed = self.pass_s if self.pass_s + self.row_s > 0 else 1e-6
         return {
             "launch_s": fixed,
@@ -46,8 +46,8 @@ def decoding_times(
 ) -> DecodingTimes | None:
     """Return the fit, or None if nothing was sampled.
 
-    `rows`: those of a full batch. `hop_s`: a turn's way from `TurnStarted` to its engine. `again`:
-    tokens whose keys and values were computed again.
+    `rows`: in a full batch. `hop_s`: a turn's way from `TurnStarted` to its engine. `again`: tokens
+    whose keys and values were computed again.
     """
     busy = [
         report
@@ -61,17 +61,17 @@ def decoding_times(
     busy_s = sum(report.decoding_ms for report in busy) / 1000
     again_s = sum(report.recomputing_ms for report in busy) / 1000
     full_s = sum(report.full_batch_ms for report in busy) / 1000
-    # What was computed again is timed apart; prompts are timed together with decoding.
+    # Computing again is timed separately; prompts are timed together with decoding.
     known_s = again_s / again if again else 0.0
     prompts_s = known_s * added
     mean_rows = _rows(busy, turns, rows, hop_s)
     apart = tokens / mean_rows - tokens / rows
     pass_s = max(0.0, busy_s - again_s - full_s) / apart if apart > 0 else 0.0
-    # Without a time of its own, a token of a prompt takes as long as one that is sampled.
+    # Without a measured time, a prompt token takes as long as a sampled one.
     rest_s = max(0.0, full_s - prompts_s - tokens * pass_s / rows)
     row_s = rest_s / (tokens if known_s else tokens + added)
     prompt_s = known_s or row_s
-    if not row_s:  # then the passes have all
+    if not row_s:  # then the passes take all the time
         pass_s = max(0.0, busy_s - again_s - prompts_s) * mean_rows / tokens
     return DecodingTimes(pass_s=pass_s, row_s=row_s, prompt_s=prompt_s, rows=mean_rows)
 
@@ -79,7 +79,7 @@ def decoding_times(
 def _rows(
     busy: Sequence[WorkerUsage], turns: Sequence[RecordedTurn], most: int, hop_s: float
 ) -> float:
-    """Return the mean number of turns that an engine sampled at once while it was busy."""
+    """Return how many turns an engine sampled at once, on average, while it was busy."""
     spans: defaultdict[str, list[tuple[float, int]]] = defaultdict(list)
     for turn in turns:
         begun_s = turn.started_ms / 1000 + hop_s
@@ -97,7 +97,7 @@ def _rows(
 
 
 def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
-    """Return the time of all rows; turns beyond `most` wait for a row."""
+    """Return all rows' time; turns beyond `most` wait for a row."""
     under_way = 0
     sum_s = 0.0
     before_s = 0.0
@@ -109,7 +109,7 @@ def _row_seconds(changes: list[tuple[float, int]], most: int) -> float:
 
 
 def _added(busy: Sequence[WorkerUsage], turns: Sequence[RecordedTurn]) -> int:
-    """Return the new tokens of the prompts that began in the stretches of the reports."""
+    """Return the new tokens in prompts that began within the reports' time spans."""
     begun: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for turn in turns:
         begun[turn.worker].append((turn.started_ms, turn.added))

@@ -1,8 +1,8 @@
 """A recorded run's rates, as the section `device_model` has them. Pure.
 
-Times of optimizer steps and role changes are a fold of `control`. Those of decoding follow from the
-turns (`decoding.py`). Workers are taken as alike. A rate that was not seen stays as modelled, such
-as that of a role change.
+Times for optimizer steps and role changes are a fold of `control`. Decoding times follow from the
+turns (`decoding.py`). All workers are taken as alike. A rate that was not seen stays as modelled,
+for example a role change's.
 """
 
 from collections import defaultdict
@@ -24,12 +24,12 @@ _CHANGES = (("rollout", "sleep_s", "train", "take_s"), ("train", "leave_s", "rol
 """The role that a worker leaves, with its rate; then the role that it takes, with its rate."""
 
 _Step = tuple[str, int]
-"""Policy and number: each of several policies counts its steps from 0."""
+"""Policy and step number: each policy counts its own steps from 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedStep:
-    """A step from when gang and batch were there until its end, in seconds."""
+    """A step, from when its gang and its batch are there until its end, in seconds."""
 
     groups: tuple[str, ...]
     devices: int
@@ -39,15 +39,18 @@ class TrainedStep:
 
 @dataclass
 class MeasuredTimes:
-    """The fold of records that end at `since_ms` or later. Deposed schedulers must not get here."""
+    """The fold over records that end at `since_ms` or later.
+
+    Its callers leave out deposed schedulers' records.
+    """
 
     since_ms: int = 0
     steps: list[TrainedStep] = field(default_factory=list)
     load_ms: list[int] = field(default_factory=list)
     released_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Releases, by the role that was given up."""
+    """Release times, by the role that was given up."""
     changed_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """From an assignment to its acquisition, of changes to a role from the other."""
+    """By the new role, times from assignment to acquisition, for changes from the other role."""
     held: int = 0
     """Turns that were held over new weights, or handed over: their KV was computed again."""
     _devices: dict[str, int] = field(default_factory=dict)
@@ -117,10 +120,10 @@ def measured_rates(
     rows: int,
     window: TimeWindow,
 ) -> dict[str, Any]:
-    """Return values of the section.
+    """Return values for the section.
 
-    `tokens` of the groups, prompts included; `rows` of a full batch. Only what lies in the window
-    counts.
+    `tokens`: by group, prompts included. `rows`: in a full batch. Only records within the window
+    count.
     """
     since_ms, until_ms = window
     usage = [
@@ -144,7 +147,7 @@ def measured_rates(
 
 
 def step_times(records: Iterable[Record], since_ms: int = 0) -> MeasuredTimes:
-    """Return the fold of records of `control`, given in log order."""
+    """Return the fold over `control` records, given in log order."""
     fold = MeasuredTimes(since_ms)
     for record in records:
         fold.apply(record)
@@ -154,9 +157,9 @@ def step_times(records: Iterable[Record], since_ms: int = 0) -> MeasuredTimes:
 def training_line(
     steps: Sequence[TrainedStep], tokens: Mapping[str, int]
 ) -> tuple[float, float] | None:
-    """Return the fixed seconds of a step and a token's device seconds, by least squares.
+    """Return a step's fixed seconds and a token's device seconds, by least squares.
 
-    `tokens` of the groups, prompts included. None without a step whose groups are known.
+    `tokens`: by group, prompts included. None without a step whose groups are known.
     """
     counted = [step for step in steps if sum(tokens.get(group, 0) for group in step.groups)]
     if not counted:
@@ -167,7 +170,7 @@ def training_line(
     )
     varies = float(np.var(share))
     slope = float(np.cov(share, took_s, bias=True)[0, 1]) / varies if varies > 0 else 0.0
-    # Neither part is less than nothing, and nothing is not what rounding leaves of it.
+    # Neither part may be negative. If one is 0, it is exactly 0, without a rounding error.
     most = fmean(took_s) / fmean(share)
     if slope >= most:
         return 0.0, most
@@ -175,7 +178,7 @@ def training_line(
 
 
 def _moves(times: MeasuredTimes) -> dict[str, float]:
-    """Return the times of new weights and role changes, if there were any."""
+    """Return the times for new weights and role changes, if there were any."""
     moves = {}
     if times.load_ms:
         moves["load_s"] = fmean(times.load_ms) / 1000

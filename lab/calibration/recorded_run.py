@@ -1,8 +1,8 @@
 """The recorded run for a calibration: its `control` log, turns and sessions, without tokens.
 
-A hop is the time from a request to its `TurnStarted`: gateway, Kafka and manager take it, no
-device. A command that was sent again counts from its first sending. `read_run` reads a run's
-topics; all else is pure.
+A hop is the time from a request to its `TurnStarted`: gateway, Kafka and manager take it, not a
+device. A command that was sent again counts from when it was first sent. `read_run` reads a run's
+topics; everything else is pure.
 """
 
 from collections import defaultdict
@@ -28,7 +28,7 @@ from seamlessflow.trainer.data.credit.returns import RewardWeights, session_retu
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """The hops of several turns."""
+    """Several turns' hops."""
 
     lasted_ms: Sequence[int]
 
@@ -45,7 +45,7 @@ class Hops:
 
 
 def issued_ms(commands: Iterable[Record]) -> Mapping[str, int]:
-    """Return when each `RequestTurn` was first sent, by its command's id."""
+    """Return when each `RequestTurn` was first sent, by command id."""
     issued: dict[str, int] = {}
     for command in commands:
         if isinstance(command, RequestTurn):
@@ -54,7 +54,7 @@ def issued_ms(commands: Iterable[Record]) -> Mapping[str, int]:
 
 
 def hop_ms(started: TurnStarted, issued: Mapping[str, int]) -> int | None:
-    """Return a turn's hop, or None if its request is not kept any more."""
+    """Return a turn's hop, or None if its request is no longer kept."""
     if started.command_id not in issued:
         return None
     # The clocks of gateway and manager may differ.
@@ -62,14 +62,14 @@ def hop_ms(started: TurnStarted, issued: Mapping[str, int]) -> int | None:
 
 
 def hops(commands: Iterable[Record], events: Iterable[Record]) -> Hops:
-    """Return the hops of the turns that both topics have."""
+    """Return the hops for turns that both topics have."""
     issued = issued_ms(commands)
     lasted = (hop_ms(event, issued) for event in events if isinstance(event, TurnStarted))
     return Hops([ms for ms in lasted if ms is not None])
 
 
 _CUT_SHORT = ("aborted", "timeout", "pruned")
-"""Ends of sessions that have fewer turns than their agent wanted, as at a run's end."""
+"""Ends of sessions that have fewer turns than their agent wanted, for example at a run's end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class RecordedTurn:
     session: str
     worker: str
     hop_ms: int | None = None
-    """The time from its request to its `TurnStarted`, or None if that is not kept any more."""
+    """The time from its request to its `TurnStarted`, or None if the request is no longer kept."""
     started_ms: int
     ended_ms: int
     prompt: int
@@ -90,21 +90,21 @@ class RecordedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSession:
-    """A finalized session of the training."""
+    """A finalized training session."""
 
     group: str
     group_size: int
     tokens: int
-    """All of its tree, prompts included."""
+    """All tokens in its tree, prompts included."""
     first: int
-    """Tokens of its first prompt."""
+    """Tokens in its first prompt."""
     sampled: tuple[int, ...]
     """Each turn's tokens."""
     reward: float
 
     @property
     def later(self) -> int:
-        """Tokens that the prompts of its later turns added."""
+        """Tokens that its later turns' prompts added."""
         return max(0, self.tokens - self.first - sum(self.sampled))
 
 
@@ -145,10 +145,10 @@ def read_run(kafka: KafkaSettings, skipped: Skipped) -> Recorded:
 def recorded_turns(
     events: Iterable[Received], requests: Iterable[Record] = ()
 ) -> Sequence[RecordedTurn]:
-    """Return the turns in the order of their ends; those that moved or failed are left out.
+    """Return the turns, ordered by their ends; those that moved or failed are left out.
 
-    `events`: of `sessions`, each partition in its log's order. A completion counts if the
-    manager's fold accepts it. Raises `NewerRelease`.
+    `events`: from `sessions`, each partition in log order. A completion counts if the manager's
+    fold accepts it. Raises `NewerRelease`.
     """
     issued = issued_ms(requests)
     turns = [_turn(begun, ended, hop_ms(begun, issued)) for begun, ended in _completions(events)]
@@ -158,9 +158,9 @@ def recorded_turns(
 def recorded_session(
     trajectory: Trajectory, weights: RewardWeights = ONE_REWARD
 ) -> RecordedSession | None:
-    """Return a trajectory's session; None if not of the training, empty or cut short.
+    """Return a trajectory's session; None if it is not for training, empty or cut short.
 
-    `weights`: of the named rewards that add up to its return.
+    `weights`: by reward name, to add up its return.
     """
     if trajectory.purpose != "train" or not trajectory.nodes or trajectory.status in _CUT_SHORT:
         return None
@@ -180,7 +180,7 @@ def recorded_session(
 
 
 def recorded_weights(control: Iterable[Record]) -> RewardWeights:
-    """Return the newest lineage's weights of rewards, by name; for older logs the defaults."""
+    """Return the newest lineage's reward weights, by name; for older logs the defaults."""
     lineages = [record for record in control if isinstance(record, r.LineageStarted)]
     settings = orjson.loads(lineages[-1].settings) if lineages else {}
     rewards: RewardWeights = settings.get("trainer", {}).get("rewards", ONE_REWARD)
@@ -188,12 +188,12 @@ def recorded_weights(control: Iterable[Record]) -> RewardWeights:
 
 
 def mean_hop_s(turns: Iterable[RecordedTurn]) -> float:
-    """Return the mean hop of the turns whose request is kept; 0 without one."""
+    """Return the mean hop over turns whose request is kept; 0 if there is none."""
     return Hops([turn.hop_ms for turn in turns if turn.hop_ms is not None]).mean_ms / 1000
 
 
 def _completions(events: Iterable[Received]) -> Iterator[tuple[r.TurnStarted, r.TurnCompleted]]:
-    """Yield the begin and the accepted end of each turn that one dispatch sampled."""
+    """Yield the start and the accepted end for each turn that one dispatch sampled."""
     logs: dict[int, LoggedPartition] = {}
     for item in events:
         if item.partition not in logs:

@@ -1,6 +1,6 @@
-"""Recorded run as settings: what its topics show of devices, workload, workers and steps. Pure.
+"""Recorded run as settings: what its topics show about devices, workload, workers and steps. Pure.
 
-The first steps are left out: programs load what they need with them.
+The first steps are left out: during them, programs still load what they need.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class TooShort(SeamlessFlowError):
 
 
 def sections(recorded: Recorded) -> dict[str, Any]:
-    """Return sections of a run configuration as the run shows them, rounded. Raises `TooShort`."""
+    """Return run configuration sections as the run shows them, rounded. Raises `TooShort`."""
     control = list(in_force(recorded.control))
     ends_ms = [record.at_ms for record in control if isinstance(record, r.StepCompleted)]
     if len(ends_ms) < _LEAST_STEPS:
@@ -64,16 +64,16 @@ def sections(recorded: Recorded) -> dict[str, Any]:
 
 
 def at_scale(measured: Mapping[str, Any], scale: float) -> dict[str, Any]:
-    """Return the sections of a rehearsal with the times of its devices divided by its scale.
+    """Return a rehearsal's sections, with its device times divided by its scale.
 
-    Agents and software kept their own time.
+    Agents and software ran in real time, so their times stay.
     """
     devices = _divided(measured["device_model"], scale) if scale != 1 else measured["device_model"]
     return {**measured, "device_model": devices}
 
 
 def under(settings: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings of both; a value that was given counts over a measured one."""
+    """Return both merged; a value in `settings` overrides a measured one."""
     merged = dict(measured)
     for name, value in settings.items():
         below = merged.get(name)
@@ -85,7 +85,7 @@ def under(settings: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str,
 
 
 def _workers(control: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return the lots of the workers that joined."""
+    """Return the workers that joined, in lots that are alike."""
     joined = {record.worker: record for record in control if isinstance(record, r.WorkerJoined)}
     # Tags that only describe a worker are not simulated.
     lots = Counter((_roles(worker.tags), device_count(worker)) for worker in joined.values())

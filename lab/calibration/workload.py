@@ -1,7 +1,7 @@
 """Work of a recorded run's agents, as the section `simulation.workload` has it. Pure.
 
-Lengths come from the sessions, times from the turns and from `control`. The lengths of turns are a
-log-normal distribution cut off at the longest turn. A group shares a part of their variance: the
+Lengths come from the sessions, times from the turns and from `control`. Turn lengths follow a
+log-normal distribution, cut off at the longest turn. A group shares a part of their variance: the
 intraclass correlation of the logarithms (one-way ANOVA).
 """
 
@@ -23,7 +23,7 @@ _ROUNDS = 30
 def measured_workload(
     sessions: Sequence[RecordedSession], turns: Sequence[RecordedTurn], control: Iterable[Record]
 ) -> dict[str, Any]:
-    """Return values of the section, as far as they were seen."""
+    """Return values for the section, as far as the run shows them."""
     return {
         **_sizes(sessions),
         **measured_lengths(
@@ -36,7 +36,7 @@ def measured_workload(
 
 
 def measured_lengths(turns: Iterable[tuple[str, int]]) -> dict[str, float]:
-    """Return the values for (group, tokens of a turn); none for no turn."""
+    """Return the values for pairs (group, a turn's tokens); none without turns."""
     groups: defaultdict[str, list[float]] = defaultdict(list)
     for group, tokens in turns:
         groups[group].append(log(max(1, tokens)))
@@ -73,7 +73,7 @@ def _shared_part(groups: Mapping[str, Sequence[float]]) -> float:
 
 
 def _sizes(sessions: Sequence[RecordedSession]) -> dict[str, Any]:
-    """Return a session's turns, prompt tokens, and the share of successes."""
+    """Return a session's turns and prompt tokens, and the share of successes."""
     counts = [len(session.sampled) for session in sessions if session.sampled]
     if not counts:
         return {}
@@ -89,7 +89,7 @@ def _sizes(sessions: Sequence[RecordedSession]) -> dict[str, Any]:
 
 
 def _waits(turns: Sequence[RecordedTurn]) -> dict[str, float]:
-    """Return the time from a turn to the next one of its session."""
+    """Return the time from a turn to the next one in its session."""
     played: defaultdict[str, list[RecordedTurn]] = defaultdict(list)
     for turn in sorted(turns, key=lambda turn: turn.started_ms):
         played[turn.session].append(turn)
@@ -104,7 +104,11 @@ def _waits(turns: Sequence[RecordedTurn]) -> dict[str, float]:
 
 
 def _ends(turns: Sequence[RecordedTurn], control: Iterable[Record]) -> dict[str, float]:
-    """Return the times from a group's admission to its sessions, and from these to its end."""
+    """Return a group's mean times before its first turns and after its last turn, in seconds.
+
+    The first is from its admission to each session's first turn. The second is from its last turn
+    until it is ready or dropped.
+    """
     admitted: dict[str, int] = {}
     ready: dict[str, int] = {}
     for record in control:
@@ -132,7 +136,7 @@ def _ends(turns: Sequence[RecordedTurn], control: Iterable[Record]) -> dict[str,
 
 
 def _uncut_mean(mean: float, spread: float, most: float) -> float:
-    """Return the mean of the distribution whose draws, cut off at `most`, have this mean."""
+    """Return the mean before a cut: draws cut off at `most` have this `mean`."""
     if spread == 0 or mean >= most:
         return mean
     uncut = mean
@@ -142,7 +146,7 @@ def _uncut_mean(mean: float, spread: float, most: float) -> float:
 
 
 def _cut_mean(mean: float, spread: float, most: float) -> float:
-    """Return the mean of a log-normal distribution whose draws are cut off."""
+    """Return the mean of a log-normal distribution whose draws are cut off at `most`."""
     middle = log(mean) - spread**2 / 2
     to_cut = (log(most) - middle) / spread
     return mean * _normal(to_cut - spread) + most * (1 - _normal(to_cut))

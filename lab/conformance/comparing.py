@@ -1,8 +1,8 @@
-"""Comparison of two implementations of an environment, step by step. Pure.
+"""Comparison between two implementations of an environment, step by step. Pure.
 
-Both get the same seeds and the same actions. An action is drawn, by its episode's seed, from
-those that the environment says are possible. The first difference ends the comparison: behind it
-the two are in other states, so that all else differs too. Called by `seamlessflow conform`.
+Both get the same seeds and the same actions. An action is drawn, by its episode's seed, from the
+actions that the environment calls possible. The first difference ends the comparison: after it the
+two are in different states, so that everything else differs too. `seamlessflow conform` calls this.
 """
 
 import json
@@ -16,19 +16,19 @@ _SHOWN_ACTIONS = 20
 
 
 class ComparedState(NamedTuple):
-    """State of an environment behind its begin, or behind an action; all of it is JSON."""
+    """An environment's state after its reset, or after an action; all of it is JSON."""
 
     observation: Any
     actions: Sequence[Any]
     """Actions that are possible now; their order does not count."""
     reward: float = 0.0
-    """The action's reward; 0 behind the begin."""
+    """The action's reward; 0 after the reset."""
     done: bool = False
     """True if the episode is over."""
 
 
 class ComparedEnvironment(Protocol):
-    """An implementation. Both calls raise `EnvironmentFailed`."""
+    """An implementation. `reset` and `step` raise `EnvironmentFailed`."""
 
     @property
     def name(self) -> str:
@@ -43,37 +43,37 @@ class ComparedEnvironment(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EpisodeRules:
-    """Rules of an episode and of what counts as equal."""
+    """Rules for an episode, and for which values count as equal."""
 
     most_steps: int = 1000
     """Steps after which an episode is cut."""
     tolerance: float = 0.0
-    """Largest difference of numbers that count as equal."""
+    """Largest difference between numbers that count as equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateDifference:
-    """The first difference of two implementations."""
+    """The first difference between two implementations."""
 
     seed: int
     step: int
-    """Actions before it; 0: it is behind `reset`."""
+    """Actions before it; 0: it comes right after `reset`."""
     part: str
     """The part that differs: observation, reward, done or actions."""
     values: tuple[Any, Any]
     actions: Sequence[Any]
-    """All actions of the episode, the newest last."""
+    """The episode's actions, the newest last."""
 
 
 @dataclass(slots=True)
 class ConformanceResult:
-    """The compared episodes, and the first difference; None: there is none."""
+    """The compared episodes, and the first difference, or None if there is none."""
 
     episodes: int = 0
     """Episodes without a difference."""
     steps: int = 0
     cut: int = 0
-    """Episodes that were not over after the most steps."""
+    """Episodes that were not over after `most_steps`."""
     difference: StateDifference | None = None
 
 
@@ -112,7 +112,7 @@ def compare_environments(
 def _states(
     first: ComparedEnvironment, second: ComparedEnvironment, played: _Played, most_steps: int
 ) -> Iterator[tuple[ComparedState, ComparedState]]:
-    """Yield the states of both behind the begin and behind each action, to the episode's end."""
+    """Yield both states after the reset and after each action, to the episode's end."""
     draw = random.Random(f"actions {played.seed}")  # nosec B311 # repeatable draws
     state = first.reset(played.seed)
     yield state, second.reset(played.seed)
@@ -128,7 +128,7 @@ def _different_part(state: ComparedState, other: ComparedState, tolerance: float
         if not _alike(getattr(state, part), getattr(other, part), tolerance):
             return part
     possible = _in_order(state.actions), _in_order(other.actions)
-    # Behind the end no action is taken.
+    # After the end no action is taken.
     return "actions" if not state.done and possible[0] != possible[1] else None
 
 

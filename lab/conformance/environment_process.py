@@ -1,7 +1,7 @@
-"""An environment in a process of its own, which answers within a deadline or is ended.
+"""An environment in a separate process, which answers within a deadline or is ended.
 
-It may hang, print, or end its process: none of that reaches the other implementation. What it runs
-in is `serving.py`.
+It may hang, print, or end its process: none of this reaches the other implementation. The process
+runs `serving.py`.
 """
 
 import json
@@ -18,7 +18,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.lab.conformance.comparing import ComparedState
 
 START_LIMIT_S = 120.0
-"""Time for the import of its module and its first call."""
+"""Seconds for importing its module and for its first call."""
 _END_LIMIT_S = 5.0
 _CHUNK_BYTES = 65_536
 _TAIL_CHARACTERS = 300
@@ -38,10 +38,10 @@ class EnvironmentFailed(SeamlessFlowError):
 
 
 class EnvironmentProcess:
-    """A handle of the process; a context manager, which ends it."""
+    """A handle for the process. As a context manager it ends the process."""
 
     def __init__(self, name: str, limit_s: float, start_limit_s: float = START_LIMIT_S) -> None:
-        """`limit_s`: most time of a call of `reset`, `step` and `actions`."""
+        """`limit_s`: most seconds for an answer: a call to `reset` or `step`, then to `actions`."""
         self.name = name
         self._limit_s = limit_s
         self._start_limit_s = start_limit_s
@@ -82,7 +82,7 @@ class EnvironmentProcess:
 
     @property
     def printed(self) -> str:
-        """Return the end of what it has printed, also after its end."""
+        """Return the last part of what it has printed, also after its end."""
         if self._printed.closed:
             return self._last_words
         size = self._printed.seek(0, os.SEEK_END)

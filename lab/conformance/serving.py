@@ -1,6 +1,6 @@
-"""Process of one environment: `python -m seamlessflow.lab.conformance.serving NAME DESCRIPTOR`.
+"""Process for one environment: `python -m seamlessflow.lab.conformance.serving NAME DESCRIPTOR`.
 
-Requests are lines of JSON on standard input: a seed, or an action. Each gets a line on the
+Requests are JSON lines on standard input: a seed, or an action. Each is answered by a line on the
 descriptor. Standard output belongs to the environment, which may print.
 """
 
@@ -18,13 +18,13 @@ _SHOWN_CHARACTERS = 80
 
 
 class ReturnedMalformed(Exception):
-    """A result of a method that is none by the protocol."""
+    """A method returned a result that the protocol does not allow."""
 
 
 def main() -> None:
-    """Make the environment, say that it is there, and answer requests until they end."""
+    """Make the environment, report that it is ready, and answer requests until they end."""
     requests = os.fdopen(os.dup(0), "rb")
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what the environment reads is no request
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the environment must not read requests
     with os.fdopen(int(sys.argv[2]), "wb") as answers:
         try:
             environment = _made(sys.argv[1])
@@ -41,7 +41,7 @@ def main() -> None:
 
 
 def _write(answers: IO[bytes], answer: Mapping[str, Any]) -> None:
-    sys.stdout.flush()  # before the answer: the asker may end this process behind it
+    sys.stdout.flush()  # before the answer: after it, the asker may end this process
     answers.write(json.dumps(answer).encode() + b"\n")
     answers.flush()
 

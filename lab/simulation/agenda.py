@@ -26,11 +26,11 @@ class Agenda:
         return self._coming[0][0] if self._coming else inf
 
     def after(self, delay_s: float, happen: Callable[..., None], *arguments: Any) -> None:
-        """Let `happen(*arguments)` be called after so many seconds."""
+        """Call `happen(*arguments)` after this many seconds."""
         heapq.heappush(self._coming, (self.now_s + delay_s, next(self._order), happen, arguments))
 
     def run_until(self, end_s: float) -> None:
-        """Move to `end_s` and let all happen that is due until then."""
+        """Move to `end_s` and let all events happen that are due until then."""
         while self._coming and self._coming[0][0] <= end_s:
             self.now_s, _, happen, arguments = heapq.heappop(self._coming)
             happen(*arguments)

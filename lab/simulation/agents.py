@@ -2,8 +2,8 @@
 
 A task may have to wait: for a place among the agents, or with `WholeBatches` for its batch.
 
-A run ends when it trains nothing: `DroppedGroups` says so, with the settings that drop its groups.
-A real run would go on so for ever.
+A run ends when it trains nothing. `DroppedGroups` says so, and names the settings that drop its
+groups. A real run would go on like this forever.
 """
 
 from collections import deque
@@ -20,7 +20,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, Task
 
 MOST_GROUPS, MOST_BATCHES = 100, 10
-"""A run ends once so many groups, and the groups of so many further batches, were dropped."""
+"""A run ends once this many groups, and the groups in this many further batches, were dropped."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class AgentPlaces:
     wanted: int = 0
     """Most sessions that were played or waited at a time."""
     full_s: float = 0.0
-    """Time for which a session waited."""
+    """Time during which a session waited."""
     _waits_since_s: float = inf
 
     def note_waiting(self, waiting: int, now_s: float) -> None:
@@ -46,12 +46,12 @@ class AgentPlaces:
             self._waits_since_s = inf
 
     def until(self, now_s: float) -> float:
-        """Return the time until now for which a session waited."""
+        """Return the time until now during which a session waited."""
         return self.full_s + max(0.0, now_s - self._waits_since_s)
 
 
 class SimulatedAgents:
-    """All agents; one more for each task, as far as there are places."""
+    """All agents: one for each task, as far as there are places."""
 
     def __init__(
         self,
@@ -68,13 +68,13 @@ class SimulatedAgents:
         self._on_session = on_session
         self.places = AgentPlaces(most)
         self._waiting: deque[SimulatedSession] = deque()
-        """Sessions that wait for a place, in the order of their tasks."""
+        """Sessions that wait for a place, in task order."""
         self._playing: dict[str, list[SimulatedSession]] = {}
         """Sessions that have begun, by group, until the group has ended."""
         self.begun, self.drawn = 0, 0
         """Sessions that have begun, and the tokens that they would sample in all."""
         self.cancelled = 0.0
-        """Tokens of sessions that were stopped because their group was complete."""
+        """Tokens from sessions that were stopped because their group was complete."""
         self.overdue, self.overdue_tokens = 0, 0.0
         """Sessions that were stopped at their deadline, and their tokens."""
 
@@ -91,13 +91,13 @@ class SimulatedAgents:
         self._agenda.after(max(0.0, ends_s - self._agenda.now_s), self._stop, session)
 
     def end_group(self, group: str) -> None:
-        """Stop the sessions of a group that is over."""
+        """Stop the sessions in a group that is over."""
         for session in self._playing.pop(group, ()):
             if self._ended(session):
                 self.cancelled += sum(session.sampled.values())
 
     def answered(self, turn: SimulatedTurn) -> None:
-        """Go on with the session of a turn that ended."""
+        """Continue the session whose turn ended."""
         self._router.note_end(turn)
         session = turn.session
         if session.cancelled:
@@ -111,7 +111,7 @@ class SimulatedAgents:
             self._agenda.after(wait_s, self._ask, session)
 
     def _begin(self) -> None:
-        """Let sessions begin that wait, while there are places."""
+        """Begin waiting sessions while there are places."""
         places = self.places
         while self._waiting and places.taken < places.most:
             session = self._waiting.popleft()
@@ -134,7 +134,7 @@ class SimulatedAgents:
             self.overdue_tokens += sum(session.sampled.values())
 
     def _ended(self, session: SimulatedSession) -> bool:
-        """End a session in its middle; return False if it has ended already."""
+        """Cut a session short; return False if it has ended already."""
         if session.cancelled or session.turn == len(session.drawn.turns):
             return False
         session.cancelled = True
@@ -159,7 +159,7 @@ class SimulatedAgents:
 
 @dataclass(slots=True)
 class DroppedGroups:
-    """The groups that were dropped since one was ready, by reason."""
+    """The groups that were dropped since the last ready group, by reason."""
 
     by_reason: dict[str, int] = field(default_factory=dict)
 
@@ -174,7 +174,7 @@ class DroppedGroups:
     def in_vain(self, settings: SchedulerSettings, overdue: int, begun: int) -> str:
         """Return why the run ends here, or nothing if it goes on.
 
-        `overdue` of the `begun` sessions of the run were stopped at their deadline.
+        `overdue` sessions among the run's `begun` ones were stopped at their deadline.
         """
         count = sum(self.by_reason.values())
         pacing = settings.pacing
@@ -192,18 +192,18 @@ class DroppedGroups:
 
 @dataclass(eq=False)
 class WholeBatches:
-    """Tasks that wait for their batch, one at a time: the published "one step off". Pure.
+    """Tasks that wait for their batch, one batch at a time: the published "one step off". Pure.
 
-    By `run.lag` alone a step takes the groups that are ready first. Slow groups go into a later
-    step. Here the groups of a batch begin together once the batch before it trains. The next step
-    trains exactly these. `size`: groups of a batch.
+    With only `run.lag`, a step takes the groups that are ready first, and slow groups go into a
+    later step. Here a batch's groups begin together once the previous batch trains. The next step
+    trains exactly these groups. `size`: groups in a batch.
     """
 
     size: int
     _begun: set[str] = field(default_factory=set)
     """Groups that have begun and that no step has taken."""
     _batch: tuple[str, ...] = ()
-    """Groups of the batch that is ready."""
+    """Groups in the batch that is ready."""
     _held: deque[Task] = field(default_factory=deque)
 
     def hold(self, task: Task) -> None:
@@ -211,7 +211,7 @@ class WholeBatches:
         self._held.append(task)
 
     def apply(self, record: Record) -> bool:
-        """Fold in a record of `control`; return True if further groups may begin."""
+        """Fold in a `control` record; return True if further groups may begin."""
         match record:
             case r.BatchReady():
                 self._batch = record.groups

@@ -19,7 +19,7 @@ class ModelledWorker:
     rates: Rates
     devices: int = 1
     hardware: Mapping[str, float] = field(default_factory=dict)
-    """Figures of its devices, as its heartbeats have them."""
+    """Its devices' figures, as its heartbeats have them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class ModelledCluster:
     step_s: float = 0.0
     """An optimizer step's fixed part."""
     publish_s: float = 0.0
-    """Time from the end of a step's training to its published weights."""
+    """Time from when a step has trained until its weights are published."""
     update: UpdateSection = field(default_factory=UpdateSection)
     """When workers load new weights."""
     sessions: float = inf
@@ -44,10 +44,10 @@ def modelled(
     gang_size: int | None = None,
     sessions: float = inf,
 ) -> ModelledCluster:
-    """Return the cluster that the settings describe; `gang_size` as `scheduler.gang_size`, and
-    most `sessions` at once.
+    """Return the cluster that the settings describe.
 
-    Raises `UnknownPreset` or `ModelTooLarge`.
+    `gang_size`: as `scheduler.gang_size`. `sessions`: most at once. Raises `UnknownPreset` or
+    `ModelTooLarge`.
     """
     workers: dict[str, ModelledWorker] = {}
     able = sum(lot.count * lot.devices for lot in section.workers if "train" in lot.tags)

@@ -31,16 +31,16 @@ class SimulatedSession:
     version: int | None = None
     """Policy version of its first token."""
     cancelled: bool = False
-    """True if its group was complete without it."""
+    """True if it was stopped, at its deadline or because its group was complete without it."""
     sampled: dict[int, float] = field(default_factory=dict)
     """Tokens sampled, by policy version."""
     min_version: int | None = None
-    """Newest version when it began; none before that. No engine with an older one samples it."""
+    """Newest version when it began, else None. Engines with an older one do not sample it."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SimulatedTurn(ModelledTurn):
-    """A turn of a session."""
+    """A session's turn."""
 
     session: SimulatedSession
     counted: float = 0.0
@@ -49,27 +49,27 @@ class SimulatedTurn(ModelledTurn):
 
 @dataclass(eq=False)
 class SessionPrefixes:
-    """The KV of the last turn of each session that ended here; a next turn takes it."""
+    """The KV of each session's last turn that ended here; the session's next turn takes it."""
 
     tokens: float = 0.0
     _kept: OrderedDict[SimulatedSession, float] = field(default_factory=OrderedDict)
 
     def take(self, turn: SimulatedTurn) -> float:
-        """Return the tokens that are there; they are the turn's now."""
+        """Return the tokens that are there; they now belong to the turn."""
         cached = self._kept.pop(turn.session, 0.0)
         self.tokens -= cached
         return cached
 
     def keep(self, turn: SimulatedTurn) -> None:
-        """Keep all tokens of a turn that has ended."""
+        """Keep all tokens that an ended turn has."""
         self._kept[turn.session] = turn.whole
         self.tokens += turn.whole
 
     def release(self, turn: SimulatedTurn) -> None:
-        """Do nothing: `take` gave away what the turn holds."""
+        """Do nothing: `take` already gave the turn all that it holds."""
 
     def shrink(self, tokens: float) -> None:
-        """Forget the oldest until at most so many are kept."""
+        """Forget the oldest until at most this many tokens are kept."""
         while self._kept and self.tokens > tokens:
             self.tokens -= self._kept.popitem(last=False)[1]
 
@@ -81,7 +81,7 @@ class SessionPrefixes:
 
 @dataclass(eq=False)
 class SimulatedEngine:
-    """The rows of one worker in its rollout role."""
+    """One worker's rows in its rollout role."""
 
     worker: str
     rates: Rates
@@ -89,7 +89,7 @@ class SimulatedEngine:
     on_turn: Callable[[SimulatedTurn], None]
     """Called with each turn that ends."""
     on_activity: Callable[[], None]
-    """Called when it begins or ends to decode, or a turn begins to wait for newer weights."""
+    """Called when it begins or stops decoding, or when a turn begins to wait for newer weights."""
     version: int = 0
     paused: bool = False
     load: int = 0
@@ -103,7 +103,7 @@ class SimulatedEngine:
 
     @property
     def clock(self) -> BatchClock:
-        """The clock of its batch, with tokens and time spent."""
+        """Its batch's clock, with tokens and time spent."""
         return self._batch.clock
 
     @property
@@ -112,7 +112,7 @@ class SimulatedEngine:
         return self._batch.first_end is not None and not self.paused
 
     def submit(self, turn: SimulatedTurn) -> None:
-        """Let a turn begin, or wait for its row."""
+        """Begin a turn, or let it wait for a row."""
         self.load += 1
         if not self.paused and self.version < (turn.session.min_version or 0):
             self._held.append(turn)
@@ -135,14 +135,14 @@ class SimulatedEngine:
         self.clock.skip(self.agenda.now_s)
 
     def pause(self) -> int:
-        """Hold all rows; return their number."""
+        """Hold all rows; return how many there are."""
         self.settle()
         self.paused = True
         self._ticket += 1
         return len(self._batch.running)
 
     def resume(self, version: int) -> None:
-        """Go on with new weights: the KV of all rows is computed again."""
+        """Continue with new weights: all rows' KV is computed again."""
         self._count_all()
         self.start(version)
         self._batch.recompute()
@@ -150,7 +150,7 @@ class SimulatedEngine:
         self._fill()
 
     def drain(self) -> list[SimulatedTurn]:
-        """Give up all turns, as far as they have come; return them."""
+        """Give up all turns with what they have sampled; return them."""
         self.settle()
         self._take_held()
         begun = self._batch.running
@@ -164,7 +164,7 @@ class SimulatedEngine:
         return turns
 
     def give_up(self, count: int) -> list[SimulatedTurn]:
-        """Give up so many turns, those that cost the least to move; return them."""
+        """Give up `count` turns, those that cost the least to move; return them."""
         self.settle()
         self._count_all()
         turns = self._batch.give_up(count)
@@ -213,7 +213,7 @@ class SimulatedEngine:
         self._held.clear()
 
     def _fill(self) -> None:
-        """Begin waiting turns while there is room, then enter a row's next end."""
+        """Begin waiting turns while there is room, then put the next row's end on the agenda."""
         for turn in self._batch.fill():
             if turn.session.version is None:
                 turn.session.version = self.version

@@ -1,4 +1,4 @@
-"""A simulated run's figures, from its `control` log alone but for staleness and trained tokens."""
+"""A simulated run's figures: times from its `control` log, tokens and staleness from the run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class SimulatedFigures:
 
     step_s: float
     ideal_s: float
-    """Ideal step for the work of the run (`scheduler/state/accounts/closed_form.py`)."""
+    """Ideal step for the run's work (`scheduler/state/accounts/closed_form.py`)."""
     tokens_s: float
     """Trained tokens a second, prompts included."""
     spent: DeviceTime
@@ -30,22 +30,23 @@ class SimulatedFigures:
     """Mean over trained sessions."""
     most_staleness: int
     over_age: float
-    """Share of the trained sessions' sampled tokens that were older than `trainer.max_staleness`
-    (none: `run.lag`), over the whole run. `trainer.on_stale` says what becomes of them."""
+    """Share of trained sessions' sampled tokens that were older than `trainer.max_staleness`.
+
+    It covers the whole run. If that setting is missing, `run.lag` is the limit. `trainer.on_stale`
+    decides what happens to such tokens.
+    """
     recycled: float
-    """Share of them that was sampled before an update over which its session went on."""
+    """Share of trained sessions' sampled tokens that came before an update during the session."""
     stopped: float
-    """Tokens of sessions that `pacing.redundancy` or their deadline stopped, as a share of all
-    sampled tokens."""
+    """Share of all sampled tokens in sessions that `pacing.redundancy` or a deadline stopped."""
     shorter: float
-    """Share by which trained sessions were shorter, in the mean, than all begun ones would have
-    been."""
+    """Share by which trained sessions were shorter, on average, than all begun ones would be."""
     switches: float
-    """Changes from one role to the other, a step."""
+    """Changes from one role to the other, per step."""
 
 
 def why_none(run: SimulatedRun, settings: SchedulerSettings) -> str:
-    """Return the steps that a run without figures made, and why, if its records tell."""
+    """Return how many steps a run without figures made, and why, if its records show it."""
     made = f"no figures: {len(run.tokens)} of {settings.run.steps} steps in {run.ended_s:,.0f} s"
     why = run.vain or _lacking(run, settings) or _too_few(run)
     return f"{made}; {why}" if why else made
@@ -84,9 +85,9 @@ def _lacking(run: SimulatedRun, settings: SchedulerSettings) -> str:
 def figures(
     run: SimulatedRun, settings: SchedulerSettings, max_age: int | None = None
 ) -> SimulatedFigures | None:
-    """Return the figures, or None if the run did not make all its steps, or too few.
+    """Return the figures, or None if the run made too few steps, or not all of its steps.
 
-    Tokens are over age beyond `max_age`; None: `run.lag`.
+    Tokens older than `max_age` are over age; None: `run.lag`.
     """
     course = timeline(run.control)
     steps = len(course.steps) - WARM_UP_STEPS

@@ -1,7 +1,7 @@
 """A simulation's workers: they take the assigned roles, load weights and train.
 
-A change of role has two halves, as in a real worker. The process that has the role leaves the
-devices. Then the other one takes them.
+A role change has two halves, as in a real worker. First the process that has the old role leaves
+the devices. Then the other process takes them.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ TRAIN = "train"
 
 
 class ControlLog(Protocol):
-    """The method of `Simulation` that its workers and its trainer use."""
+    """The `Simulation` method that its workers and its trainer use."""
 
     def append(self, record: Record) -> None:
         """Append a record to `control`."""
@@ -44,10 +44,10 @@ class SimulatedWorker:
     assignment: int = -1
     loading: bool = False
     reported: tuple[float, float, float] = (0.0, 0.0, 0.0)
-    """Tokens, full-batch time and recomputing time of the engine at the last report."""
+    """The engine's tokens, full-batch time and recomputing time at the last report."""
 
     def account(self, role: str) -> ActivityAccount:
-        """Return the account of the process that serves the role."""
+        """Return the account for the process that serves the role."""
         return self.rollout if role == ROLLOUT else self.train
 
 
@@ -105,12 +105,12 @@ class SimulatedFleet:
         self.load_due()
 
     def note(self, record: Record) -> None:
-        """Note a record of `control`: workers load after one another."""
+        """Note a `control` record, if workers load one after another."""
         if self._rule.settings.mode == "rolling":
             self._rule.line.apply(record)
 
     def load_due(self) -> None:
-        """Let those workers load the newest weights that lack them and may load now."""
+        """Let workers that lack the newest weights load them, if they may load now."""
         if not self._behind:
             return
         for worker in self.workers.values():
@@ -122,9 +122,9 @@ class SimulatedFleet:
         )
 
     def train(self, step: GangStep, took_s: float, done: Callable[[], None]) -> None:
-        """Let a gang train for so long, then call `done`.
+        """Let a gang train for `took_s`, then call `done`.
 
-        All members but the slowest wait behind their own parts.
+        All members but the slowest wait after their own parts.
         """
         slowest_s = step.slowest_s
         for name, part_s in step.parts_s.items():
@@ -134,7 +134,7 @@ class SimulatedFleet:
         self._agenda.after(took_s, self._trained, list(step.parts_s), done)
 
     def add_trained(self, names: Sequence[str], tokens: float) -> None:
-        """Count tokens that a gang trained, each worker an equal part."""
+        """Count a gang's trained tokens, an equal part for each worker."""
         for name in names:
             self.workers[name].train.add_tokens(round(tokens / len(names)))
 
@@ -189,7 +189,7 @@ class SimulatedFleet:
         )
 
     def _note(self, worker: SimulatedWorker) -> None:
-        """Count the time from now on by the engine's activity."""
+        """Count the time from now on as the engine's present activity."""
         activity: Activity = "decoding" if worker.engine.decoding else "idle"
         worker.rollout.enter(activity, self._agenda.now_ms)
         if worker.engine.holds:

@@ -1,7 +1,7 @@
-"""A step's measured work: R, T and their costs from records of `control`. Pure.
+"""A step's measured work: R, T and their costs from `control` records. Pure.
 
-They come from the accounts of device time (docs/scheduling/device-time.md). Called by `seamlessflow
-plan`.
+They come from the device-time accounts (docs/scheduling/device-time.md). `seamlessflow plan` calls
+this.
 """
 
 import json
@@ -50,34 +50,34 @@ class MeasuredStep:
     step_s: float
     spent: DeviceTime
     devices: int
-    """Devices of all workers."""
+    """All workers' devices."""
     gang: int
     """Devices that trained together, in most steps."""
     unit: int
-    """Devices of most workers."""
+    """Devices in a worker; the most frequent count."""
     changes: bool
     """True if a worker took both roles."""
     lag: int | None
     """As `run.lag`, if a trainer recorded it."""
 
     def divided(self, scale: float) -> "MeasuredStep":
-        """Return the step of a rehearsal in the time of the devices that it models."""
+        """Return a rehearsal's step in the time that the modelled devices would take."""
         times = {part.name: getattr(self.work, part.name) / scale for part in fields(self.work)}
         return replace(self, work=StepWork(**times), step_s=self.step_s / scale)
 
 
 @dataclass
 class _Workers:
-    """The fold of the workers' devices, tags, gangs and changes of role."""
+    """The fold over the workers' devices, gangs and role changes."""
 
     devices: dict[str, int] = field(default_factory=dict)
     took_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Times of changes of role, by the role that was taken."""
+    """Role-change times, by the role that was taken."""
     first_ms: defaultdict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Times of each process's first change, in which it also starts its engine or model."""
     roles: defaultdict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     gangs: Counter[int] = field(default_factory=Counter)
-    """Number of steps, by the devices of their gang."""
+    """Step counts, by how many devices the gang had."""
     lag: int | None = None
     _left_ms: dict[str, int] = field(default_factory=dict)
     _changed: set[tuple[str, str, str]] = field(default_factory=set)
@@ -85,9 +85,9 @@ class _Workers:
 
     @property
     def switch_ms(self) -> float:
-        """Return the mean time of a change to training and back.
+        """Return the mean time for a change to training and back.
 
-        First changes of processes are left out, unless there are no others.
+        A process's first change is left out, unless there are no others.
         """
         roles = self.took_ms.keys() | self.first_ms.keys()
         return sum(fmean(self.took_ms[role] or self.first_ms[role]) for role in sorted(roles))
@@ -116,8 +116,8 @@ class _Workers:
 def measured_step(records: Sequence[Record], warm_up: int = 0) -> MeasuredStep:
     """Return the training's mean step. Raises `TooFewSteps`.
 
-    A simulation is measured behind its first `warm_up` steps. A recorded run is measured as a
-    whole, since all work that it began belongs to its steps.
+    A simulation is measured after its first `warm_up` steps. A recorded run is measured as a whole,
+    since all work that it began belongs to its steps.
     """
     history = timeline(records)
     workers = _workers(records)

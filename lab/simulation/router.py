@@ -1,10 +1,10 @@
 """The choice of an engine for each turn, by the trajectory manager's rule.
 
-A turn goes to an engine with new enough weights, preferably the one that has its prefix. It goes
-elsewhere if that one is much busier than the least loaded one (`RolloutFleet.choose` in
-`consumers/trajectories/decisions/fleet.py`). Without an engine it waits for one. Engines that begin
-at the same moment share what waits, and take an equal part of what others run
-(`infra/worker/balance.py`).
+A turn goes to an engine with new enough weights, preferably the one that has its prefix. If that
+engine is much busier than the least loaded one, the turn goes elsewhere (`RolloutFleet.choose` in
+`consumers/trajectories/decisions/fleet.py`). If there is no engine, the turn waits for one. Engines
+that begin at the same moment share the waiting turns. They also take an equal part of the turns
+that others run (`infra/worker/balance.py`).
 """
 
 from collections import deque
@@ -26,11 +26,11 @@ class Router:
         self._engines: dict[str, SimulatedEngine] = {}
         self._waiting: deque[SimulatedTurn] = deque()
         self._uneven = False
-        """True if engines began to serve and have not got their part yet."""
+        """True if engines began to serve and have not got their share yet."""
         self.newest = 0
         """Newest version published."""
         self._floor = 0
-        """At most an engine's least load, so that most choices need not look at all."""
+        """At most the least load among engines, so that most choices look at few engines."""
 
     def add(self, engine: SimulatedEngine) -> None:
         """Send turns to an engine from now on."""
@@ -59,7 +59,7 @@ class Router:
             self._floor = min(self._floor, engine.load)
 
     def submit(self, turn: SimulatedTurn) -> None:
-        """Send a turn to an engine, or let it wait for one; not that of a cancelled session."""
+        """Send a turn to an engine, or let it wait for one. Drop a cancelled session's turn."""
         if turn.session.cancelled:
             return
         if turn.session.min_version is None:

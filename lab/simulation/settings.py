@@ -29,7 +29,7 @@ class SimulatedWorkersSection(Section):
 
 
 class SimulationSection(Section):
-    """The simulated workers, the work of their agents, and the strategies to compare."""
+    """The simulated workers, their agents' work, and the strategies to compare."""
 
     workers: tuple[SimulatedWorkersSection, ...] = Field(
         (

@@ -1,9 +1,9 @@
 """The simulator: a discrete-event model of workers, agents and trainer around the real `decide`.
 
-`simulate` returns the `control` log of a run on a modelled cluster. Only what takes time is
-modelled. `decide` makes every decision over the folds of that log, as in the scheduler process. It
-is called after each record that changes them, and at times that decisions depend on
-(`next_due_ms`). Called by `seamlessflow simulate` and tests.
+`simulate` returns a run's `control` log on a modelled cluster. Only things that take time are
+modelled. `decide` makes every decision from that log's folds, as in the scheduler process. It is
+called after each record that changes them, and at times that decisions depend on (`next_due_ms`).
+`seamlessflow simulate` and tests call this.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,13 +30,13 @@ from seamlessflow.schemas.records import Record
 
 LONGEST_S = 1e7
 _QUIET = 100
-"""A run ends when this many due times have passed since anything happened: it waits in vain."""
+"""A run ends when this many due times have passed without any event: it waits in vain."""
 TASKS = 64
 
 
 @dataclass(frozen=True)
 class SimulatedRun:
-    """A simulated run's log, and what it does not hold."""
+    """A simulated run's log, and the figures that the log does not hold."""
 
     control: list[Record]
     staleness: list[int]
@@ -44,23 +44,23 @@ class SimulatedRun:
     tokens: list[float]
     """Tokens trained in each step, prompts included."""
     ages: Mapping[int, float]
-    """Sampled tokens of the trained sessions, by their age in optimizer steps."""
+    """The trained sessions' sampled tokens, by age in optimizer steps."""
     recycled: float
-    """Those that were sampled before a weight update over which their session went on."""
+    """Those among them that came before a weight update during their session."""
     cancelled: float
-    """Tokens of sessions that were stopped because their group was complete without them."""
+    """Tokens from sessions that were stopped because their group was complete without them."""
     mean_drawn: float
     """Mean tokens that a begun session would sample; some sessions are stopped before."""
     view: View
     ended_s: float
     overdue: float
-    """Tokens of sessions that were stopped at their deadline."""
+    """Tokens from sessions that were stopped at their deadline."""
     vain: str
     """Why it was ended early, because none of its groups could be trained."""
     sessions_wanted: int
     """Most sessions that were played, or waited for an agent, at a time."""
     agents_full_s: float
-    """Time for which sessions waited for an agent (`ModelledCluster.sessions`)."""
+    """Time during which sessions waited for an agent (`ModelledCluster.sessions`)."""
 
 
 def simulate(
@@ -84,11 +84,11 @@ def simulate_going_on(
     on_step: Callable[[int], None] = lambda steps: None,
     whole_batches: bool = False,
 ) -> SimulatedRun:
-    """Return the same steps of a run that goes on behind them: groups begin until the last one.
+    """Return the same steps in a run that goes on after them, so that groups begin until the last.
 
-    In the last lag + 1 steps of a run none begin, and its engines run empty. A long run has few
-    such steps, so they would distort a short simulation's figures. Calls `on_step` with the
-    number of steps after each.
+    In a run's last lag + 1 steps no group begins, and its engines run empty. Few of a long run's
+    steps are like that, but they would distort a short simulation's figures. Calls `on_step` with
+    the step count after each step.
     """
     run = settings.run
     further = ceil(run.lag + 1 + settings.pacing.extra_groups)
@@ -155,7 +155,7 @@ class Simulation:
             self._play()
 
     def run(self, longest_s: float, steps: int | None = None) -> SimulatedRun:
-        """Return the run after its last step, or after so many `steps`, or after `longest_s`."""
+        """Return the run after its last step, or after `steps` steps, or after `longest_s`."""
         self._begin()
         agenda = self._agenda
         due_s = 0.0
@@ -207,7 +207,7 @@ class Simulation:
         self._fleet.load_due()
 
     def _decide(self) -> None:
-        # As the process does: decide again until nothing follows from what was just written.
+        # As in the process: decide again until nothing follows from the records just written.
         self._changed = True
         while self._changed:
             self._changed = False
@@ -241,7 +241,7 @@ def simulated_rules(settings: SchedulerSettings, slots: int) -> Rules:
     section = settings.scheduler
     limits = section.model_copy(update={"heartbeat_timeout_s": LONGEST_S})
     rows = tuple(TaskRow(f"task-{number}", b"{}", {}) for number in range(TASKS))
-    # Only a scheduler that has a file of tasks admits groups.
+    # Only a scheduler with a task file admits groups.
     made_up = {"tasks": Path("simulated"), "sources": {}, "forks": None}
     pacing = settings.pacing.model_copy(update=made_up)
     return Rules(

@@ -1,7 +1,7 @@
 """A split's plan: strategies, devices that train and lag compared, and advice. Pure.
 
-It follows the closed form (`scheduler/state/accounts/closed_form.py`). Called by `seamlessflow
-plan`.
+It follows the closed form (`scheduler/state/accounts/closed_form.py`). `seamlessflow plan` calls
+this.
 """
 
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from seamlessflow.scheduler.state.accounts.closed_form import (
 )
 
 _SAME = 0.02
-"""Difference of two step times below which they count as equal."""
+"""Step times that differ by less than this share of the present step count as equal."""
 _GAIN = 0.03
-"""Part of a step below which a shorter one is no advice."""
+"""Share by which a step must get shorter before a change is advised."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCluster:
-    """A cluster's devices as they are now, and the work of a step on them; in seconds."""
+    """A cluster's devices as they are now, and a step's work on them, in seconds."""
 
     work: StepWork
     devices: int
@@ -38,27 +38,28 @@ class PlannedCluster:
     """Devices that train together."""
     lag: int
     strategy: str
-    """One without a closed form is only simulated."""
+    """A strategy without a closed form is only simulated."""
     unit: int = 1
     """A worker's devices."""
 
 
 @dataclass(frozen=True, slots=True)
 class SplitChoice:
-    """A strategy with a split of the devices and a lag, and what the closed form says of it."""
+    """A strategy with a device split and a lag, and the closed form's prediction for it."""
 
     strategy: str
     gang: int
     lag: int
     prediction: Prediction
-    """It has no limit if there is no closed form of the strategy."""
+    """It has no limit if the strategy has no closed form."""
 
 
 def planned(
     measured: MeasuredStep, strategy: str | None, lag: int | None
 ) -> tuple[PlannedCluster, str]:
-    """Return the cluster that made a step, and a line about what was not given. The strategy
-    follows from role changes; the lag is the records', or 1.
+    """Return the cluster that made a step, and a line about values that were not given.
+
+    A missing strategy follows from role changes. A missing lag is the one in the records, or 1.
     """
     notes = []
     if strategy is None:
@@ -82,8 +83,10 @@ def planned(
 
 
 def choices(cluster: PlannedCluster, tried: Sequence[int] = ()) -> list[SplitChoice]:
-    """Return the choices to compare: each strategy and lag, on the present split and on the best by
-    its formula. The plan's lag is also compared on each gang that is `tried`.
+    """Return the choices to compare: each strategy and lag, on the present and the best split.
+
+    The closed form gives the best split. With the cluster's own lag, each gang that is `tried` is
+    also compared.
     """
     lags = sorted({0, max(1, cluster.lag)})
     names = [*STRATEGIES, *({cluster.strategy} - {*STRATEGIES})]
@@ -117,7 +120,7 @@ def as_simulated(
 def advice(cluster: PlannedCluster, compared: Sequence[SplitChoice]) -> tuple[str, str]:
     """Return a sentence about the split and the strategy, and one about staleness.
 
-    `compared` are the choices, with the predictions of a simulation if there was one.
+    `compared` are the choices, with a simulation's predictions if there was one.
     """
     return _split(cluster, compared), _staleness(cluster, compared)
 
@@ -132,7 +135,7 @@ def _gangs(cluster: PlannedCluster, strategy: str, lag: int, tried: Sequence[int
         best_gang(strategy, cluster.devices, cluster.work, lag, cluster.unit),
         *tried,
     }
-    # Disaggregated, one worker at least rolls out.
+    # If disaggregated, at least one worker rolls out.
     return {size for size in sizes if strategy != DISAGGREGATED or size < cluster.devices}
 
 
@@ -151,7 +154,7 @@ def _split(cluster: PlannedCluster, compared: Sequence[SplitChoice]) -> str:
     now = _now(cluster, compared, cluster.lag)
 
     def rank(choice: SplitChoice) -> tuple[float, bool, bool]:
-        """Return the order of choices: of equally short steps, the least change first."""
+        """Return a choice's sort key: among equally short steps, the least change comes first."""
         return (
             _rounded(choice, now),
             choice.strategy != cluster.strategy,
@@ -180,7 +183,7 @@ def _split(cluster: PlannedCluster, compared: Sequence[SplitChoice]) -> str:
 
 
 def _rule(cluster: PlannedCluster) -> str:
-    """Return the number of devices that `multiplexed` needs, and whether some idle even so."""
+    """Return how many devices `multiplexed` needs, and whether some still idle."""
     work = cluster.work
     share = f"T/(R+T) is {work.train / (work.rollout + work.train):.2f}"
     gang = f"{cluster.gang} are in the gang of now"
@@ -200,7 +203,7 @@ def _rule(cluster: PlannedCluster) -> str:
 
 
 def _now(cluster: PlannedCluster, compared: Sequence[SplitChoice], lag: int) -> Prediction:
-    """Return the prediction for the strategy and split of now with this lag."""
+    """Return the prediction for the present strategy and split with this lag."""
     for choice in compared:
         if (choice.strategy, choice.gang, choice.lag) == (cluster.strategy, cluster.gang, lag):
             return choice.prediction
@@ -208,12 +211,12 @@ def _now(cluster: PlannedCluster, compared: Sequence[SplitChoice], lag: int) -> 
 
 
 def _rounded(choice: SplitChoice, now: Prediction) -> float:
-    """Return the step time in units in which times that differ little are equal."""
+    """Return the step time in coarse units, so that times that differ little are equal."""
     return round(choice.prediction.step / (now.step * _SAME)) if now.step else 0.0
 
 
 def _limit(cluster: PlannedCluster, now: Prediction) -> str:
-    """Return a step's limit, and what its switches and loads take of it."""
+    """Return a step's limit, and the share of device time that its switches and loads take."""
     if now.limit == "latency":
         return "its groups take so long, which faster agents, shorter turns or more lag change"
     if not now.limit:

@@ -1,6 +1,6 @@
 """A simulation's trainer: sessions become groups, groups batches, and batches steps.
 
-Driven by `lab/simulation/simulator.py`; writes the same records as the real one.
+`lab/simulation/simulator.py` drives it. It writes the same records as the real one.
 """
 
 from collections import defaultdict
@@ -33,20 +33,20 @@ class SimulatedTrainer:
     tokens: list[float] = field(default_factory=list)
     """Tokens trained in each step, prompts included."""
     ages: defaultdict[int, float] = field(default_factory=lambda: defaultdict(float))
-    """Sampled tokens of the trained sessions, by their age in optimizer steps."""
+    """The trained sessions' sampled tokens, by age in optimizer steps."""
     recycled: float = 0.0
-    """Those that were sampled before a weight update over which their session went on."""
+    """Those among them that came before a weight update during their session."""
     _version: int = 0
     _step: int = 0
     _skipped: int = 0
     _groups: dict[str, dict[int, SimulatedSession]] = field(default_factory=dict)
     _sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """Samples that each group asks for, and with how many it may be trained."""
+    """Each group's sample count, and the least count with which it may be trained."""
     _ready: list[str] = field(default_factory=list)
     _batch: list[str] = field(default_factory=list)
 
     def react(self, record: Record) -> None:
-        """React to a record of the scheduler."""
+        """React to a scheduler's record."""
         match record:
             case r.GroupAdmitted():
                 self._groups[record.group_id] = {}
@@ -151,7 +151,7 @@ class SimulatedTrainer:
         self._fleet.train(step, took_s, lambda: self._commit(started.step, took_s))
 
     def _oldest(self, group: str) -> int:
-        """Return the version of a group's first token."""
+        """Return the oldest version that sampled a first token in the group."""
         return min(session.version or 0 for session in self._groups[group].values())
 
     def _sessions(self) -> list[SimulatedSession]:

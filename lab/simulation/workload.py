@@ -1,7 +1,7 @@
 """A simulated run's sessions: their turns, tokens, waits for tools, and rewards.
 
-Every draw follows from the seed and the names of group, sample and attempt, never from the order of
-events. So strategies that are compared get the same sessions.
+Every draw follows from the seed and the names of group, sample and attempt, never from event order.
+So all compared strategies get the same sessions.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from seamlessflow.infra.device_model.settings import LengthsSection, drawn_token
 
 
 class WorkloadSection(LengthsSection):
-    """The work of the agents: turns, tokens, tools, rewards."""
+    """The agents' work: turns, tokens, tools, rewards."""
 
     turns: float = Field(4, ge=1, le=100_000, description="Mean turns of a session")
     turns_spread: float = Field(
@@ -54,7 +54,7 @@ class WorkloadSection(LengthsSection):
 
 @dataclass(frozen=True, slots=True)
 class SessionDraw:
-    """A session that was drawn: tokens added, tokens sampled and the wait behind it, by turn."""
+    """A drawn session: by turn, the tokens added, the tokens sampled and the wait after it."""
 
     turns: tuple[tuple[int, int, float], ...]
     reward: float
@@ -98,6 +98,6 @@ def _number(group: str) -> int:
 
 
 def _length(section: WorkloadSection, number: int) -> float:
-    """Return the factor of the sampled tokens in this number's group."""
+    """Return the factor on sampled tokens for the group with this number."""
     drifted: float = section.drift ** min(1.0, number / section.drift_groups)
     return drifted * section.swing if number // section.swing_groups % 2 else drifted

@@ -1,7 +1,8 @@
 """A timeline's bars: a worker's intervals, joined until few enough to be drawn. Pure.
 
-A bar keeps the sums of what it joins. So a picture of bars has the same shares as the intervals.
-Each part of a worker's time has one colour and one label, in pictures and on the page.
+A bar keeps the sums over the intervals that it joins. So a picture made of bars has the same shares
+as the intervals. Each part of a worker's time has one colour and one label, in pictures and on the
+page.
 """
 
 from collections import defaultdict
@@ -22,14 +23,14 @@ from seamlessflow.scheduler.state.accounts.device_time import (
 )
 
 _SAMPLE = 16
-"""Workers by which the number of bars is estimated."""
+"""Workers by which the bar count is estimated."""
 BarPart = str
-"""A category; waiting is in parts of its own, named `waiting: ` and the reason."""
+"""A category; waiting is split into parts named `waiting: ` and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A worker's time, with the shares of its parts, which sum to 1."""
+    """A worker's time, with its parts' shares, which sum to 1."""
 
     start_ms: int
     end_ms: int
@@ -37,7 +38,7 @@ class Bar:
 
 
 def waiting_for(reason: str) -> BarPart:
-    """Return the name of the waiting that has this reason."""
+    """Return the part name for waiting with this reason."""
     return f"{WAITING}: {reason}"
 
 
@@ -77,7 +78,7 @@ IDLE, SHARES = "all but decoding and training", "a colour is as high as its shar
 
 
 def parts(interval: Interval) -> dict[BarPart, float]:
-    """Return the parts of an interval's time, with its waiting's reasons."""
+    """Return an interval's time by part, with waiting split by reason."""
     times = dict(interval.by_category())
     waited = times.pop(WAITING, 0.0)
     if interval.waits:
@@ -88,7 +89,7 @@ def parts(interval: Interval) -> dict[BarPart, float]:
 def spent_by_part(
     intervals: Iterable[Interval], window: TimeWindow
 ) -> dict[str, dict[BarPart, float]]:
-    """Return the device time of each worker in the window by part, in milliseconds."""
+    """Return each worker's device time in the window by part, in milliseconds."""
     spent: defaultdict[str, defaultdict[BarPart, float]] = defaultdict(lambda: defaultdict(float))
     for interval in intervals:
         if inside_ms := interval.within(window):
@@ -111,7 +112,7 @@ def bars(intervals: Iterable[Interval], window: TimeWindow, most: int) -> dict[s
 
 
 def _least_length(workers: Sequence[Sequence[Interval]], window: TimeWindow, most: int) -> int:
-    """Return the length below which intervals are joined; 0 if there are few enough of them."""
+    """Return the length below which intervals are joined; 0 if there are few enough intervals."""
     if sum(map(len, workers)) <= most:
         return 0
     sample = workers[:: max(1, len(workers) // _SAMPLE)]
@@ -129,7 +130,7 @@ def _least_length(workers: Sequence[Sequence[Interval]], window: TimeWindow, mos
 
 
 def _joined(intervals: Iterable[Interval], window: TimeWindow, least_ms: int) -> Iterator[Bar]:
-    """Yield bars: each interval of at least that length alone, shorter neighbours together."""
+    """Yield bars: an interval of at least `least_ms` alone, shorter neighbours together."""
     spent: defaultdict[BarPart, float] = defaultdict(float)
     start_ms = end_ms = 0
 

@@ -1,9 +1,8 @@
-"""Chart `timeline.png`: a row for each worker, a colour for each part of its time, and the versions
-on top.
+"""Chart `timeline.png`: a row for each worker, a colour for each part of its time, versions on top.
 
-A bar is full height where all of the time was one part. In rollout its parts are as high as their
-shares. More than sixty workers are rows of an image instead. Each has a row of pixels, with the
-mean colour of each column's time.
+A bar has full height where one part took all the time. In rollout its parts are as high as their
+shares. More than sixty workers become an image instead. In it, each worker has a row of pixels, and
+each pixel the mean colour of its column's time.
 """
 
 from collections import Counter
@@ -27,16 +26,20 @@ from seamlessflow.scheduler.state.timeline import StepEnd, Timeline
 BAR = 0.72
 """A bar's height; rows are 1 apart."""
 MOST_BARS, MOST_IMAGE_BARS, COLUMNS = 20_000, 400_000, 1_600
-"""Most bars of a panel and of an image, and the image's width in pixels. Beyond that, short
-neighbours are joined."""
+"""Most bars in a panel and in an image, and the image's width in pixels.
+
+With more bars, short neighbours are joined.
+"""
 MOST_LABELS = 14
 MOST_NAMES = 60
 MOST_LINES = 200
 CLOSEST, NAMED = 0.03, 3
-"""Least distance of two labels, as a share of the chart's width. Labels with a policy's name need
-three times that."""
+"""Least distance between two labels, as a share of the chart's width.
+
+Labels with a policy's name need three times that.
+"""
 DENSE_STEPS, ZOOM_STEPS = 30, 10
-"""A run of more than 30 steps gets a second panel with ten of them, from its middle."""
+"""A run with more than 30 steps gets a second panel with ten of them, from its middle."""
 INK = "#202124"
 FAINT = "#5f6368"
 WIDTH_IN = 12.0
@@ -53,7 +56,7 @@ _RGB = {
 
 @style.context("seamlessflow.reports.style")
 def plot(timeline: Timeline, path: Path) -> None:
-    """Write the timeline as PNG, or as SVG where the name ends so. Raises `OSError`."""
+    """Write the timeline as PNG, or as SVG if the file's name ends so. Raises `OSError`."""
     windows = [timeline.training_ms, *_zoom(timeline)]
     rows = max(1, len(timeline.workers))
     height = min(TALLEST_IN, HEAD_IN + FOOT_IN + len(windows) * (PANEL_IN + ROW_IN * rows))
@@ -114,9 +117,9 @@ def _image(axes: Axes, timeline: Timeline, window: TimeWindow) -> None:
 def _rows_image(
     workers: Sequence[str], bars: Mapping[str, Sequence[Bar]], window: TimeWindow, columns: int
 ) -> NDArray[np.float64]:
-    """Return colours of 0 to 1 in shape (workers, columns, 3); white where a worker is not there.
+    """Return colours (0 to 1) in shape (workers, columns, 3); white where a worker is not there.
 
-    `bars` are the bars of each worker in the window.
+    `bars`: each worker's bars in the window.
     """
     image = np.ones((len(workers), columns, 3))
     for row, worker in enumerate(workers):
@@ -129,7 +132,7 @@ def _rows_image(
 def _row(
     bars: Sequence[Bar], window: TimeWindow, columns: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return each column's colour, summed by time, and its time, in columns' widths."""
+    """Return each column's colour, summed by time, and each column's time in column widths."""
     colour = np.zeros((columns, 3))
     spent = np.zeros(columns)
     scale = columns / (window[1] - window[0])
@@ -147,7 +150,7 @@ def _row(
 
 
 def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
-    """Yield a bar's parts, each with the lower and the upper end of its place in it."""
+    """Yield a bar's parts, each with its lower and its upper end in the bar."""
     low = 0.0
     for part in COLOURS:
         if part in bar.shares:
@@ -156,7 +159,7 @@ def _heights(bar: Bar) -> Iterator[tuple[str, float, float]]:
 
 
 def _steps(axes: Axes, timeline: Timeline, window: TimeWindow) -> str:
-    """Draw the versions; return a notice of those without a line or a number."""
+    """Draw the versions; return a notice if some have no line or no number."""
     inside = [end for end in timeline.steps if window[0] <= end.at_ms <= window[1]]
     several = len(timeline.policies) > 1
     labelled = _labelled(inside, window, CLOSEST * (NAMED if several else 1))
@@ -208,7 +211,7 @@ def _frame(axes: Axes, timeline: Timeline, window: TimeWindow, versions: str) ->
 
 
 def _every(rows: int) -> int:
-    """Return the number of rows from one name to the next."""
+    """Return how many rows lie from one name to the next."""
     return -(-rows // MOST_NAMES) or 1
 
 
@@ -248,7 +251,7 @@ def _text(figure: Figure, timeline: Timeline, height: float) -> None:
 
 
 def _by_policy(timeline: Timeline) -> str:
-    """Return each policy's number of steps if there are several; empty for one."""
+    """Return each policy's step count if there are several policies; empty for one."""
     counts = Counter(policy for policy, _ in {(step.policy, step.step) for step in timeline.steps})
     if len(counts) < 2:
         return ""

@@ -1,6 +1,6 @@
 """A run's facts beside its workers' time: steps, versions, groups, assignments, marks.
 
-A pure fold of `control` for the page. Times in milliseconds since the epoch.
+A pure fold over `control`, for the page. Times are in milliseconds since the epoch.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ class StepTimes:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """An assignment of a role, with why the strategy wants it."""
+    """A role assignment, with the strategy's reason."""
 
     at_ms: int
     role: str
@@ -42,7 +42,7 @@ class Given:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A thing that happened once: a stall, a loss, a time-out, a warning."""
+    """A single event: a stall, a loss, a time-out, a warning."""
 
     at_ms: int
     text: str
@@ -54,9 +54,9 @@ class RunFacts:
 
     steps: dict[tuple[str, int], StepTimes] = field(default_factory=dict)
     versions: list[tuple[int, int, str]] = field(default_factory=list)
-    """Time, number and policy of each."""
+    """Each version's time, number and policy."""
     under_way: list[tuple[int, int]] = field(default_factory=list)
-    """Number of groups that are admitted and not ready or dropped, from each time on."""
+    """From each time on, the count of groups that are admitted and not ready or dropped."""
     assignments: defaultdict[str, list[Given]] = field(default_factory=lambda: defaultdict(list))
     """Assignments by worker."""
     loaded: defaultdict[str, list[tuple[int, int]]] = field(
@@ -142,7 +142,7 @@ class RunFacts:
 
 
 def facts(records: Iterable[Record]) -> RunFacts:
-    """Return the facts that `control` records have, which come in log order."""
+    """Return the facts in `control` records, which come in log order."""
     run_facts = RunFacts()
     for record in in_force(records):
         run_facts.apply(record)

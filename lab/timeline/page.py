@@ -1,7 +1,8 @@
-"""A timeline's page: one HTML file with its data in it, which asks no other address.
+"""A timeline's page: one HTML file that contains its data and loads nothing from elsewhere.
 
-The data are the JSON of `page_data`, deflated, in base64: a long run is some megabytes. The script
-in `web/` draws them on a canvas, here and in the console. A function of the records alone.
+The data are the JSON from `page_data`, deflated, in base64: a long run is some megabytes. The
+script in `web/` draws them on a canvas, here and in the console. The page depends only on the
+records.
 """
 
 import json
@@ -29,17 +30,17 @@ from seamlessflow.scheduler.state.timeline import Timeline
 from seamlessflow.schemas.tokens import shown_step
 
 MOST_BARS = 400_000
-"""Most bars of a page; beyond that, short neighbours are joined."""
+"""Most bars on a page; beyond that, short neighbours are joined."""
 MOST_POINTS = 20_000
 """Points on the curve that counts groups under way."""
 LEAST_PAUSE_MS = 1_000
-"""Shortest pause of the run that is marked."""
+"""Shortest pause in the run that is marked."""
 FILES = files(__package__) / "web"
-"""Content, script and style of the timeline, for this page and the console's."""
+"""The timeline's content, script and style, for this page and the console's."""
 
 
 def page(timeline: Timeline, facts: RunFacts, title: str, refresh_s: float = 0) -> str:
-    """Return the page; with `refresh_s` it loads itself again after so many seconds."""
+    """Return the page; with `refresh_s` it reloads itself after this many seconds."""
     data = page_data(timeline, facts, title) | {"refresh_s": refresh_s}
     parts = {
         "JS": file_text("timeline.js"),
@@ -62,7 +63,7 @@ def packed(data: Mapping[str, Any]) -> str:
 
 
 def file_text(name: str) -> str:
-    """Return a file of `web/`."""
+    """Return the text in a file from `web/`."""
     return FILES.joinpath(name).read_text(encoding="utf-8")
 
 
@@ -109,7 +110,7 @@ def page_data(
 
 
 def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
-    """Return the data of no single worker: steps, versions, groups under way."""
+    """Return the data that belong to no single worker: steps, versions, groups under way."""
 
     def since(at_ms: int | None) -> int | None:
         return None if at_ms is None else at_ms - start_ms
@@ -136,7 +137,7 @@ def _lines(facts: RunFacts, start_ms: int) -> dict[str, Any]:
 
 
 def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
-    """Return time and text of single events, with the run's pauses."""
+    """Return time and text for single events, with the run's pauses."""
     paused = (
         Mark(start, f"no process of the run lived for {(end - start) / 1000:,.0f} s")
         for start, end in timeline.pauses
@@ -147,7 +148,7 @@ def _marks(timeline: Timeline, facts: RunFacts) -> list[list[Any]]:
 
 
 def _bars(row: Sequence[Bar], start_ms: int, mixes: dict[tuple[int, ...], int]) -> list[int]:
-    """Return three numbers a bar: gap before it, length, and which mix it has."""
+    """Return three numbers for each bar: the gap before it, its length, and its mix."""
     flat = []
     at_ms = start_ms
     for bar in row:
@@ -163,13 +164,13 @@ def _spent(by_part: Mapping[BarPart, float]) -> list[int]:
 
 
 def _mix(shares: Mapping[str, float]) -> tuple[int, ...]:
-    """Return number and per cent of each part with 1 % or more, from a bar's bottom up."""
+    """Return number and rounded per cent for each part that is not 0, from a bar's bottom up."""
     cents = [(number, round(100 * shares.get(name, 0.0))) for number, name in enumerate(COLOURS)]
     return tuple(value for pair in cents if pair[1] for value in pair)
 
 
 def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) -> list[int]:
-    """Return two numbers each: time since the last one, and the number of content and reason."""
+    """Return two numbers for each: the time since the last one, and its content's number."""
     flat = []
     before_ms = start_ms
     for assignment in assignments:
@@ -183,7 +184,7 @@ def _given(assignments: Sequence[Given], start_ms: int, givens: dict[str, int]) 
 
 
 def _deltas(pairs: Sequence[tuple[int, int]], start_ms: int) -> list[int]:
-    """Return time since the last one, and the value, of each."""
+    """Return two numbers for each pair: the time since the last one, and the value."""
     flat = []
     before_ms = start_ms
     for at_ms, value in pairs:

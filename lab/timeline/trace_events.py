@@ -1,7 +1,7 @@
 """A timeline in Chrome's trace event format, which Perfetto and other trace viewers open.
 
-The format is that of "Trace Event Format" (Google, 2016): complete events (`X`), instant events
-(`i`), counters (`C`) and names (`M`). Times are in microseconds since the timeline's start. A pure
+The format is "Trace Event Format" (Google, 2016): complete events (`X`), instant events (`i`),
+counters (`C`) and names (`M`). Times are in microseconds since the timeline's start. A pure
 function of the records.
 """
 
@@ -15,9 +15,9 @@ from seamlessflow.scheduler.state.timeline import Timeline
 from seamlessflow.schemas.tokens import shown_step
 
 MOST_BARS = 400_000
-"""Most bars of a file; beyond that, short neighbours are joined."""
+"""Most bars in a file; beyond that, short neighbours are joined."""
 _RUN, _WORKERS = 1, 2
-"""The two processes of the viewer: lanes of the run, and a lane for each worker."""
+"""The viewer's two processes: the run's lanes, and a lane for each worker."""
 _US = 1_000
 TraceEvent = dict[str, Any]
 
@@ -54,7 +54,7 @@ def _policies(facts: RunFacts) -> Sequence[str]:
 
 
 def _steps(facts: RunFacts) -> Iterator[TraceEvent]:
-    """Yield two spans a step: the batch that waits for its gang, and the training."""
+    """Yield two spans for each step: the batch that waits for its gang, and the training."""
     lanes = {policy: lane for lane, policy in enumerate(_policies(facts), 1)}
     for step in facts.steps.values():
         lane = lanes[step.policy]
@@ -104,7 +104,7 @@ def _workers(timeline: Timeline, facts: RunFacts) -> Iterator[TraceEvent]:
 
 
 def _bar(lane: int, bar: Bar) -> TraceEvent:
-    """Return a bar under the name of its largest part; all parts are among its arguments."""
+    """Return a bar named after its largest part. Its arguments list all parts."""
     largest = max(bar.shares, key=lambda part: bar.shares[part])
     shares = {LABELS[part]: f"{share:.1%}" for part, share in bar.shares.items() if share}
     return _span(LABELS[largest], _WORKERS, lane, bar.start_ms, bar.end_ms) | {"args": shares}

@@ -1,9 +1,8 @@
-"""The ASGI application: routes, access control, and answers for errors.
+"""The ASGI application: routes, access control, and error answers.
 
-A new route is a line in `ROUTES` of `routes.py` and one in `_handlers`. `App` turns the errors of
-all routes into answers in the format of the client's dialect, and counts every answer. The paths
-below `/v1`, `/v1beta` and `/inference` also exist below `/sessions/{id}`: there they mean that
-session.
+A new route is a line in `ROUTES` (`routes.py`) and one in `_handlers`. `App` answers all routes'
+errors in the client's dialect, and counts every answer. The paths below `/v1`, `/v1beta` and
+`/inference` also exist below `/sessions/{id}`: there a call belongs to that session.
 """
 
 import asyncio
@@ -48,7 +47,7 @@ _CLIENT_GONE = 499
 _SESSION_PREFIX = "/sessions/"
 _GOOGLE_PREFIX = "/v1beta/"
 _METHODS = {"GET": ("GET", "HEAD"), "POST": ("POST",)}
-"""Methods that a route accepts: a HEAD is a GET whose body uvicorn leaves out."""
+"""Methods that a route accepts. A HEAD is a GET whose body uvicorn leaves out."""
 _BASE_URLS = (
     "OpenAI's clients need /v1 at the end of their base URL, Anthropic's and Google's own add "
     "their version; other clients of Google's API, such as litellm, need /v1beta there"
@@ -57,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class App:
-    """HTTP interface of one gateway."""
+    """One gateway's HTTP interface."""
 
     def __init__(
         self, link: Link, settings: GatewaySection, url: str, metrics: Metrics, tracing: Telemetry
@@ -80,7 +79,7 @@ class App:
         }
 
     def _handlers(self) -> Mapping[str, Handler]:
-        """Return the handler of each path of `ROUTES`."""
+        """Return the handler for each path in `ROUTES`."""
         count_messages = self._count_handler(CountForm(messages_prompt, "input_tokens"))
         count_content = self._count_handler(CountForm(content_prompt, "totalTokens"))
         return {
@@ -149,7 +148,7 @@ class App:
 
     async def _open(self, exchange: Exchange, _: str | None) -> None:
         self._keys.require_admin(exchange.headers)
-        # The agent may call this very gateway for as long as its session lasts.
+        # Not while leaving: the agent may call this gateway for as long as its session lasts.
         self.in_flight.refuse_unless_ready()
         with self.in_flight.call(exchange):
             await self._sessions.open(exchange, "")
@@ -189,7 +188,7 @@ class App:
         await exchange.answer(200, b'{"status":"ready"}')
 
     async def _show_metrics(self, exchange: Exchange, _: str | None) -> None:
-        # In a thread: the lag of `replies` is asked of Kafka.
+        # In a thread, because this asks Kafka for the lag on `replies`.
         text = await asyncio.to_thread(self._metrics.text)
         await exchange.answer(200, text, content_type=CONTENT_TYPE)
 
@@ -238,7 +237,7 @@ def _speaks_google(exchange: Exchange) -> bool:
 async def _answer_error(
     exchange: Exchange, error: ApiError, error_body: Callable[[ApiError], bytes]
 ) -> None:
-    # A call that did not get as far as a turn has no name yet.
+    # A call that failed before its turn began has no request id yet.
     exchange.request_id = exchange.request_id or b"req_" + secrets.token_hex(12).encode()
     error.request_id = exchange.request_id.decode()
     await exchange.answer(error.status, error_body(error), error.headers)

@@ -1,4 +1,4 @@
-"""Errors of a call, with the HTTP status that the client gets.
+"""A call's errors, with the HTTP status that the client gets.
 
 Any part of the gateway may raise `ApiError`; `app.py` answers it in the client's dialect.
 `ClientGone` ends a call whose client has left.
@@ -23,8 +23,10 @@ class ClientGone(SeamlessFlowError):
 
 
 class ApiError(SeamlessFlowError):
-    """A refusal of a call. `param` names the wrong parameter, `code` is the error for programs,
-    `allow` lists the methods that a path accepts."""
+    """A call's refusal. `param` names the wrong parameter, `code` is the error for programs.
+
+    `allow` lists the methods that a path accepts.
+    """
 
     def __init__(
         self,
@@ -41,12 +43,12 @@ class ApiError(SeamlessFlowError):
         self.param = None if param is None else param[:_LONGEST_MESSAGE]
         self.allow = allow
         self.request_id = ""
-        """Name of the call in logs; `app.py` sets it."""
+        """The call's name in logs; `app.py` sets it."""
         super().__init__(f"{self.status} {code}: {self.message}")
 
     @property
     def prompt_lengths(self) -> tuple[int, int] | None:
-        """Return the tokens of a prompt that is too long and of its context; otherwise None."""
+        """Return how many tokens a too long prompt and its context have; None for other errors."""
         # Managers and workers report both numbers in the message only.
         lengths = _LENGTHS.search(self.message) if self.code == PROMPT_TOO_LONG else None
         return None if lengths is None else (int(lengths[1]), int(lengths[2]))
@@ -68,7 +70,7 @@ class ApiError(SeamlessFlowError):
 
 
 def bad(param: str, message: str) -> ApiError:
-    """Return the refusal (400) of a parameter with a wrong value."""
+    """Return the refusal (400) for a parameter with a wrong value."""
     return ApiError(400, message, code="invalid_value", param=param)
 
 

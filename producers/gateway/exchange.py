@@ -19,13 +19,13 @@ HeaderList = Sequence[tuple[bytes, bytes]]
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream; charset=utf-8"
 BODY_IS_HERE = "seamlessflow.body_is_here"
-"""Key of the ASGI scope: true once the whole body has arrived, so reading it does not wait."""
+"""ASGI scope key: true once the whole body has arrived, so that reading it does not wait."""
 TAKEN = "seamlessflow.taken"
-"""Key of the ASGI scope: the function that `Exchange.taken` calls."""
+"""ASGI scope key: the function that `Exchange.taken` calls."""
 NEXT_SIZE = "seamlessflow.next_size"
-"""Key of the ASGI scope for a function, where the client knows no chunks.
+"""ASGI scope key: a function, present only if the client does not know chunks.
 
-The function must have the size of each part of a stream before the part is sent.
+Each stream part's size must be passed to it before the part is sent.
 """
 # More digits than any real length has; int() of a very long text would take quadratic time.
 _LONGEST_LENGTH = 20
@@ -61,29 +61,29 @@ class Exchange:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.route = ""
-        """Pattern of the path that `app.py` serves it by."""
+        """The path pattern by which `app.py` serves the request."""
         self.headers: dict[bytes, bytes] = dict(scope["headers"])
         self.request_id = _request_id(self.headers.get(b"x-request-id", b""))
-        """Name of this call in logs and in the answer's `x-request-id`; empty until it has one."""
+        """This call's name in logs and in the answer's `x-request-id`; empty until it has one."""
         self.last = False
         """True if the answer closes the connection, so that the next call goes elsewhere."""
         self.status = 0
         """Status that was sent; 0 until then."""
         self.stream_type = EVENT_STREAM
-        """Content type of an answer that is sent as events."""
+        """Content type for an answer that is sent as events."""
         self.held = 0
-        """Bytes of its body that the gateway holds."""
+        """Body bytes that the gateway holds."""
         self._hold: Callable[[int], None] = _hold_any
         self._scope = scope
         self._receive = receive
         self._send = send
 
     def hold_by(self, hold: Callable[[int], None]) -> None:
-        """Let `hold` count each part of the body; it raises `ApiError` if there is no room."""
+        """Let `hold` count each body part; it raises `ApiError` if there is no room."""
         self._hold = hold
 
     def parameter(self, name: bytes) -> bytes:
-        """Return a parameter of the URL; empty without it."""
+        """Return a URL parameter; empty if it is missing."""
         query: bytes = self._scope.get("query_string", b"")
         # One character for each byte: `parse_qsl` refuses bytes that are not ASCII.
         pairs = parse_qsl(query.decode("latin-1"), encoding="latin-1")
@@ -91,7 +91,7 @@ class Exchange:
         return next((value.encode("latin-1") for key, value in pairs if key == wanted), b"")
 
     def take_key_from_url(self) -> None:
-        """Let the URL's `key` be the key of the call if its headers have none."""
+        """Use the URL's `key` as the call's key if the headers have none."""
         key = self.parameter(b"key")
         if key and not key_of(self.headers):
             self.headers[b"x-goog-api-key"] = key
@@ -117,7 +117,7 @@ class Exchange:
     async def taken(self) -> bool:
         """Wait until the client has read all but the last bytes; return False if it left before.
 
-        What is sent after it left is dropped without an error.
+        Bytes sent after it left are dropped without an error.
         """
         wait: Callable[[], Awaitable[bool]] | None = self._scope.get(TAKEN)
         return wait is None or await wait()
@@ -145,7 +145,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": body})
 
     async def event(self, data: bytes, headers: HeaderList = (), *, last: bool = False) -> None:
-        """Send bytes of an event stream. The first ones start the answer, with `headers`."""
+        """Send event-stream bytes. The first bytes start the answer, with `headers`."""
         if (announce := self._scope.get(NEXT_SIZE)) is not None:
             announce(len(data))
         if not self.status:
@@ -192,7 +192,7 @@ def _hold_any(size: int) -> None:
 
 
 def key_of(headers: Mapping[bytes, bytes]) -> bytes:
-    """Return the key of a call; empty without one.
+    """Return a call's key; empty if it has none.
 
     It is in `authorization`, or else `x-api-key` (Anthropic's) or `x-goog-api-key` (Google's).
     """

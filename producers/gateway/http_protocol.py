@@ -4,14 +4,15 @@
 them together saves a system call on both sides, some 5 µs a call. A head without a body (HEAD) is
 written when the connection closes, so such an answer must close it.
 
-A client of HTTP/1.0 knows no chunks: its stream ends where the connection closes.
+An HTTP/1.0 client knows no chunks: its stream ends where the connection closes.
 
-A client may offer to go on in another protocol. Java's client by default sends `Connection:
-Upgrade, HTTP2-Settings` with `Upgrade: h2c`. The gateway takes up no offer. Such a server must read
-the request as it is (RFC 9110, section 7.8). But httptools ends each request with an offer behind
-its head, so that its body would be empty. Such a head is therefore parsed again without the offer.
+A client may offer to go on in another protocol. For example, Java's client by default sends
+`Connection: Upgrade, HTTP2-Settings` with `Upgrade: h2c`. The gateway accepts no offer. It must
+then read the request as if nothing had been offered (RFC 9110, section 7.8). But httptools ends a
+request with an offer right after its head, so that its body would be empty. Such a head is
+therefore parsed again without the offer.
 
-Bytes that are not HTTP get an error in JSON like all other errors. So do heads that are too slow or
+Bytes that are not HTTP get a JSON error, like all other errors. So do heads that are too slow or
 too long.
 """
 
@@ -29,7 +30,7 @@ from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.producers.gateway.exchange import BODY_IS_HERE, NEXT_SIZE, TAKEN
 
 LONGEST_HEAD = 65_536
-"""Most bytes of a head that arrives in several reads; the transport limits a single read."""
+"""Most bytes in a head that arrives in several reads; the transport limits a single read."""
 
 _HEAD = b"HTTP/1.1 "
 _CONTINUE = b"HTTP/1.1 100"
@@ -62,7 +63,7 @@ class _OneWrite:
             self._head = b""
         self._transport.close()
         if self._transport.get_write_buffer_size():
-            # It would wait without end for a client that does not read.
+            # Otherwise it would wait forever for a client that does not read.
             loop = asyncio.get_running_loop()
             loop.call_later(self._last_bytes_s, self._transport.abort)
 
@@ -71,16 +72,16 @@ class _OneWrite:
 
 
 class HttpProtocol(HttpToolsProtocol):
-    """One connection of a client."""
+    """One client's connection."""
 
     head_timeout_s: ClassVar[float] = 30
-    """Seconds for a whole head, from the start of the connection or of the head.
+    """Seconds for a whole head, from the moment when the connection or the head begins.
 
-    Also the seconds for the client to read the last bytes once the connection closes.
+    Also the seconds within which a client must read the last bytes once the connection closes.
     """
 
     unread_timeout_s: ClassVar[float] = 600
-    """Seconds for the client to read so much that more can be written."""
+    """Seconds within which a client must read enough that more can be written."""
 
     _lost = False
     _in_head = True
@@ -102,7 +103,7 @@ class HttpProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
-        # What waits to be written, such as the answer to a further call, would wait without end.
+        # Otherwise bytes to be written, such as a further call's answer, would wait forever.
         self._unread_timer = self.loop.call_later(self.unread_timeout_s, self.transport.abort)
         super().pause_writing()
 
@@ -147,7 +148,7 @@ class HttpProtocol(HttpToolsProtocol):
         self._refuse(ApiError(400, msg, code="invalid_http"))
 
     async def _taken(self) -> bool:
-        # It does not wait for what fits into the transport's buffer below its limit.
+        # `drain` does not wait for bytes that fit into the transport's buffer below its limit.
         await self.flow.drain()
         return not self._lost
 
@@ -179,7 +180,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 
 class _OfferlessParser:
-    """A parser of the requests of one connection; a drop-in for httptools'.
+    """A parser for one connection's requests; it replaces httptools' parser.
 
     `protocol` has the callbacks and the `url` and `headers` that they collect. Its
     `on_headers_complete` and `on_message_complete` do nothing while `is_offer` is true.
@@ -192,11 +193,11 @@ class _OfferlessParser:
     @property
     def is_offer(self) -> bool:
         """Return whether the head that ends now offers another protocol, so it is parsed again."""
-        # The target of a CONNECT is what the client wants to talk to: there is no body.
+        # A CONNECT names the host that the client wants to talk to. It has no body.
         return bool(self._parser.should_upgrade()) and self._parser.get_method() != _CONNECT
 
     def feed_data(self, data: bytes) -> None:
-        """Read bytes. Raises as httptools does, but for an offer only at a CONNECT."""
+        """Read bytes. Raises as httptools does; an offer raises only at a CONNECT."""
         while data:
             try:
                 self._parser.feed_data(data)
@@ -220,13 +221,13 @@ class _OfferlessParser:
 
 def _parser(protocol: object) -> Any:
     parser = httptools.HttpRequestParser(protocol)
-    # As uvicorn does: a client may send on behind a request that closes the connection.
+    # As in uvicorn: a client may send more after a request that closes the connection.
     parser.set_dangerous_leniencies(lenient_data_after_close=True)
     return parser
 
 
 def _kept(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
-    """Return the lines of a head but those of the offer."""
+    """Return a head's lines without the offer."""
     lines: list[bytes] = []
     for name, value in headers:
         if name == b"connection":
@@ -238,7 +239,7 @@ def _kept(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
 
 
 def _announce(cycle: RequestResponseCycle, size: int) -> None:
-    """Let the next bytes of an answer be `size` bytes as they are, instead of a chunk."""
+    """Send the answer's next `size` bytes as they are, instead of as a chunk."""
     cycle.chunked_encoding = False
     cycle.expected_content_length = size
 

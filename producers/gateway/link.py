@@ -4,8 +4,8 @@ A thread reads this gateway's partition of `replies`. It begins at the partition
 before the first command is sent, so no reply is missed. An error ends the thread and with it the
 process.
 
-Kafka counts as reachable while it acknowledges heartbeats. The call that waits for a command which
-could not be written gets 503 at once.
+Kafka counts as reachable while it acknowledges heartbeats. If a command could not be written, the
+call that waits for it gets 503 at once.
 """
 
 import asyncio
@@ -85,7 +85,7 @@ class Link:
         replies: int = REPLIES.partitions,
         stopping: Stopping = never,
     ) -> None:
-        """Connect; `replies` is the number of partitions of that topic."""
+        """Connect; `replies` is how many partitions that topic has."""
         self._stopping = stopping
         self.instance = instance
         partition = xxhash.xxh3_64_intdigest(instance.encode()) % replies
@@ -144,7 +144,7 @@ class Link:
             await asyncio.sleep(_HEARTBEAT_S)
 
     def close(self) -> None:
-        """Stop the reader, write all queued commands, and that this gateway ends in order."""
+        """Stop the reader, write all queued commands, and report that this end is orderly."""
         self._reply_reader.close()
         with suppress(WrittenReleaseLacks):  # without it the gateway looks as if it were frozen
             self._send_heartbeat(ending=True)
@@ -152,7 +152,7 @@ class Link:
 
     @property
     def kafka(self) -> KafkaSettings:
-        """Return the settings of the cluster, for those who read what is on the log."""
+        """Return the cluster's settings, for modules that read the log."""
         return self._kafka
 
     @property
@@ -161,7 +161,7 @@ class Link:
         return time.monotonic() - self._acknowledged < self._settings.kafka_timeout_s
 
     def command_fields(self, session_id: str, expiry_s: float) -> dict[str, Any]:
-        """Return the fields that all commands for a session have, of a new one."""
+        """Return the fields that every session command has, for a new command."""
         issued_at_ms = now_ms()
         return {
             "command_id": secrets.token_hex(12),
@@ -195,11 +195,11 @@ class Link:
             raise _unreachable(str(error)) from error
 
     def forget(self, expected: ExpectedReply) -> bool:
-        """Stop waiting for a reply. Return whether no other call waits for the same one."""
+        """Stop waiting for a reply. Return whether no other call waits for the same reply."""
         return self._pending.remove(expected)
 
     def delivered(self, expected: ExpectedReply) -> None:
-        """Stop waiting for a turn that a client has got. Other calls know that it has one."""
+        """Stop waiting for a turn that a client has got. Let the turn's other calls know this."""
         if not self._pending.remove(expected):
             for other in self._pending.others(expected):
                 other.delivered = True
@@ -255,7 +255,7 @@ class Link:
             release=this_release().version,
             ending=ending,
         )
-        with suppress(QueueFull):  # Kafka is not reachable then, as its absence will show
+        with suppress(QueueFull):  # Kafka is not reachable then; the missing heartbeat shows it
             self._producer.send(
                 FLEET.name,
                 heartbeat,
@@ -270,7 +270,7 @@ class Link:
 
 
 class _ReplyReader:
-    """A thread that gives the replies to `gateway` to `deliver`, in the order of the log.
+    """A thread that passes the replies to `gateway` on to `deliver`, in log order.
 
     `deliver` runs on the event loop that made the reader.
     """

@@ -16,11 +16,11 @@ from seamlessflow.schemas.records import CommandAnswered, ReplyDelta, ReplyFinis
 ReplyRecord = CommandAnswered | ReplyDelta | ReplyFinished
 OK = 200
 ChoiceReply = tuple[int, ReplyRecord]
-"""The number of a choice, and a reply about it."""
+"""A choice's number, and a reply about it."""
 
 
 class ReplyInbox:
-    """The replies to one call, in the order of the log. One task of the event loop reads them."""
+    """The replies to one call, in log order. One event-loop task reads them."""
 
     __slots__ = ("_items", "_reader")
 
@@ -29,7 +29,7 @@ class ReplyInbox:
         self._reader: asyncio.Future[None] | None = None
 
     def put(self, item: ChoiceReply | SeamlessFlowError) -> None:
-        """Add a reply, or an error that the reading task gets raised."""
+        """Add a reply, or an error to raise in the reading task."""
         self._items.append(item)
         # The second of two replies finds the future done but the task not resumed yet.
         if self._reader is not None and not self._reader.done():
@@ -82,7 +82,7 @@ class ExpectedReply:
         """Called when the last reply arrives, by a call whose client is gone."""
 
     def receive(self, reply: ReplyRecord) -> None:
-        """Put a reply into the inbox of the call."""
+        """Put a reply into the call's inbox."""
         if not isinstance(reply, ReplyDelta):
             self.answered = True
             self.completed = isinstance(reply, ReplyFinished) and reply.status == OK
@@ -104,7 +104,7 @@ W = TypeVar("W", bound=Waiting)
 
 
 class PendingReplies(Generic[W]):
-    """A table of waiting calls, by the id of the command or turn. Pure."""
+    """A table of waiting calls, by command or turn id. Pure."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, list[W]] = {}
@@ -129,7 +129,7 @@ class PendingReplies(Generic[W]):
         return not calls
 
     def others(self, waiting: W) -> Sequence[W]:
-        """Return the calls that wait for the same command or turn as one that was removed."""
+        """Return the calls that wait for the same command or turn as a call that was removed."""
         return self._by_id.get(waiting.waits_for, ())
 
     def route(self, reply: ReplyRecord) -> Sequence[W]:

@@ -1,4 +1,4 @@
-"""The gateway's routes, and the dialects by the path at which they are spoken.
+"""The gateway's routes, and the dialect that is spoken at each path.
 
 A new dialect is a class and a line here.
 """
@@ -25,7 +25,7 @@ from seamlessflow.producers.gateway.exchange import EVENT_STREAM, JSON
 
 
 class _ServerSent:
-    """A dialect that streams server-sent events, in which its clients skip comments."""
+    """A dialect that streams server-sent events. Its clients skip comments in them."""
 
     stream_type = EVENT_STREAM
     waiting = openai_shape.KEEP_ALIVE
@@ -80,7 +80,7 @@ class AnthropicMessages(_ServerSent):
 class GoogleContent:
     """Dialect of `POST /v1beta/models/MODEL:generateContent` and `:streamGenerateContent`.
 
-    The path names the model and the form of the answer, so each call has its own dialect.
+    The path names the model and the answer's form, so each call has its own dialect.
     """
 
     waiting = content_response.WAITING
@@ -158,7 +158,7 @@ ROUTES: Mapping[str, Route] = {
 
 
 def dialect_of_call(dialect: Dialect, path: str, parameter: Callable[[bytes], bytes]) -> Dialect:
-    """Return the dialect of one call, whose path or parameters may say more than its route."""
+    """Return one call's dialect. Its path or parameters may say more than its route."""
     if not isinstance(dialect, GoogleContent):
         return dialect
     model, _, method = model_in(path).rpartition(":")
@@ -168,9 +168,10 @@ def dialect_of_call(dialect: Dialect, path: str, parameter: Callable[[bytes], by
 
 
 def meant_paths(path: str) -> Iterator[str]:
-    """Yield paths that a client may have meant that asked for an unknown one, likeliest first.
+    """Yield paths that a client may have meant by an unknown path, likeliest first.
 
-    Clients put `/v1` or `/v1beta` behind the base URL or not, and users a slash behind it.
+    Some clients put `/v1` or `/v1beta` behind the base URL, others do not. Users may put a slash
+    there.
     """
     words = [word for word in path.split("/") if word]
     named = words[:2] if words[:1] == ["sessions"] else []
@@ -186,15 +187,15 @@ def meant_paths(path: str) -> Iterator[str]:
 
 
 def model_in(path: str) -> str:
-    """Return what stands behind `/models/` in a path: a model, maybe with a method."""
+    """Return the text after `/models/` in a path: a model, maybe with a method."""
     return path.rpartition("/models/")[2]
 
 
 def route_of(path: str, http_method: str) -> str:
-    """Return the route of a path that names no session. `*` stands for a model.
+    """Return the route for a path that names no session. `*` stands for a model.
 
-    Google's client calls the methods of a model below `/v1` or `/v1beta`, by its version. A method
-    that no model has here is no route.
+    Google's client calls a model's methods below `/v1` or `/v1beta`, depending on its version. A
+    method that no model has here is no route.
     """
     for prefix in (GOOGLE_MODELS, _MODELS):
         if path.startswith(prefix) and path != prefix:
@@ -223,5 +224,5 @@ def dialect_of(path: str, headers: Mapping[bytes, bytes]) -> Dialect:
 
 
 def _is_googles(path: str) -> bool:
-    """Return whether a path, known or not, is one of Google's: by its version or its method."""
+    """Return whether a path, known or not, is Google's, by its version or its method."""
     return "/v1beta/" in path or path.endswith((_WHOLE, _STREAMED, _COUNTED))

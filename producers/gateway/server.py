@@ -1,8 +1,8 @@
-"""The life of a gateway: listen, serve, and on the stop event leave, drain and close in order.
+"""A gateway's life: listen, serve, and on the stop event leave, drain and close in order.
 
 A gateway that leaves is not ready and opens no sessions, but takes calls for `leave_s`. Each answer
-closes its connection, so that the client's next connection goes to another gateway. Then it listens
-no more, closes idle connections, and finishes the calls under way.
+closes its connection, so that the client's next connection goes to another gateway. Then it stops
+listening, closes idle connections, and finishes the calls under way.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ async def serve(settings: GatewaySettings, stop: asyncio.Event) -> None:
         )
         await link.start()
         app = App(link, settings.gateway, url.rstrip("/"), made.metrics, made.traces)
-        # Collecting over the objects made at start took a fifth of a call's CPU.
+        # Garbage collection over the objects made at start took a fifth of a call's CPU.
         collect_seldom(_GC_THRESHOLDS)
         with closing(link):
             await _serve(app, link, settings, listener, stop)

@@ -1,4 +1,4 @@
-"""The OpenTelemetry span of an HTTP request, with the attributes of the answer that was sampled."""
+"""An HTTP request's OpenTelemetry span, with attributes of the sampled answer."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +22,10 @@ _TRACE = re.compile(rb"00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 @contextmanager
 def served(telemetry: Telemetry, exchange: Exchange, session_id: str) -> Iterator[Span]:
-    """Yield the span of a request of this session, and end it with the answer's status.
+    """Yield the span for a request in this session, and end it with the answer's status.
 
     Its parent is the span that the client's `traceparent` names. Otherwise it is the span in which
-    the session was opened, which its key names.
+    the session was opened, which the session's key names.
     """
     headers = trace_headers(exchange.headers) if telemetry.enabled else ()
     span = telemetry.serve(
@@ -43,7 +43,7 @@ def served(telemetry: Telemetry, exchange: Exchange, session_id: str) -> Iterato
 
 
 def trace_headers(headers: Mapping[bytes, bytes]) -> Headers:
-    """Return the headers that name the parent of a request's span; none if it has no parent."""
+    """Return the headers that name a request span's parent; none if it has no parent."""
     pairs = [(name, headers[name.encode()]) for name in _HEADERS if name.encode() in headers]
     if pairs:
         return pairs
@@ -58,7 +58,7 @@ def opened_in(headers: Headers) -> str:
 
 
 def describe_request(span: Span, turn_id: str, request: CanonicalRequest) -> None:
-    """Add what the client asked for."""
+    """Add the client's request to the span."""
     if not span.recording:
         return
     sampling = request.sampling
@@ -82,7 +82,7 @@ def describe_request(span: Span, turn_id: str, request: CanonicalRequest) -> Non
 def describe_answer(
     span: Span, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> None:
-    """Add what was sampled; token counts are sums over all choices."""
+    """Add the sampled answer to the span; token counts are sums over all choices."""
     if not span.recording:
         return
     span.set(
@@ -95,7 +95,7 @@ def describe_answer(
 
 
 def _fail(span: Span, status: int, error: SeamlessFlowError) -> None:
-    """Mark the span: an error of the client is no failure of the server."""
+    """Mark the span with an error. A client's error does not count as the server's failure."""
     if isinstance(error, ApiError) and not status:
         span.set(status=error.status)
     code = error.status if isinstance(error, ApiError) else status

@@ -1,4 +1,4 @@
-"""Settings of the gateway process; those of its own are `SEAMLESSFLOW_GATEWAY__*`."""
+"""Settings of the gateway process; its own ones are `SEAMLESSFLOW_GATEWAY__*`."""
 
 from typing import Annotated, Self
 

@@ -1,7 +1,7 @@
-"""Files of a sandbox's directory, which its command may have turned into anything.
+"""Files in a sandbox's directory, which its command may have turned into anything.
 
-A name is followed part by part, and no part through a symbolic link: a command may have left links
-to files outside, which this process could read or write.
+A name is followed part by part, and never through a symbolic link. A command may have left links to
+files outside, which this process could read or write.
 """
 
 import errno
@@ -26,10 +26,10 @@ def write_file(root: Path, name: str, content: bytes, executable: bool = False) 
 
 
 def read_file(root: Path, name: str, most: int) -> bytes:
-    """Return a regular file of the directory.
+    """Return a regular file in the directory.
 
-    Raises `ValueError` for a name outside, for what is no regular file, and for more than `most`
-    bytes, and `OSError`.
+    Raises `ValueError` for a name outside the directory, for anything but a regular file, and for
+    more than `most` bytes. Also raises `OSError`.
     """
     with (
         _parent(root, name, make=False) as (parent, last),
@@ -46,7 +46,8 @@ def read_file(root: Path, name: str, most: int) -> bytes:
 def copy_tree(source: Path, root: Path) -> None:
     """Copy a directory, or unpack an archive, into a directory that no command has changed yet.
 
-    Links stay links. Members of an archive whose names lead outside are refused.
+    Links stay links, except in a zip. Archive members whose names lead outside are left out in a
+    zip, and refused in a tar archive.
     """
     if source.is_dir():
         shutil.copytree(source, root, symlinks=True, dirs_exist_ok=True)
@@ -57,8 +58,9 @@ def copy_tree(source: Path, root: Path) -> None:
 
 
 def lay_files(source: Path, root: Path) -> bool:
-    """Write each file below `source` under its name in the directory; return False if a link or a
-    directory is in the way. Raises `OSError`.
+    """Write each file below `source` under its name in the directory. Raises `OSError`.
+
+    Return False if a link or a directory is in the way.
     """
     for file in sorted(source.rglob("*")):
         if file.is_file():
@@ -75,7 +77,7 @@ def lay_files(source: Path, root: Path) -> bool:
 
 @contextmanager
 def _parent(root: Path, name: str, make: bool) -> Iterator[tuple[int, str]]:
-    """Yield a descriptor of the folder that a name is in, and the name's last part."""
+    """Yield a descriptor for the folder that a name is in, and the name's last part."""
     path = PurePosixPath(name)
     if path.is_absolute() or not path.parts or ".." in path.parts:
         raise ValueError(f"{name!r} is no name inside the directory")

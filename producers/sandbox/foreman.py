@@ -1,13 +1,14 @@
-"""Foreman of a workplace: runs commands side by side, and leaves what they started. A program.
+"""Foreman in a workplace: runs commands side by side, and lets what they start go on. A program.
 
-Started in the sandbox by `workplace.py` as `python -I -S -c SOURCE`. It imports only the standard
-library, and is process 1, so that no command can end it. A line each way is a JSON object:
+`workplace.py` starts it in the sandbox as `python -I -S -c SOURCE`. It imports only the standard
+library. It is process 1, so that no command can end it. Each line, in both directions, is a JSON
+object:
 
     in:  {"id": 1, "command": "ls", "directory": "/app", "variables": {}, "stdin": "BASE64",
           "time_s": 10, "most": 1000}
     out: {"id": 1, "status": 0, "outputs": ["BASE64", "BASE64"]}
 
-The status is null beyond the command's time. An output has a byte more than `most` if it was cut.
+The status is null if the command's time ran out. A cut output has one byte more than `most`.
 """
 
 import base64
@@ -47,7 +48,7 @@ class _Foreman:
             sys.stdout.buffer.flush()
 
     def _run(self, asked: dict[str, Any]) -> dict[str, Any]:
-        # Files rather than pipes: what a command leaves may hold them open.
+        # Files rather than pipes: processes that a command leaves may hold pipes open.
         files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
         try:
             stdin = base64.b64decode(asked["stdin"])
@@ -61,7 +62,7 @@ class _Foreman:
         return {"status": status, "outputs": [base64.b64encode(each).decode() for each in outputs]}
 
     def _status(self, asked: dict[str, Any], files: list[int]) -> int | None:
-        with self._lock:  # `_reap` knows it before it can have ended
+        with self._lock:  # so that `_reap` knows it before it can end
             process = subprocess.Popen(  # nosec B603 B607 # the sandbox's own bash, by what is asked
                 ["bash", "-c", asked["command"]],
                 cwd=asked["directory"],
@@ -84,7 +85,7 @@ class _Foreman:
                 self._commands.discard(process.pid)
 
     def _reap(self) -> None:
-        """Take the end of processes whose parents ended before them, up to a command of ours."""
+        """Reap processes whose parents ended before them, up to a command of ours."""
         options = os.WEXITED | os.WNOHANG | os.WNOWAIT
         with suppress(ChildProcessError):
             while (ended := os.waitid(os.P_ALL, 0, options)) is not None:

@@ -1,5 +1,6 @@
-"""Isolation of a command: bubblewrap where it works, else limits of the kernel alone. Pure but for
-one trial.
+"""A command's isolation: bubblewrap where it works, else only the kernel's limits.
+
+Pure, apart from one trial.
 """
 
 import shutil
@@ -22,11 +23,11 @@ class Isolation(Enum):
 
     BUBBLEWRAP = "bubblewrap"
     PROCESSES = "processes"
-    """A session of its own and limits of the kernel, without a wall."""
+    """Its own process session and the kernel's limits, without a wall."""
 
     @property
     def not_prevented(self) -> Sequence[str]:
-        """Return what a command can do all the same."""
+        """Return what a command can still do."""
         everywhere = ("filling the disk with many files",)
         if self is Isolation.BUBBLEWRAP:
             return everywhere
@@ -46,11 +47,12 @@ def wrapped(
     folders: Mapping[str, Path] | None = None,
     first: bool = False,
 ) -> list[str]:
-    """Return the command in bubblewrap: it sees the system's programs, this Python, what is
-    readable, and its directory, which alone it can write.
+    """Return the command in bubblewrap.
 
-    `folders`: further ones, each under the path that the command has for it. `first`: the command
-    is process 1, which none of the others can end.
+    It sees the system's programs, this Python, the `readable` paths, and its directory. It can
+    write only this directory, `folders` and a private `/tmp`. `folders`: further directories, each
+    under the path by which the command knows it. `first`: the command is process 1, which no other
+    process inside can end.
     """
     places = dict.fromkeys((*_SYSTEM, sys.base_prefix, sys.prefix, *readable))
     arguments = [
@@ -81,7 +83,7 @@ def wrapped(
 def environment(
     isolation: Isolation, directory: Path, prefixes: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the whole environment of a command: nothing of this process, which has keys."""
+    """Return a command's whole environment: nothing from this process, which has keys."""
     home = INSIDE if isolation is Isolation.BUBBLEWRAP else str(directory)
     path = ":".join((*(f"{prefix}/bin" for prefix in prefixes), _PATH))
     return {"PATH": path, "HOME": home, "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1"}
@@ -89,7 +91,7 @@ def environment(
 
 @cache
 def isolation_here() -> Isolation:
-    """Return the best isolation that works on this machine, by one trial in a process."""
+    """Return the best isolation that works on this machine, by one trial in each process."""
     if shutil.which("bwrap") is None:
         return Isolation.PROCESSES
     try:

@@ -1,8 +1,8 @@
-"""Sandbox for commands of agents and judges, such as tests of code that a model wrote.
+"""Sandbox for agents' and judges' commands, such as tests for code that a model wrote.
 
-`run` has a directory for one command; a `Sandbox` keeps its directory from command to command, as
-an agent's session needs it. A supervisor process watches each command, and outlives this process
-by no more than it takes to end all. Supervisors may be started ahead.
+`run` makes a directory for one command. A `Sandbox` keeps its directory from command to command, as
+an agent's session needs. A supervisor process watches each command. If this process ends, the
+supervisor ends all that the command started, and then itself. Supervisors may be started ahead.
 """
 
 import json
@@ -35,49 +35,49 @@ from seamlessflow.producers.sandbox.isolation import (
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _PATIENCE_S = 120.0
-"""Seconds beyond a command's time in which its supervisor must have ended all."""
+"""Seconds after a command's time limit within which its supervisor must have ended all."""
 _OWN_PROCESSES = {Isolation.BUBBLEWRAP: 2, Isolation.PROCESSES: 0}
 _LARGEST_STDIN = 4_096
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Limits of a command and of all that it starts."""
+    """Limits for a command and for all that it starts."""
 
     time_s: float = 10.0
-    """Of the clock."""
+    """Seconds by the wall clock."""
     cpu_s: int | None = None
-    """Of each process; None: no limit but that of the clock."""
+    """Seconds for each process; None: only the wall clock limits it."""
     memory_bytes: int = 1 << 30
-    """Of each process, and of all together."""
+    """For each process, and for all together."""
     processes: int = 32
     output_bytes: int = 1 << 20
-    """Of both outputs together."""
+    """For both outputs together."""
     file_bytes: int = 64 << 20
-    """Of each file."""
+    """For each file."""
     network: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
-    """End of a command."""
+    """A command's end, with its outputs."""
 
     status: int | None
-    """Exit status; minus the signal's number if one ended it; None beyond a limit."""
+    """Exit status; minus the signal's number if one ended it; None if a limit did."""
     ended: str
-    """`exited`, or the limit that it was beyond: `time`, `memory`, `processes` or `output`."""
+    """`exited`, or the limit that it exceeded: `time`, `memory`, `processes` or `output`."""
     stdout: bytes
     stderr: bytes
     seconds: float
     isolation: Isolation
     not_prevented: Sequence[str]
-    """Acts that this isolation cannot keep the command from."""
+    """Acts that this isolation cannot prevent."""
     left: int = 0
-    """Processes that could not be ended; 0 but for a fault of the machine."""
+    """Processes that could not be ended; 0 unless the machine has a fault."""
 
 
 class SandboxFailed(SeamlessFlowError):
-    """The sandbox itself failed; it says nothing of the command."""
+    """The sandbox itself failed; this says nothing about the command."""
 
     lasting = False
 
@@ -87,7 +87,7 @@ class SandboxFailed(SeamlessFlowError):
 
 
 class Supervisors:
-    """Supervisor processes that wait for a command, started ahead, and those at work."""
+    """Supervisor processes: those that wait for a command, started ahead, and those at work."""
 
     def __init__(self, ahead: int = 0) -> None:
         self._ahead = ahead
@@ -103,7 +103,7 @@ class Supervisors:
             return len(self._waiting), self._working
 
     def work(self, job: bytes, patience_s: float, channel: int | None = None) -> bytes:
-        """Return what a supervisor wrote of a job. Raises `SandboxFailed`.
+        """Return what a supervisor wrote about a job. Raises `SandboxFailed`.
 
         `channel`: a socket that the job's supervisor gets; it is closed here.
         """
@@ -119,7 +119,7 @@ class Supervisors:
             self._fill()
 
     def close(self) -> None:
-        """End those that wait."""
+        """End the supervisors that wait."""
         with self._lock:
             self._ahead = 0
             waiting = list(self._waiting)
@@ -137,7 +137,7 @@ _none_ahead = Supervisors()
 
 
 class Sandbox:
-    """Directory for commands, removed at the end, also by a killed process's supervisor."""
+    """Directory for commands, removed at the end; if this process is killed, by a supervisor."""
 
     def __init__(
         self,
@@ -148,11 +148,11 @@ class Sandbox:
         prefixes: Sequence[str] = (),
         folders: Sequence[str] = (),
     ) -> None:
-        """`isolation`: by default the best of this machine. `parent`: folder of the directory.
-        `prefixes`: places that a command may read, such as virtual environments; their `bin` comes
-        first on its path. `folders`: paths of further directories, which bubblewrap alone can give.
+        """`isolation`: by default the best on this machine. `parent`: the folder to make it in.
 
-        Raises `SandboxFailed` for folders without it.
+        `prefixes`: places that a command may read, such as virtual environments; their `bin` comes
+        first on its path. `folders`: paths of further directories, which only bubblewrap can give.
+        Raises `SandboxFailed` for folders without bubblewrap.
         """
         self.limits = limits or SandboxLimits()
         self.isolation = isolation or isolation_here()
@@ -198,13 +198,14 @@ class Sandbox:
         copy_tree(source, self.directory)
 
     def lay(self, source: Path) -> bool:
-        """Write all files of a directory over those of the same names; return False if a command
-        left a link or a directory in the way. Raises `OSError`.
+        """Write all files in `source` over those with the same names. Raises `OSError`.
+
+        Return False if a command left a link or a directory in the way.
         """
         return lay_files(source, self.directory)
 
     def read(self, name: str, most: int = 1 << 20) -> bytes:
-        """Return a file of the directory. Raises `ValueError` or `OSError`."""
+        """Return a file in the directory. Raises `ValueError` or `OSError`."""
         return read_file(self.directory, name, most)
 
     def run(
@@ -215,10 +216,10 @@ class Sandbox:
         stdin: str = "",
         channel: int | None = None,
     ) -> SandboxResult:
-        """Return the end of a command in the directory, with all that it started ended.
+        """Run a command in the directory, end all that it started, and return its end.
 
-        `channel`: a socket that is its input and output, in place of `stdin`; it is closed here.
-        Raises `SandboxFailed`, which is no fault of the command, and what `write` raises.
+        `channel`: a socket that is its input and output, instead of `stdin`; it is closed here.
+        Raises `SandboxFailed`, which is not the command's fault, and what `write` raises.
         """
         self.write(files or {})
         limits = limits or self.limits
@@ -278,7 +279,7 @@ def run(
     files: Mapping[str, str | bytes] | None = None,
     limits: SandboxLimits | None = None,
 ) -> SandboxResult:
-    """Return the end of a command in a directory of its own. Raises what `Sandbox.run` raises."""
+    """Run a command in a new directory and return its end. Raises what `Sandbox.run` raises."""
     with Sandbox(limits) as sandbox:
         return sandbox.run(command, files)
 
@@ -299,7 +300,7 @@ def _supervisor(channel: int | None = None) -> subprocess.Popen[bytes]:
 
 
 def _reply(supervisor: subprocess.Popen[bytes], job: bytes, patience_s: float) -> bytes:
-    """Return all that a supervisor writes; its input stays open, since its end ends the command."""
+    """Return all that a supervisor writes. Its input stays open: closing it ends the command."""
     if supervisor.stdin is None or supervisor.stdout is None:
         raise SandboxFailed("a supervisor without pipes")
     watch = threading.Timer(patience_s, supervisor.kill)

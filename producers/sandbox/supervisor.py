@@ -1,12 +1,12 @@
-"""Supervisor of a command: limits, output, and the end of all that it started. A program.
+"""Supervisor for a command: limits, output, and the end of all that it started. A program.
 
-Started by `sandbox.py` as `python -I -S supervisor.py`, so that it takes few milliseconds; it
-imports only the standard library. It reads a job, a JSON object on a line, and writes a head, a
-JSON object on a line, with both outputs behind it.
+`sandbox.py` starts it as `python -I -S supervisor.py`. It imports only the standard library, so
+that its start takes few milliseconds. It reads a job, a JSON object on one line. It writes a head,
+a JSON object on one line, and then both outputs.
 
-Processes whose parent ends become children of the supervisor. So it finds what a command leaves,
-in whatever session or group. If its own parent is gone, even by `kill -9`, it ends all and removes
-the directory.
+Processes whose parent ends become the supervisor's children. So it finds what a command leaves, in
+whatever session or group. If its own parent is gone, even by `kill -9`, it ends them all and
+removes the directory.
 """
 
 import ctypes
@@ -78,7 +78,7 @@ class _WatchedCommand:
         if not self._pid:
             _become(job, [write for _, write in pipes])
         if job["channel"] is not None:
-            os.close(job["channel"])  # the other end sees the end of the command
+            os.close(job["channel"])  # so that the other side sees the command end
         self._selector = selectors.DefaultSelector()
         for number, (read, write) in enumerate(pipes):
             os.close(write)
@@ -87,7 +87,7 @@ class _WatchedCommand:
         self._selector.register(0, selectors.EVENT_READ, None)
 
     def watch(self) -> bool:
-        """Wait for the end or a limit; return True if the parent is gone."""
+        """Wait until the command ends or exceeds a limit; return True if the parent is gone."""
         while not self.ended:
             for key, _ in self._selector.select(_TICK_S):
                 if key.data is None:
@@ -99,7 +99,7 @@ class _WatchedCommand:
         return False
 
     def drain(self) -> None:
-        """Read what is left of the outputs of processes that have ended."""
+        """Read the rest of the outputs, once all processes have ended."""
         for key in list(self._selector.get_map().values()):
             while key.data is not None and self._read(key.fd, key.data):
                 pass
@@ -119,7 +119,7 @@ class _WatchedCommand:
         return bool(chunk)
 
     def _check(self) -> None:
-        """Set `ended` if the command has ended, or is beyond a limit."""
+        """Set `ended` if the command has ended, or exceeds a limit."""
         for pid, status in _reaped():
             if pid == self._pid:
                 self.status = os.waitstatus_to_exitcode(status)
@@ -172,16 +172,16 @@ def _limits(job: dict[str, Any]) -> list[tuple[int, int]]:
         (resource.RLIMIT_NOFILE, _FILES),
         (resource.RLIMIT_FSIZE, job["file_bytes"]),
         (resource.RLIMIT_DATA, job["memory_bytes"]),
-        # The kernel counts all processes of a user, and none of root's.
+        # The kernel counts all of a user's processes, and none of root's.
         (resource.RLIMIT_NPROC, _processes_of_user() + job["processes"] + job["own_processes"]),
     ]
 
 
 def end_all() -> int:
-    """End all that was started; return the number of processes that could not be ended."""
+    """End all that was started; return how many processes could not be ended."""
     deadline = time.monotonic() + _KILLING_S
     while living := descendants():
-        for wanted in (signal.SIGSTOP, signal.SIGKILL):  # what is stopped starts nothing more
+        for wanted in (signal.SIGSTOP, signal.SIGKILL):  # a stopped process starts no others
             for pid in living:
                 with suppress(OSError):
                     os.kill(pid, wanted)
@@ -217,7 +217,7 @@ def descendants() -> list[int]:
 
 
 def _reaped() -> list[tuple[int, int]]:
-    """Return the processes that have ended since, with their statuses."""
+    """Reap the processes that have ended, and return them with their statuses."""
     reaped: list[tuple[int, int]] = []
     while True:
         try:

@@ -1,8 +1,9 @@
-"""Workplace of a session: a sandbox whose processes and folders stay from command to command.
+"""Workplace for a session: a sandbox whose processes and folders stay from command to command.
 
-A `Sandbox` ends all that a command started. A terminal, or a server that tests look at later, needs
-a place where it goes on: here all commands share processes, network and `/tmp`, until `close`. It
-needs bubblewrap. A supervisor watches the limits of all together, and ends all with this process.
+A `Sandbox` ends all that a command started. But a terminal, or a server that tests look at later,
+must go on after its command. So here all commands share processes, network and `/tmp`, until
+`close`. This needs bubblewrap. A supervisor watches the limits for all commands together. It ends
+them all if this process ends.
 """
 
 import base64
@@ -27,24 +28,24 @@ from seamlessflow.producers.sandbox.sandbox import (
 
 _FOREMAN = Path(__file__).with_name("foreman.py")
 _PATIENCE_S = 120.0
-"""Seconds beyond a command's time, or for the end of all, until the foreman counts as lost."""
+"""Seconds after a command's time limit, or after `close`, until the foreman counts as lost."""
 _Answers = SimpleQueue[Mapping[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True)
 class CommandEnd:
-    """End of a command; what it started may go on."""
+    """A command's end; processes that it started may go on."""
 
     status: int | None
-    """Exit status; minus the signal's number if one ended it; None beyond its time."""
+    """Exit status; minus the signal's number if one ended it; None if its time ran out."""
     stdout: bytes
     stderr: bytes
     cut: bool
-    """True if an output was longer than was asked for."""
+    """True if an output was longer than `most`."""
 
 
 class Workplace:
-    """Place for commands, each a text for bash. Several threads may run some at once."""
+    """Place for commands, each a text for bash. Several threads may run commands at once."""
 
     def __init__(
         self,
@@ -53,11 +54,11 @@ class Workplace:
         prefixes: Sequence[str] = (),
         parent: Path | None = None,
     ) -> None:
-        """`folders`: paths of directories that commands have, and may write. `limits`: of all
-        together, `time_s` until the end; its output is that of the foreman alone. `prefixes` and
-        `parent` as those of a `Sandbox`.
+        """`folders`: paths of directories that commands may write.
 
-        Raises `SandboxFailed` without bubblewrap.
+        `limits`: for all commands together. `time_s` is the workplace's whole life, and the output
+        limit holds only for the foreman. `prefixes` and `parent` are as in `Sandbox`. Raises
+        `SandboxFailed` without bubblewrap.
         """
         limits = limits or SandboxLimits(time_s=3_600.0)
         self._time_s = limits.time_s
@@ -82,7 +83,7 @@ class Workplace:
         stdin: bytes = b"",
         most: int = 1 << 20,
     ) -> CommandEnd:
-        """Return the end of a command. `most`: bytes of each output. Raises `SandboxFailed`."""
+        """Run a command and return its end. `most`: bytes per output. Raises `SandboxFailed`."""
         number = next(self._numbers)
         time_s = self._time_s if time_s is None else time_s
         asked = {
@@ -112,7 +113,7 @@ class Workplace:
         answers: _Answers = SimpleQueue()
         with self._lock:
             self._waiting[number] = answers
-            with suppress(OSError):  # the end of all, which `_read` sees also
+            with suppress(OSError):  # all has ended, which `_read` also sees
                 self._socket.sendall(line)
             if self._lost:
                 answers.put(None)
@@ -128,7 +129,7 @@ class Workplace:
         return answer
 
     def _hold(self, channel: int) -> None:
-        """Wait for the end of all."""
+        """Run the foreman until all has ended."""
         program = [sys.executable, "-I", "-S", "-c", _FOREMAN.read_text(encoding="utf-8")]
         try:
             self._ended = self._sandbox.run(program, channel=channel)

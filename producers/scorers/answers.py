@@ -1,8 +1,8 @@
-"""Answer in a text: behind reasoning, in a box, behind a mark, or the text itself. Pure.
+"""Answer in a text: after the reasoning, in a box, after a mark, or the text itself. Pure.
 
-A text may have several marks. Of each kind the last counts, and kinds count in this order:
-`\\boxed{}`, `<answer>`, `####`, "the answer is" or "Answer:". Reasoning is what stands before the
-last `</think>`. A text whose reasoning has not ended has no answer.
+A text may have several marks. The last mark of each kind counts, and kinds count in this order:
+`\\boxed{}`, `<answer>`, `####`, "the answer is" or "Answer:". Reasoning is all text before the last
+`</think>`. A text whose reasoning has not ended has no answer.
 """
 
 import re
@@ -19,7 +19,7 @@ _TEXT = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}")
 
 
 def marked_answer(text: str) -> str | None:
-    """Return the answer that a text marks as such, None if it marks none."""
+    """Return the answer that a text marks as such, or None if it marks none."""
     text = after_reasoning(text)
     if (box := _last_box(text)) is not None:
         return _unframed(box)
@@ -30,13 +30,13 @@ def marked_answer(text: str) -> str | None:
 
 
 def final_answer(text: str) -> str:
-    """Return the answer that a text marks, else the text behind its reasoning."""
+    """Return the answer that a text marks, else the text after its reasoning."""
     answer = marked_answer(text)
     return _unframed(after_reasoning(text)) if answer is None else answer
 
 
 def after_reasoning(text: str) -> str:
-    """Return the text behind its reasoning, empty if that has not ended."""
+    """Return the text after its reasoning; empty if the reasoning has not ended."""
     _, ended, rest = text.rpartition(_THOUGHT)
     if _THINK in rest:
         return ""
@@ -51,7 +51,7 @@ def plain(text: str) -> str:
 
 
 def _last_box(text: str) -> str | None:
-    """Return what stands in the last box that is closed, None if there is none."""
+    """Return the text in the last closed box, or None if there is none."""
     for begin in reversed([match.end() for match in _BOX.finditer(text)]):
         depth = 1
         for place in range(begin, len(text)):
@@ -62,7 +62,7 @@ def _last_box(text: str) -> str | None:
 
 
 def _unframed(text: str) -> str:
-    """Return a text without the marks of mathematics and of bold type around it."""
+    """Return a text without marks around it (mathematics, bold, code) and a final full stop."""
     text = text.strip()
     changed = True
     while changed:

@@ -1,9 +1,10 @@
-"""Process that compares mathematical answers: an object a line in, a score a line out.
+"""Process that compares mathematical answers: one object a line in, one score a line out.
+
 Its first line is "ready".
 
-Started by `mathematics.py`. A comparison has limits of CPU time and memory; at either the score
-is 0. The limits of the library itself count the time of the clock, and a busy machine would make
-right answers wrong.
+`mathematics.py` starts it. A comparison has limits on CPU time and memory. If it reaches one, the
+score is 0. The library's own limits count wall-clock time, and a busy machine would make right
+answers wrong.
 """
 
 import json
@@ -19,11 +20,11 @@ _MEMORY_BYTES = 4 << 30
 
 
 class _TooHard(BaseException):
-    """A comparison that takes too long. No library takes it for an error of its own."""
+    """A comparison that takes too long. No library catches a `BaseException` as its own error."""
 
 
 def compare(answer: str, reference: str) -> float | None:
-    """Return 1.0 or 0.0, None for a reference that has no mathematics."""
+    """Return 1.0 or 0.0, or None for a reference that has no mathematics."""
     wanted = parse(_framed(reference), parsing_timeout=None)
     if not wanted:
         return None

@@ -1,8 +1,8 @@
-"""Mathematical answers, compared by math-verify (extra `scorers`) in a process of its own.
+"""Mathematical answers, compared by math-verify (extra `scorers`) in a separate process.
 
-An answer is text of a model, and SymPy may compute with it for ever, or without a limit to memory.
-So a child process compares, within limits of its own CPU time and memory. It starts with the first
-answer, ends with its parent, and a lost one is replaced.
+An answer is a model's text, and SymPy may compute with it forever, or without a memory limit. So a
+child process compares, with limits on its CPU time and memory. It starts with the first answer and
+ends with its parent. A lost child is replaced.
 """
 
 import json
@@ -20,10 +20,10 @@ from seamlessflow.producers.scorers.structures import ScorerUnusable
 
 _MODULE = "seamlessflow.producers.scorers.math_process"
 READY = b"ready\n"
-"""First line of the child."""
+"""The child's first line."""
 _TRIES = 2
 _PATIENCE_S = 600.0
-"""Seconds for a line of the child, whose own limit is CPU time: a busy machine is no reason."""
+"""Seconds to wait for a line. Long, since the machine may be busy; the child limits CPU time."""
 
 
 class MathProcessLost(SeamlessFlowError):
@@ -45,10 +45,10 @@ class MathProcess:
         self._child: subprocess.Popen[bytes] | None = None
 
     def compare(self, answer: str, reference: str) -> float | None:
-        """Return the score, None for a reference that cannot be read.
+        """Return the score, or None for a reference that cannot be read.
 
-        An answer on which the child spends too much, or at which two children end, has the score 0.
-        Raises `MathProcessLost`: what is wrong with the child or the machine is no score.
+        The score is 0 if the child spends too much on an answer, or if two children end at it.
+        Raises `MathProcessLost`: a fault in the child or the machine is no score.
         """
         line = json.dumps({"answer": answer, "reference": reference}).encode() + b"\n"
         with self._lock:

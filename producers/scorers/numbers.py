@@ -1,4 +1,4 @@
-"""Numbers in answers as people and models write them, compared exactly. Pure."""
+"""Numbers in answers as people and models write them, compared as exact fractions. Pure."""
 
 import re
 from fractions import Fraction
@@ -26,7 +26,7 @@ _WORDS = {"and", "or", "is", "are", "in", "per", "so", "the", "of", "a"}
 
 
 class Quantity(NamedTuple):
-    """A number with what stands at it."""
+    """A number with its percent sign and its unit."""
 
     value: Fraction
     percent: bool
@@ -34,10 +34,11 @@ class Quantity(NamedTuple):
 
 
 def numeric(answer: str, reference: object, tolerance: float = _TOLERANCE) -> float:
-    """Return 1 if the number of an answer is that of the reference, else 0.
+    """Return 1 if the answer's number is the reference's, else 0.
 
-    An unmarked answer is the last line, behind its last =. Several different numbers are no answer.
-    `tolerance` is relative to the reference. Raises `ValueError` for a reference without a number.
+    An unmarked answer is the last line. Only the text after the last = counts. Several different
+    numbers are no answer. `tolerance` is relative to the reference. Raises `ValueError` for a
+    reference that is not one number.
     """
     wanted = quantities(str(reference))
     if len(set(wanted)) != 1:
@@ -48,7 +49,7 @@ def numeric(answer: str, reference: object, tolerance: float = _TOLERANCE) -> fl
 
 
 def quantities(text: str) -> list[Quantity]:
-    """Return the numbers of a text with their units, in order."""
+    """Return the numbers in a text with their units, in order."""
     text = plain(_RAISED.sub(r"^\g<0>", _VULGAR.sub(r" \g<0>", text)))
     text = text.replace("\\,", "").replace("\\!", "").replace("{,}", ",")
     text = text.replace("\\$", "$").replace("^\\circ", "°").replace("\u2044", "/")
@@ -81,7 +82,7 @@ def _equal(answer: Quantity, wanted: Quantity, tolerance: float) -> bool:
 
 
 def _readings(answer: Quantity, wanted: Quantity) -> list[tuple[Fraction, Fraction]]:
-    """Return the pairs of values to compare: 50 % is a half, and 50 where that is asked."""
+    """Return the pairs of values to compare: 50 % is a half, but also 50 if 50 is asked for."""
     if answer.percent == wanted.percent:
         return [(answer.value, wanted.value)]
     if wanted.percent:
@@ -112,7 +113,7 @@ def _value(match: re.Match[str]) -> Fraction | None:
 
 
 def _decimal(text: str) -> Fraction:
-    """Return the value of digits with marks: groups of three, or a decimal mark."""
+    """Return the value of digits with marks between groups of three, or with a decimal mark."""
     text = text.rstrip(",'_")
     grouped = _GROUPS.fullmatch(text)
     mark = grouped["mark"] if grouped else ""
@@ -126,7 +127,7 @@ def _decimal(text: str) -> Fraction:
 
 
 def _unit(word: str) -> str:
-    """Return a unit, the same for one thing and for several."""
+    """Return a unit, the same for singular and plural."""
     word = _SYMBOLS.get(word, word)
     if word.lower() in _WORDS:
         return ""

@@ -14,7 +14,7 @@ from seamlessflow.producers.scorers.answers import after_reasoning
 _FENCE = re.compile(r"```(?:python|py)?[ \t]*\n(.*?)```", re.DOTALL | re.IGNORECASE)
 _CPU_S = 10
 _TIME_S = 300.0
-"""Long: on a busy machine the time of the clock says nothing of a program."""
+"""Long: on a busy machine, wall-clock time says nothing about a program."""
 _PROCESSES = 16
 _RUNNER = """
 import os, sys
@@ -32,11 +32,11 @@ _log = logging.getLogger(__name__)
 
 
 def unit_tests(answer: str, reference: object, cpu_s: int = _CPU_S) -> float:
-    """Return 1 if Python code passes the tests of the reference, the text of a program, else 0.
+    """Return 1 if Python code passes the tests in the reference, a program's text, else 0.
 
-    The answer is the last block between fences, else the whole text behind the reasoning. Code
-    that ends the process early has not passed. Raises `ValueError` for tests that are no Python,
-    and `SandboxFailed`.
+    The code is the last fenced block, else the whole text after the reasoning. Code that ends the
+    process early has not passed. Raises `ValueError` for tests that are no Python, and
+    `SandboxFailed`.
     """
     tests = str(reference)
     try:
@@ -61,7 +61,7 @@ def unit_tests(answer: str, reference: object, cpu_s: int = _CPU_S) -> float:
 
 @cache
 def _warn(isolation: Isolation) -> None:
-    """Say once that programs run without a wall."""
+    """Warn once if programs run without a wall."""
     if isolation is not Isolation.BUBBLEWRAP:
         dangers = ", ".join(isolation.not_prevented)
         _log.warning("programs of answers run without bubblewrap; not prevented: %s", dangers)

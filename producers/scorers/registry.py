@@ -1,7 +1,7 @@
 """Scorers by name, and the judge that a configuration names: `agents.reward`.
 
-A scorer is a function of an answer and a reference. It returns a number from 0 to 1. It raises
-`ValueError` for a reference that it cannot use: that is no reward of 0.
+A scorer is a function that compares an answer with a reference. It returns a number from 0 to 1.
+For a reference that it cannot use, it raises `ValueError` instead of returning 0.
 """
 
 from collections.abc import Mapping
@@ -33,17 +33,17 @@ SCORERS: Mapping[str, Scorer] = {
 
 
 def scorer(name: str) -> Scorer:
-    """Return the scorer of this name. Raises `ValueError`."""
+    """Return the scorer with this name. Raises `ValueError`."""
     if name not in SCORERS:
         raise ValueError(f"there is no scorer {name!r}, but {', '.join(SCORERS)}")
     return SCORERS[name]
 
 
 def judge(task: Mapping[str, Any], result: Any) -> float:
-    """Return the score of what an agent returned, by the task's `scorer` and `answer`.
+    """Return the score for an agent's result, by the task's `scorer` and `answer`.
 
     The result is a text, or an object with the text as `answer`. Raises `ValueError` if the task
-    names no scorer or has no answer, or the result no text.
+    names no scorer or has no answer, or if the result has no text.
     """
     text = result.get("answer") if isinstance(result, Mapping) else result
     if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""JSON in answers, held to a schema. With jsonschema, of the extra `scorers`."""
+"""JSON in answers, checked against a schema by jsonschema (extra `scorers`)."""
 
 import re
 from collections.abc import Mapping
@@ -24,10 +24,10 @@ class ScorerUnusable(SeamlessFlowError):
 
 
 def json_schema(answer: str, reference: object) -> float:
-    """Return 1 if the answer is JSON that the schema `reference` takes, else 0.
+    """Return 1 if the answer is JSON that the schema `reference` accepts, else 0.
 
-    The answer is the last block between fences, else the whole text behind the reasoning. Nothing
-    is fetched for a `$ref`. Raises `ValueError` for a reference that is no schema.
+    The JSON is the last fenced block, else the whole text after the reasoning. Nothing is fetched
+    for a `$ref`. Raises `ValueError` for a reference that is no schema.
     """
     if not isinstance(reference, Mapping | bool):
         raise ValueError("the reference is no JSON schema, an object")

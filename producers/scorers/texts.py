@@ -1,4 +1,4 @@
-"""Texts as answers: the same text, or the letter of a choice. Pure."""
+"""Texts as answers: the same text, or a choice's letter. Pure."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _ARTICLE = re.compile(r"\b(?:A|I)\s+(?!or\b|and\b)[a-z]")
 
 
 def exact(answer: str, reference: object) -> float:
-    """Return 1 if the answer is the reference, or one of a list, else 0.
+    """Return 1 if the answer is the reference, or one text in a list of references, else 0.
 
     Spaces, upper case, quotes around it and a full stop do not count; words and signs do.
     """
@@ -28,7 +28,7 @@ def exact(answer: str, reference: object) -> float:
 
 
 def choice(answer: str, reference: object) -> float:
-    """Return 1 if the answer names the choice of the reference alone, a letter from A to J.
+    """Return 1 if the answer names only the reference's choice, a letter from A to J, else 0.
 
     An unmarked answer is the last line. Several letters are no answer. Raises `ValueError` for a
     reference that is no such letter.

@@ -1,8 +1,7 @@
-"""Assignments that lead to the wanted roles, their time-outs, and a step's start. Pure.
+"""Assignments that lead to the wanted roles, their time-outs, and step starts. Pure.
 
-Each change of role is one `RoleAssigned`, with a `WorkerAssignment` that keeps it on `fleet`. The
-members of a gang are assigned together, under one new gang epoch. Called by
-`scheduler/decisions/decide.py`.
+Each role change is one `RoleAssigned`, with a `WorkerAssignment` that keeps it on `fleet`. A gang's
+members are assigned together, under one new gang epoch. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +20,14 @@ GANG = "train"
 
 @dataclass(frozen=True, slots=True)
 class NewAssignments:
-    """Changes of role, and the workers without a free slot of `prompts`."""
+    """Role changes, and the workers without a free slot in `prompts`."""
 
     assigned: tuple[r.RoleAssigned, ...]
     without_slot: tuple[str, ...]
 
 
 def timed_out(state: State, now_ms: int) -> list[r.AssignmentTimedOut]:
-    """Return the roles that were not acquired by their deadline. One of them breaks its gang."""
+    """Return the roles not acquired by their deadline. One such role breaks its gang."""
     return [
         r.AssignmentTimedOut(
             epoch=state.epoch,
@@ -53,8 +52,9 @@ def new_assignments(
     settings: SchedulerSettings,
     slots: int,
 ) -> NewAssignments:
-    """Return the assignments still needed for the wanted roles, without optional ones that do not
-    pay. `slots`: partitions of `prompts`.
+    """Return the assignments still needed for the wanted roles.
+
+    Leaves out optional ones that do not pay. `slots`: how many partitions `prompts` has.
     """
     due = _due_changes(snapshot, wanted)
     limits = settings.scheduler
@@ -68,7 +68,8 @@ def new_assignments(
         if want.role == "rollout" and slot is None:
             without_slot.append(want.worker)
             continue
-        # Numbers grow over all workers: a process ignores those older than the last it obeyed.
+        # Numbers grow over all workers: a process ignores numbers older than the last one it
+        # obeyed.
         number += 1
         training = want.role == "train"
         timeout_s = limits.gang_timeout_s if training else limits.assignment_timeout_s
@@ -93,7 +94,7 @@ def new_assignments(
 
 
 def worker_assignment(assigned: r.RoleAssigned) -> r.WorkerAssignment:
-    """Return the assignment in the form that `fleet` keeps."""
+    """Return the assignment as `fleet` keeps it."""
     return r.WorkerAssignment(
         worker=assigned.worker,
         incarnation=assigned.incarnation,
@@ -116,7 +117,7 @@ def started(
     if waiting is None or not snapshot.gang or snapshot.gang != training:
         return []
     step, batch = waiting
-    # A gang that was formed anew after a loss has another epoch and starts the same step again.
+    # A gang that formed again after a loss has another epoch and starts the same step again.
     if batch.started_epoch == gang.epoch or not _all_acquired(snapshot):
         return []
     present = snapshot.present
@@ -155,7 +156,7 @@ def _due_changes(snapshot: Snapshot, wanted: Sequence[Wanted]) -> list[Wanted]:
 def _is_taking(worker: WorkerView, role: str) -> bool:
     """Return True if the worker is taking this role now.
 
-    The worker keeps this assignment until it has the role or its deadline passes: its device is not
+    The worker keeps this assignment until it has the role or the deadline passes: its device is not
     free before.
     """
     return worker.role == role and worker.acquired_ms is None
@@ -171,7 +172,7 @@ def _free_slots(state: State, moving: set[str], slots: int) -> Iterator[int]:
     taken = {worker.slot for worker in state.workers.values()} | {
         worker.assignment.slot
         for name, worker in state.workers.items()
-        # A worker that moves frees the slot that it was given, once it no longer reads it.
+        # A worker that moves frees the slot it was given, once it no longer reads it.
         if worker.assignment is not None and name not in moving
     }
     return (slot for slot in range(slots) if slot not in taken)

@@ -1,8 +1,8 @@
 """The scheduler's decision: a pure function from the records read to the records to write now.
 
-It may be called at any moment once all its earlier decisions were read back. It then never decides
-the same thing twice. `next_due_ms` says when the decision may change without a new record. Called
-by `scheduler/controller.py` and the simulator.
+It may be called at any time once all its earlier decisions are read back. It then never decides the
+same thing twice. `next_due_ms` says when the decision may change without a new record. Called by
+`scheduler/controller.py` and the simulator.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,20 +43,21 @@ from seamlessflow.schemas.topics import CONTROL, FLEET, PROMPTS, TASKS
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The inputs of a decision that do not change while the scheduler runs."""
+    """A decision's inputs that do not change while the scheduler runs."""
 
     settings: SchedulerSettings
     strategy: Strategy
     tasks: TaskSets = field(default_factory=TaskSets)
     slots: int = PROMPTS.partitions
-    """Partitions of `prompts`: rollout workers that can serve at once."""
+    """Partition count of `prompts`: as many rollout workers can serve at once."""
     sampling: TaskSampling = field(default_factory=TaskSampling)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The inputs of a decision that change: the topics' folds, issued tasks, contact with Kafka,
-    and topics with late readers.
+    """A decision's inputs that change while the scheduler runs.
+
+    They are the topics' folds, issued tasks, contact with Kafka, and topics with late readers.
     """
 
     state: State = field(default_factory=State)
@@ -68,7 +69,7 @@ class View:
     arms: Arms = field(default_factory=Arms)
 
     def with_issued(self, tasks: Iterable[Task]) -> "View":
-        """Return the view after these tasks were sent, without the tasks of ended groups."""
+        """Return the view after these tasks were sent, without tasks for ended groups."""
         groups = under_way(self.state)
         issued = {name: samples for name, samples in self.issued.items() if name in groups}
         for task in tasks:
@@ -80,11 +81,11 @@ class View:
 Outgoing = tuple[str, Record]
 """Topic and record."""
 _UNTRAINED = PolicyState()
-"""State of a policy that is served and not trained, which has no groups and no steps."""
+"""State for a policy that is served and not trained; it has no groups and no steps."""
 
 
 def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
-    """Return all records that are due at `now_ms`, in the order to write them."""
+    """Return all records that are due at `now_ms`, in writing order."""
     if finished(view.state, rules.settings):
         return []
     state = view.state
@@ -96,7 +97,7 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
         *membership.joined(state, fleet, now_ms, timeout_ms),
         *assignments.timed_out(state, now_ms),
     ]
-    # Roles follow from who is a member, so they are decided after these were read back.
+    # Roles depend on the members, so they are decided after these records are read back.
     roles = [] if members else _roles(view, rules, now_ms)
     return [
         *((CONTROL.name, record) for record in members),
@@ -108,11 +109,11 @@ def decide(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
 
 
 def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
-    """Return the next time at which a decision may differ without a new record, or None.
+    """Return the next time when a decision may differ without a new record, or None.
 
-    The time enters decisions only through deadlines, pauses and waits. A caller who knows the next
-    of these need not ask before it. Heartbeats and contact with Kafka are left out: a process has
-    those by its clock.
+    Time enters decisions only through deadlines, pauses and waits. A caller who knows the next one
+    need not ask before it. Heartbeats and contact with Kafka are left out: a process takes those
+    from its own clock.
     """
     state = view.state
     settings = rules.settings
@@ -125,7 +126,7 @@ def next_due_ms(view: View, rules: Rules, now_ms: int) -> int | None:
 
 
 def finished(state: State, settings: SchedulerSettings) -> bool:
-    """Return True if every policy of the run has made all its steps."""
+    """Return True if each of the run's policies has made all its steps."""
     return all(policy.finished_steps >= settings.run.steps for policy in state.by_policy)
 
 
@@ -136,7 +137,7 @@ def _stalls(view: View, settings: SchedulerSettings, now_ms: int) -> list[Progre
 
 
 def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
-    """Return assignments and starts of steps for each policy, by the strategy on its workers."""
+    """Return assignments and step starts for each policy: the strategy runs on its workers."""
     if view.state.alone:
         return _roles_of(view, view.state.first, rules, None, now_ms)
     written: list[Outgoing] = []
@@ -149,7 +150,7 @@ def _roles(view: View, rules: Rules, now_ms: int) -> list[Outgoing]:
         strategy = rules.strategy if place in trained else only_rollout
         its_rules = replace(rules, settings=settings, strategy=strategy)
         more = _roles_of(view, its_state, its_rules, allotment, now_ms)
-        # The next policy's numbers, gang and slots follow those of this one.
+        # The next policy's numbers, gang and slots continue from this policy's.
         view = replace(view, state=reduce(control_state.apply, _of_control(more), view.state))
         written += more
     return written
@@ -162,7 +163,7 @@ def _of_control(written: Sequence[Outgoing]) -> list[Record]:
 def _roles_of(
     view: View, policy: PolicyState, rules: Rules, allotment: Allotment | None, now_ms: int
 ) -> list[Outgoing]:
-    """Return assignments and starts of the policy of `rules`, on its workers; None: on all."""
+    """Return assignments and starts for the policy in `rules`, on its workers or on all (None)."""
     state = view.state
     settings = rules.settings
     name = settings.run.policy
@@ -185,7 +186,7 @@ def _roles_of(
 
 
 def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
-    """Return the serving processes after the losses that are decided now."""
+    """Return the serving processes after the losses decided now."""
     return reduce(
         lambda processes, record: serving.apply(processes, record, state.served),
         members,
@@ -194,7 +195,7 @@ def _serves(state: State, members: Sequence[Record]) -> ServingProcesses:
 
 
 def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> list[Outgoing]:
-    """Return the due records about groups; `serves` includes the losses that are decided now."""
+    """Return the due records about groups; `serves` includes the losses decided now."""
     state = view.state
     settings = rules.settings
     sets = rules.tasks
@@ -209,7 +210,7 @@ def _groups(view: View, rules: Rules, serves: ServingProcesses, now_ms: int) -> 
         control += pacing.evaluations(state, settings, split, source, now_ms)
     ledger = group_credits.leading(state, settings).ledger
     issued: list[Task] = []
-    # Else agents would begin, and their deadlines pass, before an engine.
+    # Otherwise agents would begin, and their deadlines pass, before an engine serves.
     if serves.incarnations and showing.is_served(state, ledger):
         ledger = all_groups(state, ledger, settings)
         issued = pacing.tasks(ledger, view.issued, settings, sets, now_ms, serves)
@@ -241,7 +242,7 @@ def _due_workers(state: State) -> Iterator[int]:
 
 
 def _due_moves(workers: Workers, policy: PolicyState, settings: SchedulerSettings) -> Iterator[int]:
-    """Yield the times at which a worker that holds training may leave it (`gates.may_leave`)."""
+    """Yield the times when a worker that holds training may leave it (`gates.may_leave`)."""
     if policy.steps.waiting is not None:
         return
     dwell_ms = milliseconds(settings.scheduler.min_dwell_s)
@@ -252,7 +253,8 @@ def _due_moves(workers: Workers, policy: PolicyState, settings: SchedulerSetting
         assignment = worker.assignment
         if worker.role == "train" and assignment is not None and assignment.acquired_ms is not None:
             yield assignment.acquired_ms + dwell_ms
-            # It must have waited longer than the switch takes, and may not leave so too often.
+            # It must have waited longer than the switch takes, and may not leave like this too
+            # often.
             waited_ms = int(max(policy.steps.ended_ms, assignment.acquired_ms) + switch_ms) + 1
             yield waited_ms
             if len(measured) == len(parts):

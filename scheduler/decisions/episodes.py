@@ -1,10 +1,9 @@
-"""Episodes of several sessions: groups of their roles, admitted together and issued as one. Pure.
+"""Episodes: groups for several roles, admitted together and issued as one. Pure.
 
-Each role has a group of its own, with the same task and number of samples. Sample k of all of them
-is one episode, so it is one `Task`. The group of the first role has the draw. A scheduler may end
-between the records of two roles; the next one admits the rest, before any task of them is issued.
-A frozen policy's role has sessions and no group that is admitted. Called by `pacing.py` and
-`decide.py`.
+Each role has its own group, with the same task and sample count. Sample k of all groups is one
+episode, so it is one `Task`. The first role's group has the draw. A scheduler may end between the
+records for two roles. The next scheduler then admits the rest, before it issues any of their tasks.
+A frozen policy's role has sessions but no admitted group. Called by `pacing.py` and `decide.py`.
 """
 
 from collections import defaultdict
@@ -22,9 +21,10 @@ Roles = tuple[r.EpisodeRole, ...]
 
 
 def roles_of(name: str, run: SharedRunSection, wanted: Collection[str] = ()) -> Roles:
-    """Return the roles of episodes, those of the run's first policy first, frozen ones last.
+    """Return an episode's roles: the run's first policy first, frozen policies last.
 
-    `wanted`: those that the task names; without a trained one among them all of the run.
+    `wanted`: the roles that the task names. If none of them is trained, all the run's roles are
+    returned.
     """
     roles = [
         r.EpisodeRole(
@@ -42,21 +42,21 @@ def roles_of(name: str, run: SharedRunSection, wanted: Collection[str] = ()) -> 
 
 
 def of_first_role(group: r.GroupAdmitted, state: State) -> r.GroupAdmitted:
-    """Return a group as that of the first role; without roles the same."""
+    """Return a group as its first role's group; unchanged if it has no roles."""
     return _of_role(group, group.roles[0], state) if group.roles else group
 
 
 def further_roles(admitted: r.GroupAdmitted, state: State) -> list[r.GroupAdmitted]:
-    """Return the groups of the trained roles behind that of an admitted group."""
+    """Return the trained roles' groups that follow an admitted group."""
     groups = [role.group_id for role in admitted.roles if role.trained]
     left = groups[groups.index(admitted.group_id) + 1 :] if groups else []
     return [_of_role(admitted, role, state) for role in admitted.roles if role.group_id in left]
 
 
 def by_episode(ledger: Ledger) -> Mapping[str, Sequence[AdmittedGroup]]:
-    """Return the groups whose samples are the same episodes, by the group of their first role.
+    """Return the groups whose samples are the same episodes, by their first role's group.
 
-    Those whose further roles are not admitted yet are left out.
+    Groups whose further roles are not admitted yet are left out.
     """
     groups: defaultdict[str, list[AdmittedGroup]] = defaultdict(list)
     for name, group in ledger.groups.items():
@@ -67,7 +67,7 @@ def by_episode(ledger: Ledger) -> Mapping[str, Sequence[AdmittedGroup]]:
 
 
 def all_groups(state: State, ledger: Ledger, settings: SchedulerSettings) -> Ledger:
-    """Return the ledger with the groups of all roles: each policy has those of its own."""
+    """Return a ledger with all roles' groups, collected from each policy's ledger."""
     if not settings.run.roles:
         return ledger
     policies = unfinished(state, settings).values()
@@ -76,8 +76,9 @@ def all_groups(state: State, ledger: Ledger, settings: SchedulerSettings) -> Led
 
 
 def under_way(state: State) -> Set[str]:
-    """Return the groups for which tasks are issued: with roles that of the first one, until all
-    have ended.
+    """Return the groups for which tasks are issued.
+
+    With roles this is the first role's group, until all the roles' groups have ended.
     """
     ledgers = [policy.ledger for policy in state.by_policy]
     return {

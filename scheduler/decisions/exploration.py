@@ -1,9 +1,9 @@
-"""Exploration: tasks that are tried on cheap workers, and sessions that exact ones sample again.
+"""Exploration: tasks tried on cheap workers, and sessions sampled again on exact workers.
 
 Sol-RL, arXiv 2604.06916, for text. A group with the purpose `explore` is sampled on workers with
-the tag `cheap` and never trained. If its returns differ, its best and its worst sessions are
-sampled again with their seeds, on workers with the tag `exact`, and trained as a group. Pure.
-Called by `pacing.py`.
+the tag `cheap` and never trained. If its returns differ, its best and worst sessions are sampled
+again with their seeds, on workers with the tag `exact`, and trained as a group. Pure. Called by
+`pacing.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ def free_explorations(ledger: Ledger, sampler: SamplerSection, needed: int) -> i
     """Return how many explorations may begin now.
 
     `needed`: groups that the remaining steps need, besides those that run or are ready. Explored
-    groups that wait for a credit count as such.
+    groups that wait for a credit count towards it.
     """
     begun = ledger.explorations.values()
     waiting = sum(group.ready for group in begun)
@@ -31,15 +31,16 @@ def free_explorations(ledger: Ledger, sampler: SamplerSection, needed: int) -> i
 
 
 def to_sample_again(ledger: Ledger, sampler: SamplerSection, draws: Draws) -> list[Drawn]:
-    """Return the tasks of the ready explorations, with the sessions to sample again."""
+    """Return the tasks from the ready explorations, with the sessions to sample again."""
     explored = [(name, group) for name, group in ledger.explorations.items() if group.ready]
     return [_again(name, group, sampler, draws) for name, group in explored]
 
 
 def extremes(sessions: Sequence[SeedSession], best: int, worst: int) -> list[SeedSession]:
-    """Return the `best` sessions of highest return and the `worst` of lowest, in their order.
+    """Return the `best` sessions with the highest return and the `worst` with the lowest.
 
-    As `trainer.selection` does: of equal returns the earlier samples come first.
+    They keep their order. Among equal returns, earlier samples come first, as in
+    `trainer.selection`.
     """
     places = sorted(range(len(sessions)), key=lambda place: sessions[place].value)
     if len(places) > best + worst:
@@ -72,7 +73,7 @@ def _again(name: str, group: AdmittedGroup, sampler: SamplerSection, draws: Draw
         "best": float(sampler.best),
         "worst": float(sampler.worst),
     }
-    # A task that the file lacks by now gets its group too, which then ends at its deadline.
+    # A task that is no longer in the file gets its group too, which then ends at its deadline.
     row = draws.find(group.task_id) or TaskRow(group.task_id, b"", {})
     return Drawn(
         row,

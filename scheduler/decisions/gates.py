@@ -1,4 +1,4 @@
-"""Estimates of whether an optional change of role pays. Pure.
+"""Estimates that decide whether an optional role change pays. Pure.
 
 Nothing waits for an optional change: back to rollout after a step, or helpers beyond the gang's
 size. A change that a ready batch needs is never held up here. Called by
@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 UNMEASURED_SWITCH_MS = 500
-"""Time that a worker stays for a complete batch, before any switch was measured."""
+"""Time that a worker waits for a complete batch, before any switch was measured."""
 MARGIN = 1.5
 """Factor by which a predicted pause must exceed the shortest pause in which leaving pays."""
 TRIPS_APART = 64
-"""Round trips that fit into the wait before an unpredicted one, which so costs 1.6 %."""
+"""Wait before an unpredicted round trip, in round trips; the trip then costs at most 1.6 %."""
 
 
 def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
@@ -23,10 +23,10 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
         return False
     if snapshot.now_ms - worker.acquired_ms < snapshot.min_dwell_ms:
         return False
-    if snapshot.over:  # what still runs is an evaluation, and nothing will be trained behind it
+    if snapshot.over:  # only an evaluation still runs, and no training follows
         return True
     switch_ms = snapshot.costs.round_trip
-    # The batch is complete, only its announcement is missing: leave only if that takes too long.
+    # The batch is complete and only its announcement is missing: leave only if that takes too long.
     if snapshot.missing == 0 and switch_ms is None:
         return _waited(snapshot, worker) > UNMEASURED_SWITCH_MS
     if switch_ms is not None and _waited_in_vain(snapshot, worker, switch_ms):
@@ -34,7 +34,7 @@ def may_leave(snapshot: Snapshot, worker: WorkerView) -> bool:
     if snapshot.missing == 0:
         return False
     others = snapshot.rolling > (worker.role == "rollout")
-    # Switch costs are only known from switches, so the first ones are made without an estimate.
+    # Only switches show what a switch costs, so the first ones are made without an estimate.
     if not others or switch_ms is None or snapshot.costs.group is None:
         return True
     return _pause(snapshot) > MARGIN * _worth(snapshot)
@@ -50,15 +50,15 @@ def helper_pays(snapshot: Snapshot, gang_size: int, more: int) -> bool:
 
 
 class TrainingFigures:
-    """The figures by which workers may leave training, computed once for equal workers."""
+    """The figures that decide about leaving training, computed once for equal workers."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._known: dict[int | None, Mapping[str, float]] = {}
 
     def figures(self, worker: WorkerView) -> Mapping[str, float]:
-        """Return the figures of a worker that holds training, in milliseconds."""
-        # Workers differ only in the time at which they took training.
+        """Return the figures for a worker that holds training, in milliseconds."""
+        # Workers differ only in when they took training.
         if worker.acquired_ms not in self._known:
             self._known[worker.acquired_ms] = _figures(self._snapshot, worker)
         return self._known[worker.acquired_ms]
@@ -79,8 +79,9 @@ def _figures(snapshot: Snapshot, worker: WorkerView) -> dict[str, float]:
 def _pause(snapshot: Snapshot) -> float:
     """Return how long training will pause: the lower of two predictions.
 
-    The first follows the rate at which groups get ready, but counts groups under way as new. So the
-    second is the mean time from batch to batch, minus the time since the last one.
+    The first is the missing groups times the mean time between two ready groups. It treats groups
+    under way as new. So the second is the mean time between batches, minus the time since the last
+    batch.
     """
     costs = snapshot.costs
     by_groups = snapshot.missing * (costs.group or 0)
@@ -92,9 +93,9 @@ def _pause(snapshot: Snapshot) -> float:
 def _worth(snapshot: Snapshot) -> float:
     """Return the shortest pause in which rollout saves more than the switches cost.
 
-    Of n devices that can roll out, g leave training in a pause p. A rollout of p (n - g) device
-    time is left. After the switch a all devices do it, in (p (n - g) + g a) / n. The batch then
-    waits for the switch b. That is sooner than p if p > a + b n / g.
+    n devices can roll out, and g of them leave training for a pause p. Rollout still needs p (n -
+    g) device time. After the switch a, all devices do that work, in (p (n - g) + g a) / n. The
+    batch then waits for the switch b. That is sooner than p if p > a + b n / g.
     """
     away = snapshot.costs.to_rollout or 0
     back = snapshot.costs.to_train or 0

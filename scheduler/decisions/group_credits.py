@@ -1,14 +1,14 @@
-"""Credits of groups for training, and attempts at their samples. Pure.
+"""Credits for groups to train, and attempts at their samples. Pure.
 
-Credits say how many groups may be admitted now; attempts, which is due and how long it may take.
+Credits decide how many groups may be admitted now. Attempts decide which attempt is due and how
+long it may take.
 
 With B groups a batch there are (lag + 1) x B credits. A group holds one from its admission until it
-is dropped or its step's weights are published. So groups that get ready in the order of their
-admission are trained at most `lag` steps later. The trainer's own check of staleness finds groups
-that others overtook. `pacing.extra_groups` is a number of further credits. Groups that a step does
-not take go on, and are trained in a later step. Dropped groups are replaced, at most k x B of them
-a step (or a stall time). No group is admitted that the remaining steps do not need. Called by
-`pacing.py`.
+is dropped or its step's weights are published. So groups that get ready in admission order are
+trained at most `lag` steps later. The trainer's own staleness check finds groups that others
+overtook. `pacing.extra_groups` adds further credits. Groups that a step does not take go on, and
+are trained in a later step. Dropped groups are replaced, at most k x B of them a step (or a stall
+time). No group is admitted that the remaining steps do not need. Called by `pacing.py`.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from seamlessflow.scheduler.state.state import State
 
 
 def begun_ms(group: AdmittedGroup, serves: ServingProcesses) -> int:
-    """Return the time since which a group's attempts are counted."""
+    """Return the time from which a group's attempts are counted."""
     return max(group.admitted_ms, serves.since_ms)
 
 
@@ -48,14 +48,14 @@ def due_attempt(
 
 
 def attempt_ms(settings: SchedulerSettings) -> int:
-    """Return the time of one attempt at a sample: its grace, and the wait for judges, included."""
+    """Return the time for one attempt at a sample, including its grace and the judges' wait."""
     pacing = settings.pacing
     waits_s = pacing.task_grace_s + settings.rewards.longest_wait_s
     return milliseconds(pacing.task_timeout_s + waits_s)
 
 
 def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, PolicyState]:
-    """Return the policies that have steps left, by name; the first one if none has."""
+    """Return the policies with steps left, by name; the first policy if none has any."""
     policies = dict(zip(state.policies, state.by_policy, strict=True))
     steps = settings.run.steps
     left = {name: policy for name, policy in policies.items() if policy.finished_steps < steps}
@@ -63,21 +63,21 @@ def unfinished(state: State, settings: SchedulerSettings) -> Mapping[str, Policy
 
 
 def leading(state: State, settings: SchedulerSettings) -> PolicyState:
-    """Return the first policy that has steps left: its groups are those of the run."""
+    """Return the first policy with steps left; its groups are the run's groups."""
     return next(iter(unfinished(state, settings).values()))
 
 
 def free_credits(state: State, settings: SchedulerSettings, now_ms: int) -> int:
-    """Return how many groups may be admitted now, or groups of each role.
+    """Return how many groups, or groups for each role, may be admitted now.
 
-    A group holds a credit of each policy, so each policy must have one. The policy that needs most
-    groups decides how many are needed. With roles a policy has a group for each of its own.
+    A group holds a credit from each policy, so each policy must have one. The policy that needs the
+    most groups decides how many are needed. With roles, a policy has a group for each of its roles.
     """
     run = settings.run
     counts = []
     for name, policy in unfinished(state, settings).items():
         sessions = max(1, [*run.roles.values()].count(name or run.policy))
-        # Rounded up: the groups of an episode are admitted together, and some may be dropped.
+        # Rounded up: an episode's groups are admitted together, and some may be dropped.
         counts.append([-(-count // sessions) for count in free_of(state, policy, settings, now_ms)])
     free = min(free for free, _ in counts)
     return max(0, min(free, max(needed for _, needed in counts)))
@@ -95,8 +95,8 @@ def free_of(
     free = (run.lag + 1) * run.groups_per_step + extra - len(training)
     left = run.steps + len(steps.skipped) - steps.committed
     wanted = left * run.groups_per_step
-    # A group whose first attempts have timed out may come too late for the last steps: one more
-    # group is admitted for each.
+    # A group whose first attempts have timed out may come too late for the last steps, so one more
+    # group is admitted for each such group.
     late = sum(
         not group.ready and served_ms(group, state.serving, now_ms) >= attempt_ms(settings)
         for group in training.values()
@@ -109,7 +109,7 @@ def withheld(state: State, policy: PolicyState, settings: SchedulerSettings, now
     """Return how many dropped groups are not replaced in this step."""
     stall_ms = milliseconds(settings.scheduler.stall_s)
     waits = max(0, now_ms - max(policy.steps.ended_ms, state.claimed_ms)) // stall_ms
-    # Each further stall time without a step allows as many replacements again, so that a run of
-    # groups that are all dropped goes on slowly instead of stopping.
+    # Each further stall time without a step allows as many replacements again. So a run whose
+    # groups are all dropped goes on slowly instead of stopping.
     refill = ceil(settings.pacing.refill * settings.run.groups_per_step)
     return max(0, policy.ledger.dropped_in_step - refill * (1 + waits))

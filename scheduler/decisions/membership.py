@@ -1,8 +1,8 @@
 """The fleet's membership: a process joins with a heartbeat and is lost without one. Pure.
 
-A process counts as absent only for the time in which the scheduler could have read its records. So
-an outage of Kafka does not look like lost workers. `scheduler/journal.py` keeps this time as a
-`Contact`. Called by `scheduler/decisions/decide.py`.
+A process counts as absent only for times when the scheduler could have read its records. So a Kafka
+outage does not look like lost workers. `scheduler/journal.py` keeps these times as a `Contact`.
+Called by `scheduler/decisions/decide.py`.
 """
 
 from dataclasses import dataclass
@@ -13,17 +13,17 @@ from seamlessflow.scheduler.state.state import State
 from seamlessflow.schemas.records import WorkerJoined, WorkerLost
 
 OUTAGE_MS = 4_000
-"""Time without an answer after which contact is lost; all waiting times then begin anew."""
+"""Time without an answer after which contact is lost; all waiting times then begin again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contact:
-    """The present period of contact, or the last one; times in milliseconds since the epoch."""
+    """The current period of contact, or the last one; times in milliseconds since the epoch."""
 
     since_ms: int = 0
-    """Begin of the period; 0 for the first, so heartbeats read at start count from their stamps."""
+    """When the period began; 0 for the first, so heartbeats read at start count by their stamps."""
     last_ms: int = 0
-    """Time of the last record or answer."""
+    """When the last record or answer came."""
 
     def renewed(self, now_ms: int) -> "Contact":
         """Return the contact after a record or an answer at `now_ms`."""
@@ -34,7 +34,7 @@ class Contact:
         return now_ms - self.last_ms > OUTAGE_MS
 
     def waited_ms(self, since_ms: int) -> int:
-        """Return how long the scheduler has waited in contact with Kafka since `since_ms`."""
+        """Return how long the scheduler has waited since `since_ms` while in contact with Kafka."""
         return max(0, self.last_ms - max(since_ms, self.since_ms))
 
     def fresh_ms(self, timeout_ms: int) -> float:
@@ -48,7 +48,7 @@ def lost(
 ) -> list[WorkerLost]:
     """Return members that failed, ended, were replaced or have no recent heartbeat.
 
-    Time without contact to Kafka does not count: no heartbeat could have been read then.
+    Time without contact to Kafka does not count, since no heartbeat could be read then.
     """
     losses = []
     fresh_ms = contact.fresh_ms(timeout_ms)
@@ -72,7 +72,7 @@ def lost(
 def joined(state: State, fleet: Fleet, now_ms: int, timeout_ms: int) -> list[WorkerJoined]:
     """Return the live processes that are not members yet."""
     workers = state.workers
-    # A replaced incarnation is lost first; the new one joins once that was read back.
+    # A replaced incarnation is lost first; the new one joins once that loss is read back.
     return [
         WorkerJoined(
             epoch=state.epoch,

@@ -1,6 +1,6 @@
 """Pacing of rollout: groups to admit, tasks to issue, groups that have expired. Pure.
 
-A group is admitted for a credit (`group_credits.py`). Called by `scheduler/decisions/decide.py`.
+Admitting a group takes a credit (`group_credits.py`). Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -46,7 +46,7 @@ class GroupUse(NamedTuple):
 
     purpose: str = TRAIN
     split: str = ""
-    """An evaluation's task set; empty for training, where the task or the settings name it."""
+    """An evaluation's task set; empty for training, where task or settings name the split."""
 
 
 _TRAINING = GroupUse()
@@ -63,12 +63,12 @@ def admissions(
     arms: Arms = _NO_ARMS,
     sampling: TaskSampling = _IN_ORDER,
 ) -> list[r.GroupAdmitted]:
-    """Return the groups to admit now: forks first, then tasks to be tried again, then new draws.
+    """Return the groups to admit now: forks first, then tasks to try again, then new draws.
 
-    Where tasks are explored first, a draw begins an exploration, which takes no credit.
+    If tasks are explored first, a draw begins an exploration, which takes no credit.
     """
     if (admitting := state.first.ledger.admitting) is not None:
-        return further_roles(admitting, state)  # a scheduler ended in between
+        return further_roles(admitting, state)  # a scheduler ended between two roles
     first = state.first.ledger.admitted
     began = all(policy.rollouts_began for policy in state.by_policy)
     # An agent may ask a frozen policy at once; later, a shared worker may be away from it.
@@ -105,7 +105,7 @@ def admissions(
 def evaluations(
     state: State, settings: SchedulerSettings, split: str, source: TaskSource, now_ms: int
 ) -> list[r.GroupAdmitted]:
-    """Return the groups that evaluate the present version on a set, if its round is due or begun.
+    """Return the groups that evaluate the current version on a set, if a round is due or begun.
 
     They take no credit.
     """
@@ -114,11 +114,11 @@ def evaluations(
     version = steps.version
     if version is None or not state.first.rollouts_began:
         return []
-    # Groups of this version that are on the log already are not admitted again.
+    # Groups for this version that are on the log already are not admitted again.
     begun = ledger.eval_admitted.get(split, 0) if ledger.eval_version == version else 0
     if not begun and not _evaluation_due(steps, settings, split):
         return []
-    # One of several sets is named, so that no two have the same groups.
+    # With several sets each set is named, so that no two sets have the same groups.
     of_set = f"eval{version}-{split}" if split in settings.evaluation.sets else f"eval{version}"
     return [
         _group(
@@ -134,7 +134,7 @@ def evaluations(
 
 
 def _evaluation_due(steps: TrainingProgress, settings: SchedulerSettings, split: str) -> bool:
-    """Return whether `every` steps were trained since the last round, or all steps of the run.
+    """Return whether `every` steps were trained since the last round, or the run has all steps.
 
     Versions cannot be counted instead: after a resume they jump for the same steps.
     """
@@ -166,7 +166,7 @@ def expirations(state: State, policy: str, now_ms: int) -> list[r.GroupExpired]:
 
 
 def _policy_of(name: str, group: AdmittedGroup) -> str:
-    """Return the policy of a group's role; empty for a group of all policies."""
+    """Return the policy of a group's role; empty for a group that all policies share."""
     return next((role.policy for role in group.roles if role.group_id == name), "")
 
 
@@ -182,8 +182,8 @@ def tasks(
 
     `issued` is the newest attempt by group and sample. The same attempt is always the same record.
     So a restarted scheduler may issue it again: the manager refuses a session that exists. `serves`
-    counts a group's time. It begins anew after all processes were lost, and stands while
-    engines sleep during training.
+    counts a group's time. That time begins again after all processes were lost, and stands still
+    while engines sleep during training.
     """
     first_ms = now_ms - attempt_ms(settings)
     written = []
@@ -211,14 +211,14 @@ def _source_of(group: AdmittedGroup, settings: SchedulerSettings, sets: TaskSets
 
 
 def _may_be_due(group: AdmittedGroup, issued: bool, first_attempt: bool) -> bool:
-    """Return True if a sample of the group may be due; this cheap test excludes most groups."""
+    """Return True if one of the group's samples may be due; a cheap test that excludes most."""
     if group.ready or group.expired:
         return False
     return not (issued and first_attempt and not group.failures)
 
 
 def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
-    """Return how many samples a group of the task asks for, and the least number to train."""
+    """Return how many samples a group asks for, and how many it needs at least for training."""
     if purpose == EVAL:
         return settings.evaluation.terms(split).samples, 1
     if purpose == EXPLORE:
@@ -229,13 +229,13 @@ def _sizes(purpose: str, split: str, settings: SchedulerSettings, row: TaskRow) 
 
 
 def _sizes_of(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> tuple[int, int]:
-    """Return both as recorded; for a group from before 0.1.0, as the settings have them now."""
+    """Return both sizes as recorded; for a group from before 0.1.0, as the settings have them."""
     size, least = _sizes(group.purpose, group.split, settings, row)
     return group.size or size, group.min_size or least
 
 
 def _begun(group: AdmittedGroup, settings: SchedulerSettings, row: TaskRow) -> int:
-    """Return the number of samples that a group begins: more than it needs, with redundancy."""
+    """Return how many samples a group begins: with redundancy, more than it needs."""
     spare = settings.pacing.redundancy if group.purpose == TRAIN else 0
     return _sizes_of(group, settings, row)[0] + spare
 
@@ -252,7 +252,7 @@ def _group(
     size, least = _sizes(use.purpose, use.split, settings, row)
     if drawn.samples is not None:
         size = drawn.samples
-        # The session that a fork goes on from is something to compare with.
+        # A fork is compared with the session that it goes on from, so one sample is enough.
         least = min(least, size) if drawn.fork_at is None else 1
     limits = [drawn.turn_limit, row.turn_limit, settings.run.turn_limit]
     group = r.GroupAdmitted(
@@ -287,7 +287,7 @@ def _group(
 
 
 def _parent(drawn: Drawn) -> dict[str, str]:
-    """Return session and turn that the group goes on from, as `GroupAdmitted` names them."""
+    """Return the session and turn that the group goes on from, in `GroupAdmitted` fields."""
     place = drawn.fork_at
     if place is not None:
         return {"parent_session": place.session_id, "parent_turn": str(place.turn)}
@@ -306,12 +306,12 @@ def _task(
     row: TaskRow,
     serves: ServingProcesses,
 ) -> r.Task:
-    """Return the task of an attempt; `groups` are those whose samples are the same episodes."""
+    """Return the task for an attempt; `groups` are those whose samples are the same episodes."""
     group = groups[0]
     evaluates = group.purpose == EVAL
     failures = [each.failures[sample] for each in groups if sample in each.failures]
     failed_ms = [failure.at_ms for failure in failures if failure.attempt == attempt - 1]
-    # Computed from the log alone, never from the clock: a repeat has to be the same record.
+    # Computed from the log alone, never from the clock, because a repeat must be the same record.
     issued_ms = serves.after(begun_ms(group, serves), attempt * attempt_ms(settings))
     if failed_ms:
         issued_ms = max(min(issued_ms, *failed_ms), serves.since_ms)

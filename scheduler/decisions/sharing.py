@@ -1,10 +1,10 @@
-"""The workers of each policy of a run. Pure.
+"""Sharing: which workers each of the run's policies has. Pure.
 
 A worker belongs to the policy that its processes name in their heartbeats. A worker with the tag
-`shared` gets its policy from the balance. This weighs the turns that wait or run for each policy.
+`shared` gets its policy from the balance, which weighs the turns that wait or run for each policy.
 Strategies then decide for each policy on its own workers. A shared worker moves only if that makes
 the numbers clearly more proportional. It must also have served its policy for a while, so wavering
-loads move none. Called by `scheduler/decisions/decide.py`.
+loads move no worker. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from seamlessflow.scheduler.state.state import State
 from seamlessflow.scheduler.state.workers import Worker, Workers
 
 HYSTERESIS = 0.25
-"""Workers by which the two policies of a move must differ, beyond the worker that moves."""
+"""Difference in workers that a move between two policies needs, beyond the worker that moves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +27,12 @@ class Allotment:
 
     workers: Mapping[str, frozenset[str]]
     balance: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Figures that decided on each policy's shared workers."""
+    """Figures that decided about each policy's shared workers."""
 
     def explained(
         self, wanted: Sequence[Wanted], policy: str, workers: Workers
     ) -> Sequence[Wanted]:
-        """Return the wanted roles; shared workers that come to the policy have the balance as
-        reason.
-        """
+        """Return the wanted roles; shared workers new to the policy get the balance as reason."""
         coming = {
             name
             for name in self.workers[policy]
@@ -80,8 +78,9 @@ def balanced(
 ) -> dict[str, str]:
     """Return each shared worker's policy.
 
-    `present`: each one's policy now, empty for a new worker. `fixed`: rollout workers that each
-    policy has for itself. `queued`: turns that wait or run. `movable`: workers that may move.
+    `present`: each shared worker's policy now, empty for a new worker. `fixed`: rollout workers
+    that belong to each policy alone. `queued`: turns that wait or run. `movable`: workers that may
+    move.
     """
     chosen = {name: policy for name, policy in present.items() if policy in policies}
     counts = Counter({policy: fixed.get(policy, 0) for policy in policies})
@@ -104,7 +103,7 @@ def balanced(
 def _proportional(
     policies: Sequence[str], workers: int, queued: Mapping[str, float]
 ) -> Mapping[str, float]:
-    """Return for each policy the number of workers in proportion to its turns."""
+    """Return how many workers each policy should have, in proportion to its turns."""
     total = sum(queued.get(policy, 0.0) for policy in policies)
     if total <= 0:
         return {policy: workers / len(policies) for policy in policies}
@@ -145,14 +144,14 @@ def _balance(
 
 
 def _rollers(state: State, served: Mapping[str, str]) -> Counter[str]:
-    """Return the number of workers that can roll out, by the policy that they serve."""
+    """Return how many workers can roll out, by the policy that they serve."""
     return Counter(
         policy for name, policy in served.items() if "rollout" in state.workers[name].tags
     )
 
 
 def _queued(state: State, fleet: Fleet) -> Mapping[str, float]:
-    """Return the mean number of turns for each policy, without turns on workers that are gone."""
+    """Return the mean turn count for each policy, without turns on workers that are gone."""
     turns = dict(fleet.queued)
     for (name, process), latest in fleet.heartbeats.items():
         if process == "rollout" and name not in state.workers:
@@ -182,7 +181,7 @@ def _policy_of(worker: str, fleet: Fleet) -> str:
 def _most_lacking(
     policies: Sequence[str], wanted: Mapping[str, float], counts: Mapping[str, int]
 ) -> str:
-    # A policy without any worker comes first: its turns stand still, and no worker tells of them.
+    # A policy without any worker comes first: its turns stand still, and no worker reports them.
     return max(policies, key=lambda policy: (counts[policy] == 0, wanted[policy] - counts[policy]))
 
 

@@ -1,8 +1,8 @@
-"""The past version that a frozen policy shows to agents: when it changes, by which records. Pure.
+"""The past version that a frozen policy shows to agents: when and how it changes. Pure.
 
-Without opponents it is the newest past version. Where groups play against opponents (the terms
-`league`), it is the opponent of the groups that run, or else of the last ones. So no task is issued
-before workers serve that version, and all groups that run have the same opponent. Called by
+Without opponents it is the newest past version. If groups play against opponents (the terms
+`league`), it is the running groups' opponent, or else the last groups' opponent. So no task is
+issued before workers serve that version, and all running groups have the same opponent. Called by
 `scheduler/decisions/decide.py`.
 """
 
@@ -21,7 +21,7 @@ from seamlessflow.schemas.topics import CONTROL, FLEET
 def changes(
     state: State, ledger: Ledger, fleet: Fleet, now_ms: int
 ) -> Iterator[tuple[str, Record]]:
-    """Yield topic and record of each version that is to be shown now and is not."""
+    """Yield topic and record for each version that must be shown now and is not."""
     for name, shown in state.shown.items():
         version = wanted(shown, ledger)
         weights = fleet.weights.get(shown.policy)
@@ -32,13 +32,13 @@ def changes(
             number = number + 1
             yield CONTROL.name, _announcement(name, number, version, now_ms)
         loaded = fleet.weights.get(name)
-        # Also if an earlier scheduler died between both records.
+        # Also if an earlier scheduler died between the two records.
         if loaded is None or loaded.version != number:
             yield FLEET.name, _to_load(name, number, version, weights, now_ms)
 
 
 def wanted(shown: ShownVersions, ledger: Ledger) -> PastVersion | None:
-    """Return the version that is to be shown; None if there is none yet."""
+    """Return the version to show, or None if there is none yet."""
     opponent = running_opponent(ledger.groups)
     if opponent == NO_VERSION:
         opponent = ledger.opponent
@@ -54,7 +54,7 @@ def running_opponent(groups: Mapping[str, AdmittedGroup]) -> int:
 
 
 def is_served(state: State, ledger: Ledger) -> bool:
-    """Return whether the opponent of the groups that run is served, or they have none."""
+    """Return whether the running groups' opponent is served, or they have no opponent."""
     opponent = running_opponent(ledger.groups)
     if opponent == NO_VERSION:
         return True
@@ -62,8 +62,9 @@ def is_served(state: State, ledger: Ledger) -> bool:
 
 
 def same_opponent(ledger: Ledger, opponents: Sequence[int]) -> int:
-    """Return how many of the next groups may be admitted: those that play against the opponent of
-    the groups that run, or of the first of them if none runs.
+    """Return how many of the next groups may be admitted.
+
+    They must play against the running groups' opponent. If no group runs, the first group sets it.
     """
     running = running_opponent(ledger.groups)
     for number, opponent in enumerate(opponents):
@@ -90,7 +91,7 @@ def _announcement(name: str, number: int, version: PastVersion, now_ms: int) -> 
 def _to_load(
     name: str, number: int, version: PastVersion, weights: r.PolicyWeights, now_ms: int
 ) -> r.PolicyWeights:
-    """Return what workers load: a version, rendered as the `weights` of its policy are."""
+    """Return the record that makes workers load a version, rendered like its policy's `weights`."""
     return replace(
         weights,
         policy=name,

@@ -1,6 +1,6 @@
-"""A snapshot: the inputs of a strategy at one moment (workers, batch, gang, groups, mean costs).
+"""A snapshot: a strategy's inputs at one moment (workers, batch, gang, groups, mean costs).
 
-Made by `snapshot` from the folds of `control` and `fleet`; tests make their own. The record
+`snapshot` makes it from the folds of `control` and `fleet`; tests make their own. The record
 `SchedulerSnapshot` is something else: the state, stored for the next scheduler.
 """
 
@@ -36,13 +36,13 @@ class WorkerView(NamedTuple):
     role: str = NO_ROLE
     """The role it has or is taking."""
     acquired_ms: int | None = None
-    """Time at which it got the role, or None while it is taking it."""
+    """When it got the role, or None while it is taking it."""
     ratio: float = 1.0
     """Speed in training over speed in rollout."""
     devices: int = 1
-    """Number of its devices."""
+    """Its device count."""
     modelled: Mapping[str, float] = MappingProxyType({})
-    """Speed of each device by role, by the roofline model alone (flop/s)."""
+    """Each device's speed by role, from the roofline model only (flop/s)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,11 +79,11 @@ class Snapshot:
     batch: bool = False
     """True if a batch waits for a gang or is being trained."""
     under_way: bool = False
-    """True while the present gang trains that batch."""
+    """True while the current gang trains that batch."""
     gang: frozenset[str] = frozenset()
-    """The present gang's members; empty as soon as one of them is lost or has left it."""
+    """The current gang's members; empty as soon as one of them is lost or has left it."""
     last_gang: frozenset[str] = frozenset()
-    """Members of the gang that was assigned last, lost ones included."""
+    """Members of the newest assigned gang, including lost ones."""
     gang_size: int | None = None
     """Number of devices that train together, or None for all that can."""
     helpers: int = 0
@@ -91,20 +91,20 @@ class Snapshot:
     missing: int = 0
     """Number of ready groups that the next batch still lacks."""
     running: int = 1
-    """Number of groups that are being rolled out, evaluations included."""
+    """Number of groups being rolled out, evaluations included."""
     over: bool = False
-    """True if all steps of the run are trained, so that no batch follows."""
+    """True if all the run's steps are trained, so that no batch follows."""
     min_dwell_ms: int = 0
     ended_ms: int = 0
-    """End of the last step."""
+    """When the last step ended."""
     batch_ms: int = 0
-    """Time at which the last batch was announced."""
+    """When the last batch was announced."""
     lag: int = 1
-    """Optimizer steps that rollout may be ahead."""
+    """Number of optimizer steps by which rollout may be ahead."""
     costs: MeanCosts = MeanCosts()
     rates: LearnedRates = field(default_factory=LearnedRates)
 
-    # Cached: decisions about each of a thousand workers ask for them.
+    # Cached: decisions about each of a thousand workers read them.
     @cached_property
     def present(self) -> dict[str, WorkerView]:
         """Workers by name."""
@@ -138,7 +138,7 @@ def snapshot(
     now_ms: int,
     names: Collection[str] | None = None,
 ) -> Snapshot:
-    """Return the snapshot at `now_ms` for a policy, of the named workers; None: of all."""
+    """Return a policy's snapshot at `now_ms`, with the named workers, or all for None."""
     ledger = policy.ledger
     steps = policy.steps
     run = settings.run
@@ -167,7 +167,7 @@ def snapshot(
         gang_size=settings.scheduler.gang_size,
         helpers=settings.scheduler.helpers,
         missing=max(0, run.groups_per_step - ledger.ready),
-        # Without tasks of its own the scheduler does not know the groups: some may always run.
+        # Without issuing tasks the scheduler does not know the groups: some may always run.
         running=(
             ledger.running + ledger.exploring + ledger.evaluating if settings.pacing.issues else 1
         ),
@@ -205,7 +205,7 @@ def _view(
     able = worker.roles if weights else worker.roles - {"rollout"}
     if worker.failures or (assignment is not None and assignment.lapsed):
         able = frozenset(role for role in able if _free_for(worker, role, now_ms))
-    # What a shared worker does for another policy does not count here.
+    # A shared worker's role for another policy does not count here.
     counted = worker.policy in ("", policy) or policy is None
     return WorkerView(
         name=name,
@@ -242,7 +242,7 @@ def _gang(workers: Workers, gang: Gang) -> frozenset[str]:
 
 
 def _measured(workers: Workers, costs: Costs) -> dict[str, dict[str, float]]:
-    """Return the measured speeds of each device in tokens/s, by role and worker."""
+    """Return each device's measured speed in tokens/s, by role and worker."""
     return {
         role: {
             name: speed / workers[name].devices

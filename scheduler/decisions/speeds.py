@@ -1,11 +1,11 @@
-"""Speeds of workers in each role: modelled, corrected by measurements, or learned from a run. Pure.
+"""Speeds of workers in each role: modelled, corrected by measurements, or learned. Pure.
 
 The roofline model: attainable speed = min(peak, arithmetic intensity x memory bandwidth); Williams,
 Waterman and Patterson, "Roofline: an insightful visual performance model", CACM 2009. Training is
 bound by the peak, decoding by the bandwidth. So the ratio of the two speeds shows the worker that
 helps training most and rollout least.
 
-What a run has shown is learned from `control` (`scheduler/state/rates.py`). Called by
+Learned speeds come from what the run has shown on `control` (`scheduler/state/rates.py`). Called by
 `scheduler/decisions/snapshot.py` and the strategy `adaptive`.
 """
 
@@ -22,14 +22,14 @@ PEAK = "peak_flops"
 BANDWIDTH = "bandwidth"
 """Key of `WorkerHeartbeat.hardware`: bytes a second from the device's memory."""
 INTENSITY = {"train": 512.0, "rollout": 16.0}
-"""Operations for each byte moved: a training micro-batch, and a decoding step of some ten turns."""
+"""Operations for each byte moved: a training micro-batch; a decoding step for about ten turns."""
 _Kind = tuple[float, float]
-"""Modelled speeds of a device in training and in rollout."""
+"""A device's modelled speeds in training and in rollout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """Speeds of a worker in work a ms: one device's in training, all devices' in rollout."""
+    """A worker's speeds in work a ms: one device's in training, all devices' in rollout."""
 
     train: float
     rollout: float
@@ -38,20 +38,21 @@ class Speed:
 
 
 def attainable(hardware: Mapping[str, float]) -> Mapping[str, float]:
-    """Return the flop/s that the device can reach in each role, or 1 if its figures are unknown."""
+    """Return the flop/s that the device reaches in each role, or 1 if its figures are unknown."""
     return _attainable(hardware.get(PEAK), hardware.get(BANDWIDTH))
 
 
 def ratios(
     modelled: Mapping[str, Mapping[str, float]], measured: Mapping[str, Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return training speed over rollout speed for each worker; those with a higher ratio train.
+    """Return training speed over rollout speed for each worker; a higher ratio means training.
 
-    `modelled`: speeds of a device in flop/s, by worker and role. `measured`: speeds in tokens/s, by
+    `modelled`: a device's speeds in flop/s, by worker and role. `measured`: speeds in tokens/s, by
     role and worker, as far as measured.
     """
     gains = {role: _gain(modelled, speeds, role) for role, speeds in measured.items() if speeds}
-    # A role that no worker has shown yet gains as much as the other, or the ratio had a unit.
+    # A role that no worker has shown yet gets the other role's gain. Otherwise the ratio would have
+    # a unit.
     train, rollout = (
         _calibrated(modelled, measured.get(role, {}), role, gains.get(role, gains.get(other, 1.0)))
         for role, other in (("train", "rollout"), ("rollout", "train"))
@@ -62,10 +63,10 @@ def ratios(
 def learned_speeds(
     modelled: Mapping[str, Mapping[str, float]], devices: Mapping[str, int], rates: LearnedRates
 ) -> dict[str, Speed]:
-    """Return the speed of each worker in tokens a ms, as the run has shown it.
+    """Return each worker's speed in tokens a ms, as the run has shown it.
 
-    Devices with the same speeds in the roofline model count as alike. The model only stands in for
-    speeds that were not seen yet. `modelled`: as in `ratios`; `devices`: their number, by worker.
+    Devices with equal speeds in the roofline model count as alike. The model only fills in speeds
+    that were not seen yet. `modelled`: as in `ratios`; `devices`: device count by worker.
     """
     kinds = {name: _kind(speeds) for name, speeds in modelled.items()}
     training = _training(set(kinds.values()), kinds, rates.gangs)
@@ -102,8 +103,9 @@ def _calibrated(
     role: str,
     gain: float,
 ) -> dict[str, float]:
-    """Return measured speeds, and for the other workers the modelled speed times `gain`. So
-    tokens/s and flop/s can be compared.
+    """Return measured speeds, and the modelled speed times `gain` for the other workers.
+
+    So tokens/s and flop/s can be compared.
     """
     return {
         name: measured[name] if name in measured else gain * speeds[role]
@@ -118,11 +120,12 @@ def _kind(modelled: Mapping[str, float]) -> _Kind:
 def _training(
     present: set[_Kind], kinds: Mapping[str, _Kind], gangs: Sequence[GangSpeed]
 ) -> dict[_Kind, float]:
-    """Return the training speed of a device of each kind, by the steps so far.
+    """Return a device's training speed for each kind, by the steps so far.
 
-    A step's time is the speed of the slowest kind in its gang, a lower bound for other members.
+    A step's time shows the speed of the slowest kind in its gang, and a lower bound for other
+    members.
     """
-    # Before the first step of a kind its modelled speed counts, on the scale of the others.
+    # Before a kind's first step its modelled speed counts, on the scale of the others.
     seen: dict[_Kind, float] = {}
     for step in gangs:
         members = {kinds[name] for name in step.members if name in kinds}
@@ -140,7 +143,7 @@ def _training(
 def _rollout(
     kinds: Mapping[str, _Kind], devices: Mapping[str, int], sampled: Mapping[str, float]
 ) -> dict[_Kind, float]:
-    """Return the rollout speed of a device of each kind."""
+    """Return a device's rollout speed for each kind."""
     measured: dict[_Kind, list[float]] = defaultdict(list)
     for name, kind in kinds.items():
         if name in sampled:
@@ -151,6 +154,6 @@ def _rollout(
 
 
 def _scaled(wanted: set[_Kind], seen: Mapping[_Kind, float], role: int) -> dict[_Kind, float]:
-    """Return the speeds seen; for other kinds the model's, scaled to those seen."""
+    """Return the seen speeds; for other kinds the model's speeds, scaled to the seen ones."""
     scale = fmean(speed / kind[role] for kind, speed in seen.items()) if seen else 1.0
     return {kind: seen.get(kind, scale * kind[role]) for kind in wanted}

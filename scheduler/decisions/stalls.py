@@ -1,11 +1,11 @@
 """Reports of stalls: in the run's work, in a gateway, in a topic's reader. Pure.
 
-Each report names process, topic, offset, begin of the stall and the limit. No decision follows from
-it here: the launcher, or another supervisor, starts gateways and readers. The loss of a rollout
-process or a trainer is `WorkerLost` (`membership.py`).
+Each report names process, topic, offset, when the stall began, and the limit. No decision follows
+from it here: the launcher, or another supervisor, starts gateways and readers. The loss of a
+rollout process or a trainer is `WorkerLost` (`membership.py`).
 
-The stall `refill` is reported at once: no credit is left to replace dropped groups. Only the
-trainer can go on then: it trains with the ready groups or skips the step. Called by
+The stall `refill` is reported at once: no credit is left to replace dropped groups. Then only the
+trainer can go on: it trains with the ready groups or skips the step. Called by
 `scheduler/decisions/decide.py`.
 """
 
@@ -30,14 +30,14 @@ _READERS = {REQUESTS.name: "manager", TASKS.name: "agents"}
 
 
 def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[ProgressStalled]:
-    """Return the present stalls of all policies; stalls of further policies name their policy."""
+    """Return all policies' current stalls; a further policy's stall names that policy."""
     (_, leading), *others = group_credits.unfinished(state, settings).items()
     stalls = stalled(state, leading, settings, now_ms)
     for name, other in others:
         stalls += [
             replace(stall, what=f"{stall.what} {name}")
             for stall in stalled(state, other, settings, now_ms)
-            # The groups that run are the same for all.
+            # All policies have the same running groups.
             if stall.what != "rollout"
         ]
     return stalls
@@ -46,7 +46,7 @@ def of_all(state: State, settings: SchedulerSettings, now_ms: int) -> list[Progr
 def stalled(
     state: State, policy: PolicyState, settings: SchedulerSettings, now_ms: int
 ) -> list[ProgressStalled]:
-    """Return a policy's present stalls, also those that were reported before."""
+    """Return a policy's current stalls, including ones reported before."""
     stalls = [
         *_training(state, policy, settings, now_ms),
         *_rollout(state, policy, settings, now_ms),
@@ -73,7 +73,7 @@ def absent(
     settings: SchedulerSettings,
     now_ms: int,
 ) -> list[ProgressStalled]:
-    """Return a stall for each wait past its deadline, also if it was reported before.
+    """Return a stall for each wait past its deadline, including ones reported before.
 
     Time without contact to Kafka does not count.
     """
@@ -86,7 +86,7 @@ def absent(
 
 
 def unreported(state: State, stalls: Iterable[ProgressStalled]) -> list[ProgressStalled]:
-    """Return the stalls that were not reported yet; each begin is reported once."""
+    """Return the stalls not reported yet; a stall is reported once for each time it begins."""
     return [stall for stall in stalls if state.stalled.get(stall.what) != stall.since_ms]
 
 
@@ -97,7 +97,7 @@ def _training(
     if waiting is None:
         return []
     step, batch = waiting
-    # What stood still before this scheduler began may have had no process: the run was ended.
+    # A stall from before this scheduler began may have had no process: the run was ended.
     since_ms = max(batch.started_ms or batch.ready_ms, state.claimed_ms)
     if now_ms - since_ms < milliseconds(settings.scheduler.stall_s):
         return []
@@ -131,7 +131,7 @@ def _gateways(
 ) -> Iterator[ProgressStalled]:
     limit_ms = milliseconds(settings.scheduler.heartbeat_timeout_s)
     for name, seen_ms in fleet.gateways.items():
-        # One that was gone before this scheduler began is nothing that it waits for.
+        # A gateway that was gone before this scheduler began is not waited for.
         if seen_ms >= state.claimed_ms - limit_ms:
             yield ProgressStalled(
                 at_ms=now_ms,
@@ -165,7 +165,7 @@ def _unread_topics(
 def _deadline_ms(topic: str, seen: UnreadTopic, settings: SchedulerSettings) -> int:
     limits = settings.scheduler
     pacing = settings.pacing
-    # Agents commit the end of an episode; a task may also wait until one of them is free.
+    # Agents commit when an episode ends; a task may also wait until an agent is free.
     episode_s = pacing.task_timeout_s + pacing.task_grace_s
     plays = topic == TASKS.name and seen.members
     return milliseconds(limits.unread_s + (episode_s if plays else 0))
@@ -183,10 +183,10 @@ def _unread_detail(seen: UnreadTopic) -> str:
 def _topics_of_workers(
     state: State, fleet: Fleet, settings: SchedulerSettings, now_ms: int
 ) -> Iterator[ProgressStalled]:
-    """Yield a stall for each topic of workers that no worker is left to read."""
+    """Yield a stall for each worker topic that no worker is left to read."""
     policy = group_credits.leading(state, settings)
     ledger = policy.ledger
-    # Without tasks this scheduler serves an evaluation only: the trainers of the run may be gone.
+    # Without tasks this scheduler only serves an evaluation: the run's trainers may be gone.
     trains = settings.pacing.issues and policy.rollouts_began
     if not trains or not (ledger.training or ledger.explorations):
         return

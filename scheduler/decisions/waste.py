@@ -1,7 +1,7 @@
 """Waste: the share of device time that a strategy must leave idle, from measured costs. Pure.
 
-The closed form (`scheduler/state/accounts/closed_form.py`) predicts it. For a strategy without a
-closed form no idle time is predicted. Called by `scheduler/decisions/decide.py`.
+The closed form (`scheduler/state/accounts/closed_form.py`) predicts it. A strategy without a closed
+form gets no prediction. Called by `scheduler/decisions/decide.py`.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -28,11 +28,11 @@ from seamlessflow.schemas.records import PlanWarning
 MEASURED_STEPS = 8
 """Steps before the first warning, so that a few slow ones at the start do not count."""
 REPEAT_CHANGE = 0.1
-"""Change of a share after which its warning is given again."""
+"""Change in a share after which its warning is given again."""
 _LATE = 1.1
-"""Ratio of the time between batches to the predicted step from which batches are late."""
+"""Batches are late from this ratio on: time between batches over the predicted step."""
 SETTLED_MS = 30_000
-"""Time that workers have to join before a warning of missing tags."""
+"""Time that workers have to join before a warning about missing tags."""
 
 
 class Waste(NamedTuple):
@@ -51,7 +51,7 @@ def warnings(
     settings: SchedulerSettings,
     without_slot: Sequence[str] = (),
 ) -> list[PlanWarning]:
-    """Return the policy's warnings that are new, or whose share changed much since the last time.
+    """Return the policy's warnings that are new, or whose share changed much since last time.
 
     `without_slot`: workers that cannot roll out because all partitions of `prompts` are taken.
     """
@@ -88,8 +88,8 @@ def _idle(measured: Costs, snapshot: Snapshot, settings: SchedulerSettings) -> I
         return
     if len(measured.step.values) < MEASURED_STEPS:
         return
-    # The latency of groups is left out: in a run at work it is lag + 1 steps, whatever they take,
-    # so that every time that devices idle would be the plan's.
+    # The groups' latency is left out. In a busy run it is lag + 1 steps, however long they take, so
+    # all idle time would be blamed on the plan.
     work = StepWork(
         rollout=costs.rollout,
         train=costs.train,
@@ -134,7 +134,7 @@ def _remedy(
 ) -> str:
     """Return changes that the run has not made and that would leave less idle.
 
-    `period_ms`: time from a batch to the next, 0 before it was measured.
+    `period_ms`: time from one batch to the next, 0 before it was measured.
     """
     strategy = settings.scheduler.policy
     lag = settings.run.lag
@@ -160,7 +160,7 @@ def _remedy(
 
 
 def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> bool:
-    """Return whether workers that train are late; evaluations need none, and loading takes long."""
+    """Return whether training workers are late; evaluations need none, and loading is slow."""
     if snapshot.batch:
         return True
     late_ms = milliseconds(settings.scheduler.assignment_timeout_s)
@@ -168,7 +168,7 @@ def _training_waits(state: State, snapshot: Snapshot, settings: SchedulerSetting
 
 
 def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Iterator[Waste]:
-    """Yield warnings of tags that do not fit the strategy, after the workers had time to join."""
+    """Yield warnings for tags that do not fit the strategy, once workers had time to join."""
     if not snapshot.workers or snapshot.now_ms - state.claimed_ms < SETTLED_MS:
         return
     tags = [worker.tags for worker in snapshot.workers]
@@ -178,7 +178,7 @@ def _unfit(state: State, snapshot: Snapshot, settings: SchedulerSettings) -> Ite
     if trainers < needed and _training_waits(state, snapshot, settings):
         detail = f"devices with the tag train: {trainers}; needed: {needed}"
         yield Waste("gang_too_small", detail, 1.0, {"devices": trainers, "needed": needed})
-    # A scheduler without tasks is one of recorded sessions, or of clients that bring their own.
+    # A scheduler without tasks is for recorded sessions, or for clients that bring their own.
     expected = settings.pacing.issues or bool(settings.evaluation.splits)
     if expected and not any("rollout" in tag for tag in tags):
         yield Waste("no_rollout_worker", "no worker has the tag rollout", 1.0, {})

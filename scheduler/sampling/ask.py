@@ -1,7 +1,7 @@
-"""Questions to samplers and their answers: tasks of one source with their statistics, choices.
+"""Questions to samplers and their answers: tasks from one source with statistics, and choices.
 
-A task is read from its file only when somebody looks at it, so that a choice among a million tasks
-reads the chosen ones alone.
+A task is read from its file only when a sampler looks at it. So a choice among a million tasks
+reads only the chosen ones.
 """
 
 import math
@@ -17,7 +17,7 @@ from seamlessflow.scheduler.state.arms import NO_ARM, Arm, Arms, PassCounts
 from seamlessflow.scheduler.tasks.source import TaskRow, shuffled_place
 
 PRIOR_WEIGHT = 4
-"""Samples that the rate of a task's pool counts for, beside the task's own."""
+"""Weight of the pool's rate, in samples, beside the task's own samples."""
 
 
 class Opponent(NamedTuple):
@@ -25,7 +25,7 @@ class Opponent(NamedTuple):
 
     version: int
     win_rate: float
-    """Share of the games against it that were won; 0.5 before the first."""
+    """Share of games against it that were won; 0.5 before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class OfferedOpponents:
     newest: int
     """The newest version, the player itself."""
     present: int | None = None
-    """Opponent of the group before this one, or None if it had none."""
+    """The previous group's opponent, or None if it had none."""
     groups: int = 0
-    """Groups for which that opponent was drawn once."""
+    """Number of groups since that opponent was drawn."""
     groups_per_step: int = 1
 
 
@@ -54,10 +54,10 @@ class Candidate:
     counts: PassCounts
     """Its passes and failures, discounted to now."""
     pool_rate: float
-    """Share that passed of its pool's sessions."""
+    """Share of its pool's sessions that passed."""
     tasks: TaskIndex = field(repr=False, compare=False)
     opponents: OfferedOpponents | None = None
-    """Versions to play against; None if no policy shows any."""
+    """Versions to play against, or None if no policy shows any."""
 
     @cached_property
     def row(self) -> TaskRow:
@@ -71,7 +71,7 @@ class Candidate:
 
     @property
     def posterior(self) -> tuple[float, float]:
-        """Parameters for the Beta distribution that its pass rate has."""
+        """Parameters of the Beta distribution for its pass rate."""
         return (
             PRIOR_WEIGHT * self.pool_rate + self.counts.passed,
             PRIOR_WEIGHT * (1 - self.pool_rate) + self.counts.failed,
@@ -79,7 +79,7 @@ class Candidate:
 
     @property
     def rate(self) -> float:
-        """Mean of that distribution."""
+        """That distribution's mean."""
         passed, failed = self.posterior
         return passed / (passed + failed)
 
@@ -91,23 +91,23 @@ class TaskChoice:
     place: int
     """Its place in the source."""
     samples: int | None = None
-    """Samples of its group; None: as the task or the settings say."""
+    """Sample count of its group; None: as the task or the settings say."""
     turn_limit: int | None = None
-    """Turns of its sessions; None: as the task or the settings say."""
+    """Turn limit for its sessions; None: as the task or the settings say."""
     arms: tuple[str, ...] = ()
     """Further arms that the result counts for."""
     opponent: int | None = None
     """Past version that the group plays against, or the newest one; None: none."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Figures that it was chosen by, for the record."""
+    """Figures that decided the choice, for the record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """A question for tasks of one source."""
+    """A question for tasks from one source."""
 
     count: int
-    """Tasks to choose: no more than so many groups may be admitted now."""
+    """Number of tasks to choose: at most as many as groups that may be admitted now."""
     draw: int
     """The first draw's number in its source."""
     samples: int
@@ -117,7 +117,7 @@ class Ask:
     source: str
     """The source's name."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Figures of the newest choice from this source; empty for the first."""
+    """Figures from this source's newest choice; empty for the first."""
     pool: Arm = NO_ARM
     """Statistics for all tasks from this source."""
     tasks: TaskIndex
@@ -132,7 +132,7 @@ class Ask:
 
     @cached_property
     def candidates(self) -> Sequence[Candidate]:
-        """Tasks to choose from, at random `pacing.sampler.candidates` of those not under way."""
+        """Tasks to choose from: at random, `pacing.sampler.candidates` of those not under way."""
         size = len(self.tasks)
         places: Sequence[int] = range(size)
         if size > self.most_candidates:
@@ -140,31 +140,31 @@ class Ask:
         return [self.candidate(place) for place in places if self.is_free(place)]
 
     def is_free(self, place: int) -> bool:
-        """Return whether the task of a place has no group under way."""
+        """Return whether the task at a place has no group under way."""
         return self.tasks.key(place) not in self.under_way
 
     def candidate(self, place: int) -> Candidate:
-        """Return the task of a place in the source."""
+        """Return the task at a place in the source."""
         return candidate_of(self.tasks, self.arms, self.step, place, self._pool_rates)
 
     @cached_property
     def _pool_rates(self) -> dict[str, float]:
-        """Shares that passed, of the pools that were asked for."""
+        """The pass rates asked for so far, by pool."""
         return {}
 
     def arm(self, place: int) -> Arm:
-        """Return the statistics of a place's task."""
+        """Return the statistics for the task at a place."""
         return self.arms.by_key(self.tasks.key(place))
 
     def from_draw(self) -> Iterator[int]:
-        """Yield each place once, in the shuffled order of the passes from the draw on."""
+        """Yield each place once, in the passes' shuffled order from the draw on."""
         size = len(self.tasks)
         numbers = range(self.draw, self.draw + 2 * size)
         places = (shuffled_place(n % size, size, self.seed, n // size) for n in numbers)
         return iter(dict.fromkeys(places))
 
     def in_order(self, finished_passes: int, first: int = 0) -> Iterator[int]:
-        """Yield the places of a pass over all tasks in its shuffled order, from the `first` on."""
+        """Yield the places for a pass over all tasks in its shuffled order, from `first` on."""
         size = len(self.tasks)
         for number in range(first, size):
             yield shuffled_place(number, size, self.seed, finished_passes)
@@ -177,9 +177,9 @@ def candidate_of(
     place: int,
     pool_rates: dict[str, float] | None = None,
 ) -> Candidate:
-    """Return the task of a place with its statistics as of a trained step.
+    """Return the task at a place with its statistics as of a trained step.
 
-    `pool_rates` keeps the rates of pools for further tasks.
+    `pool_rates` keeps the pools' rates for further tasks.
     """
     memory = arms.counting.memory
     arm = arms.by_key(tasks.key(place))
@@ -193,12 +193,15 @@ def candidate_of(
 TaskSampler = Callable[[Ask], Sequence[TaskChoice]]
 """Returns at most `count` tasks that are not under way, none twice."""
 GroupTerms = Callable[[Candidate, TaskChoice, random.Random], TaskChoice]
-"""Returns the choice with other samples and turns, or with an opponent. Samples and turns that it
-gets are never None: the task, the sampler or the run said them. A limit of 0 is none."""
+"""Returns the choice with other samples and turns, or with an opponent.
+
+The samples and turns that it gets are never None: the task, the sampler or the run set them. A
+limit of 0 means no limit.
+"""
 
 
 def checked_choices(ask: Ask, choices: object) -> Sequence[TaskChoice]:
-    """Return the choices of a sampler after a check. Raises `ResultMalformed`."""
+    """Return a sampler's choices after a check. Raises `ResultMalformed`."""
     if not isinstance(choices, Sequence) or not all(isinstance(c, TaskChoice) for c in choices):
         raise ResultMalformed(f"{choices!r:.80}", "a list of TaskChoice")
     if len(choices) > ask.count:
@@ -224,7 +227,7 @@ def checked_rate(rate: object) -> float:
 
 
 def checked_terms(candidate: Candidate, choice: object) -> TaskChoice:
-    """Return the choice of terms after a check. Raises `ResultMalformed`."""
+    """Return the terms' choice after a check. Raises `ResultMalformed`."""
     checked = checked_choice(choice)
     offered: set[int | None] = {None}
     if (opponents := candidate.opponents) is not None:
@@ -235,7 +238,7 @@ def checked_terms(candidate: Candidate, choice: object) -> TaskChoice:
 
 
 def checked_choice(choice: object) -> TaskChoice:
-    """Return a choice after a check of its numbers. Raises `ResultMalformed`."""
+    """Return a choice after checking its numbers. Raises `ResultMalformed`."""
     if not isinstance(choice, TaskChoice):
         raise ResultMalformed(f"{choice!r:.80}", "a TaskChoice")
     for name, least in (("samples", 1), ("turn_limit", 0), ("opponent", 0)):

@@ -1,8 +1,8 @@
 """The next tasks to train on: each draw's source, and the sampler's choice within it.
 
-The mixture decides which source a draw is of, so that shares stay exact. A sampler is asked once
-for all draws of a source. Where it chooses none, or fails, tasks come in shuffled order, without
-those under way while others are left. Called by `scheduler/decisions/pacing.py`.
+The mixture decides each draw's source, so that shares stay exact. A sampler is asked once for all
+draws from a source. If it chooses no task, or fails, tasks come in shuffled order. Then tasks under
+way come only when no others are left. Called by `scheduler/decisions/pacing.py`.
 """
 
 import random
@@ -47,12 +47,12 @@ from seamlessflow.scheduler.tasks.source import AGAIN, SamplingRule, TaskRow, Ta
 from seamlessflow.schemas.records import ParentPlace, SeedSession
 
 FELL_BACK = "fell_back"
-"""Figure of a task in shuffled order that a sampler should have chosen."""
+"""Figure on a task that came in shuffled order although a sampler should have chosen it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A task to admit a group for, with the rule and the terms of its choice."""
+    """A task to admit a group for, with the rule and the terms that chose it."""
 
     row: TaskRow
     rule: SamplingRule
@@ -60,14 +60,14 @@ class Drawn:
     turn_limit: int | None = None
     arms: tuple[str, ...] = ()
     terms: str = ""
-    """Rule of samples, turns and opponent; empty: none."""
+    """Rule for samples, turns and opponent; empty: none."""
     terms_sha256: str = ""
     fork_at: ParentPlace | None = None
-    """Place of an ended session at which its sessions begin."""
+    """Place in an ended session where its sessions begin."""
     explored: str = ""
     """Exploration's group from which it samples some sessions again; empty: none."""
     seeds: tuple[SeedSession, ...] = ()
-    """Those sessions, by sample."""
+    """The sessions to sample again, by sample."""
     opponent: int = NO_VERSION
     """Past version that its group plays against."""
 
@@ -88,7 +88,7 @@ class TaskSampling:
     fork_share: Fraction = Fraction(0)
     """Largest share of samples that go on from ended sessions."""
     groups_per_step: int = 1
-    """Groups for which an opponent is drawn once, unless the terms say otherwise."""
+    """Number of groups that share one drawn opponent, unless the terms say otherwise."""
 
 
 def sampling_of(
@@ -116,7 +116,7 @@ def sampling_of(
 
 
 class _Slot(NamedTuple):
-    """A draw that is to be made."""
+    """A draw to make."""
 
     source: TaskSource
     source_draw: int
@@ -124,7 +124,7 @@ class _Slot(NamedTuple):
     figures: Mapping[str, float]
 
     def at(self, source_draw: int) -> "_Slot":
-        """Return it with another draw of its source."""
+        """Return the slot with another draw from its source."""
         has_number = "source_draw" in self.figures
         more = {"source_draw": source_draw} if has_number else {}
         return self._replace(source_draw=source_draw, figures={**self.figures, **more})
@@ -133,10 +133,10 @@ class _Slot(NamedTuple):
 def next_draws(
     state: State, arms: Arms, draws: Draws, sampling: TaskSampling, count: int
 ) -> list[Drawn]:
-    """Return the next tasks: first those to be tried again, then new ones."""
+    """Return the next tasks: first those to try again, then new ones."""
     ledger = state.first.ledger
     again = ledger.again[:count]
-    # A task that the file lacks by now gets its group too, which then ends at its deadline.
+    # A task that is no longer in the file gets its group too, which then ends at its deadline.
     drawn = [Drawn(draws.find(task) or TaskRow(task, b"", {}), AGAIN) for task in again]
     slots = _slots(ledger, draws, state.first.steps.trained, count - len(again))
     drawn += _chosen(state, arms, sampling, slots)
@@ -159,7 +159,7 @@ def _slots(ledger: Ledger, draws: Draws, step: int, count: int) -> list[_Slot]:
     for number in numbers:
         slot = _slot(mixture, number - began, number)
         name = slot.source.name
-        # Each source goes on behind its own draws of earlier stages.
+        # Each source continues after its own draws in earlier stages.
         place = ledger.drawn_of.get(name, 0) + more.get(name, 0)
         more[name] = more.get(name, 0) + 1
         slots.append(slot._replace(figures={**slot.figures, "stage": stage}).at(place))
@@ -176,10 +176,10 @@ def _slot(draws: Drawing, within: int, number: int) -> _Slot:
 def _chosen(
     state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot]
 ) -> list[Drawn]:
-    """Return tasks for the first slots, in their order: for all, or for one at least.
+    """Return tasks for the first slots, in slot order: for all, or for at least one.
 
-    Behind a slot for which a sampler chose no task none is filled, so that shares stay exact. The
-    next decision asks again.
+    If a sampler chose no task for a slot, later slots stay empty too, so that shares stay exact.
+    The next decision asks again.
     """
     of_source: dict[str, list[Drawn]] = {}
     for name in dict.fromkeys(slot.source.name for slot in slots):
@@ -205,7 +205,7 @@ def _from_source(
         return [*_fallen_back(ask, slots)]
     chosen = []
     for slot, choice in zip(slots, choices, strict=False):
-        # The draw's figures last: the next ones follow from them.
+        # The draw's figures come last, because the next draws continue from them.
         figures = {**choice.figures, **_number(slot), **slot.figures}
         rule = SamplingRule(sampler.name, VERSION, figures, sampler.sha256)
         row = ask.tasks.rows[choice.place]
@@ -214,7 +214,7 @@ def _from_source(
 
 
 def _fallen_back(ask: Ask, slots: Sequence[_Slot]) -> Iterator[Drawn]:
-    """Yield the next tasks in their order: those that are under way only if no other is left."""
+    """Yield the next tasks in order; those under way only if no other task is left."""
     drawn: set[int] = set()
     for slot in slots:
         draw = next(_free_draws(ask, slot, drawn), slot.source_draw)
@@ -223,7 +223,7 @@ def _fallen_back(ask: Ask, slots: Sequence[_Slot]) -> Iterator[Drawn]:
 
 
 def _free_draws(ask: Ask, slot: _Slot, drawn: set[int]) -> Iterator[int]:
-    """Yield the source's draws from this one on whose tasks are free, in two passes."""
+    """Yield the source's draws whose tasks are free, from this draw on, for two passes."""
     for draw in range(slot.source_draw, slot.source_draw + 2 * len(slot.source.rows)):
         place = slot.source.place(draw)
         if place not in drawn and ask.is_free(place):
@@ -262,7 +262,7 @@ def _ask(state: State, arms: Arms, sampling: TaskSampling, slots: Sequence[_Slot
 
 
 def _under_way(state: State) -> frozenset[int]:
-    """Return the keys of tasks that have a group that has not ended, or wait for another."""
+    """Return the keys of tasks that have a group under way, or wait for another one."""
     groups = [group for policy in state.by_policy for group in policy.ledger.groups.values()]
     drawn = {group.task_id for group in groups if group.purpose != EVAL and group.fork_at is None}
     tasks = drawn | set(state.first.ledger.again)
@@ -342,7 +342,7 @@ def _opponents(state: State, arms: Arms, sampling: TaskSampling) -> OfferedOppon
 
 
 def _opponents_behind(opponents: OfferedOpponents | None, drawn: Drawn) -> OfferedOpponents | None:
-    """Return the same behind a drawn task."""
+    """Return the versions to offer after a drawn task."""
     if opponents is None:
         return None
     present = None if drawn.opponent == NO_VERSION else drawn.opponent

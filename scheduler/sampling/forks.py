@@ -1,9 +1,9 @@
-"""Forks while a run goes on: the places of ended sessions from which new groups go on. Pure.
+"""Forks during a run: places in ended sessions from which new groups go on. Pure.
 
-A session of return r (from 0 to 1) is continued k times from a turn. If V is the chance that a
-continuation passes, the chance that one of them ends otherwise is 1 - (r V + (1 - r)(1 - V))^k. The
-samples of all forks are one budget, divided for the largest sum of these chances: the second stage
-of TRACE, arXiv 2606.11119, and the branches of ECHO, arXiv 2602.02150. Called by
+A session with return r (from 0 to 1) is continued k times from a turn. If V is the chance that a
+continuation passes, the chance that one of them ends differently is 1 - (r V + (1 - r)(1 - V))^k.
+All forks share one sample budget, divided for the largest sum of these chances. Sources: TRACE's
+second stage, arXiv 2606.11119, and the branches of ECHO, arXiv 2602.02150. Called by
 `scheduler/decisions/pacing.py`.
 """
 
@@ -20,17 +20,17 @@ from seamlessflow.scheduler.state.offers import Offer, Offers
 from seamlessflow.scheduler.tasks.source import TaskRow
 
 LIVE = "forks_live"
-"""Name of the rule on `control`."""
+"""The rule's name on `control`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParentTurn:
-    """A turn of an ended session from which others may go on, as a prediction sees it."""
+    """A turn in an ended session from which others may go on, as a prediction sees it."""
 
     turn: int
-    """Its number, from 1. It is sampled anew."""
+    """The turn's number, from 1. It is sampled anew."""
     turns_left: int
-    """Turns that the ended session had from it on."""
+    """Turns that the ended session had from this one on."""
     length: int
     """Tokens that the policy sampled in the whole session."""
     parent_return: float
@@ -41,7 +41,7 @@ class ParentTurn:
 
 
 Predict = Callable[[ParentTurn], float]
-"""Returns the chance that a session that goes on from a turn passes, from 0 to 1."""
+"""Returns the chance, from 0 to 1, that a session going on from a turn passes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class ForkAsk:
     """Tasks by id."""
     budget: ForkBudget
     most: int
-    """Most samples of a place."""
+    """Largest number of samples for one place."""
     random: random.Random
     """Generator, seeded by the run's seed and the group's number."""
 
@@ -75,14 +75,14 @@ class ForkChoice:
     turn: int
     samples: int
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Figures that it was chosen by, for the record."""
+    """Figures that decided the choice, for the record."""
 
 
 def budget(offers: Offers, share: Fraction, credits_left: int) -> ForkBudget:
-    """Return what forks may have, so that they never exceed their share.
+    """Return the budget with which forks never exceed their share.
 
-    It holds for samples and for groups. Otherwise a batch would be full of small groups. They take
-    no more than their share of the groups that are admitted at once, rounded up.
+    The share holds for samples and for groups. Otherwise a batch would be full of small groups.
+    Among groups admitted at once, forks take at most their share, rounded up.
     """
     samples = (share * offers.samples - offers.forked_samples) / (1 - share)
     groups = (share * offers.groups - offers.forked_groups) / (1 - share)
@@ -91,16 +91,16 @@ def budget(offers: Offers, share: Fraction, credits_left: int) -> ForkBudget:
 
 
 def fork_choices(ask: ForkAsk, *, predict: Predict | None = None) -> list[ForkChoice]:
-    """Return the places to go on from, each of another session, within the budget.
+    """Return the places to go on from, each in a different session, within the budget.
 
-    `predict`: a function of the user's own; None: the mean of the task's posterior, whatever the
-    turn. Of equally good turns one is chosen at random.
+    `predict`: the user's own function; None: the mean of the task's posterior, whatever the turn.
+    Among equally good turns one is chosen at random.
     """
     estimate = predict or _posterior_mean
     offers = list(ask.offers)
     ask.random.shuffle(offers)
     best = [_best_turn(offer, candidate, estimate, ask.random) for offer, candidate in offers]
-    # With any number of samples, the places of the smallest chances to end the same are the best.
+    # For any sample count, the best places have the smallest chance to end the same.
     best = nsmallest(ask.budget.groups, best, key=lambda place: place.same)
     counts = divided([place.same for place in best], ask.budget.samples, ask.most)
     return [_choice(place, count) for place, count in zip(best, counts, strict=True) if count]
@@ -109,8 +109,8 @@ def fork_choices(ask: ForkAsk, *, predict: Predict | None = None) -> list[ForkCh
 def divided(same: Sequence[float], samples: int, most: int) -> list[int]:
     """Return each place's samples, 0 to `most`, for the largest sum of chances.
 
-    `same`: chance of each place that one continuation ends as its session did. Each sample more
-    gains less than the one before, so taking the largest gain again and again is exact.
+    `same`: each place's chance that one continuation ends as its session did. Each further sample
+    gains less than the one before, so always taking the largest gain is exact.
     """
     counts = [0] * len(same)
     gains = [(chance - 1, place) for place, chance in enumerate(same) if chance < 1]
@@ -149,7 +149,7 @@ class _Place:
 def _best_turn(
     offer: Offer, candidate: Candidate, estimate: Predict, source: random.Random
 ) -> _Place:
-    """Return the turn of a session at which a continuation most likely ends otherwise."""
+    """Return the turn in a session at which a continuation most likely ends differently."""
     turns = list(offer.free_turns)
     source.shuffle(turns)
     places = []

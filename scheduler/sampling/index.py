@@ -1,6 +1,6 @@
-"""Index of a source's tasks: the key of each task's statistics, and the pool that it is of.
+"""Index for a source's tasks: the key of each task's statistics, and the task's pool.
 
-16 bytes a task stay in memory, so that figures of thousands of tasks are found without reading
+It keeps 16 bytes a task in memory, so that figures for thousands of tasks are found without reading
 their lines.
 """
 
@@ -21,7 +21,7 @@ LEVEL = "level"
 
 @dataclass(frozen=True, slots=True)
 class TaskIndex:
-    """Tasks of one source by their places."""
+    """Tasks from one source, by place."""
 
     rows: Sequence[TaskRow]
     source: str
@@ -31,13 +31,13 @@ class TaskIndex:
     """Places by ascending key."""
     pools: NDArray[np.uint32]
     names: Sequence[str]
-    """Names of pools by number."""
+    """Pool names by number."""
 
     def __len__(self) -> int:
         return len(self.keys)
 
     def key(self, place: int) -> int:
-        """Return the key of a task's statistics."""
+        """Return the key for a task's statistics."""
         return int(self.keys[place])
 
     def place(self, key: int) -> int | None:
@@ -74,7 +74,7 @@ def indexed(rows: Sequence[TaskRow], source: str, by: str | None) -> TaskIndex:
 
 
 def _labels(rows: Sequence[TaskRow], field: str) -> Iterable[tuple[str, str | None]]:
-    """Return id and metadata field of each task, None if it lacks that."""
+    """Return id and metadata field of each task; None for a missing field."""
     if isinstance(rows, TaskFile):
         return rows.labels(field)
     return ((row.task_id, row.metadata.get(field)) for row in rows)

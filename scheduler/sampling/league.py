@@ -1,10 +1,11 @@
-"""League: the past version that a group plays against, by what came of earlier games. Pure.
+"""League: which past version a group plays against, by the results of earlier games. Pure.
 
 FightLadder's code (`main/common/league.py`, arXiv 2406.02081), after AlphaStar's league, for a run
-with one main player. Of the draws, 50 % are past versions, each by a weight of the own win rate
-against it (prioritized fictitious self-play). 15 % verify that no past version was forgotten. The
-rest, and verifications without such a version, play against the newest version, the player itself.
-A drawn opponent stays for several groups (ours), since workers have to load it.
+with one main player. In 50 % of draws the opponent is a past version, weighted by the player's win
+rate against it (prioritized fictitious self-play). Another 15 % of draws verify that no past
+version was forgotten. The rest, and verifications without such a version, play against the newest
+version, the player itself. A drawn opponent stays for several groups (ours), since workers have to
+load it.
 """
 
 import random
@@ -20,18 +21,18 @@ VERIFIED_SHARE = 0.15
 FORGOTTEN = 0.7
 """Win rate below which a past version counts as forgotten."""
 _ZERO = 1e-10
-"""Sum of weights below which all past versions are drawn alike."""
+"""If the weights sum to less, all past versions are drawn alike."""
 WEIGHTS: Mapping[str, Callable[[float], float]] = {
     "squared": lambda rate: (1 - rate) ** 2,
     "variance": lambda rate: rate * (1 - rate),
     "linear": lambda rate: 1 - rate,
     "capped": lambda rate: min(0.5, 1 - rate),
 }
-"""A past version's weights by their names, from the own win rate against it."""
+"""Weight functions by name: from the player's win rate against a past version to its weight."""
 
 
 class DrawnOpponent(NamedTuple):
-    """An opponent, and the figures that it was drawn by."""
+    """An opponent, and the figures that decided its draw."""
 
     version: int
     figures: Mapping[str, float]
@@ -47,8 +48,8 @@ def league(
 ) -> TaskChoice:
     """Return a group's opponent: a past version by its win rate, or the newest one.
 
-    FightLadder, arXiv 2406.02081. A drawn opponent stays for so many `groups` (ours); None: for
-    those of a step. While no version can be shown, the choice stays as it is.
+    FightLadder, arXiv 2406.02081. A drawn opponent stays for this many `groups` (ours); None: for a
+    step's groups. While no version can be shown, the choice stays as it is.
     """
     opponents = candidate.opponents
     if opponents is None:
@@ -79,8 +80,8 @@ def draw(
 def without_monotonic_end(past: Sequence[Opponent]) -> Sequence[Opponent]:
     """Return the versions up to the last one that is easier than the version before it.
 
-    Behind it each version is as hard as the one before it, or harder, as a player that learns finds
-    it. So nothing was forgotten if there is no such version: then none is returned.
+    After it each version is as hard as the one before it or harder, as expected when a player
+    learns. If there is no such version, nothing was forgotten, and none is returned.
     """
     for place in range(len(past) - 1, 0, -1):
         if past[place - 1].win_rate < past[place].win_rate:
@@ -89,7 +90,7 @@ def without_monotonic_end(past: Sequence[Opponent]) -> Sequence[Opponent]:
 
 
 def shares(rates: Sequence[float], weight: str) -> Sequence[float]:
-    """Return a chance for each own win rate; equal ones if all weights are zero."""
+    """Return a chance for each of the player's win rates; equal if all weights are zero."""
     weights = [WEIGHTS[weight](rate) for rate in rates]
     total = sum(weights)
     if total < _ZERO:

@@ -1,4 +1,4 @@
-"""The next groups that go on from ended sessions of the run, as the rule of forks chooses them.
+"""The next groups that go on from the run's ended sessions, as the forks rule chooses them.
 
 Called by `scheduler/decisions/pacing.py`, before tasks are drawn.
 """
@@ -26,7 +26,7 @@ from seamlessflow.schemas.records import ParentPlace
 def next_forks(
     state: State, arms: Arms, draws: Draws, sampling: TaskSampling, count: int
 ) -> list[Drawn]:
-    """Return the places of ended sessions to go on from, for at most so many groups."""
+    """Return the places in ended sessions to go on from, for at most `count` groups."""
     if sampling.forks is None:
         return []
     most = budget(state.offers, sampling.fork_share, count)
@@ -46,14 +46,14 @@ def next_forks(
                 parent_return=choice.offer.parent_return,
             ),
         )
-        for choice in choices or []  # None: a prediction of the user's own failed
+        for choice in choices or []  # None: the user's own prediction failed
     ]
 
 
 def _fork_ask(
     state: State, arms: Arms, draws: Draws, sampling: TaskSampling, most: ForkBudget
 ) -> ForkAsk:
-    """Return the question for places, without offers whose tasks the run has no more."""
+    """Return the question for places, leaving out offers whose task the run no longer has."""
     step = state.first.steps.trained
     rows = {offer.task_id: draws.find(offer.task_id) for offer in state.offers.sessions}
     offers = []

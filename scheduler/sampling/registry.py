@@ -1,7 +1,7 @@
-"""Samplers and terms by name: those of the release, and functions of a user.
+"""Samplers and terms by name: the release's own, and a user's functions.
 
-An error of a user's function costs one choice: tasks are drawn in shuffled order then. A hundred in
-a row end the run. Called by `draws.py` and a configuration's checks.
+If a user's function fails, it costs one choice: tasks are then drawn in shuffled order. A hundred
+failures in a row end the run. Called by `draws.py` and a configuration's checks.
 """
 
 import logging
@@ -46,18 +46,18 @@ SAMPLERS: Mapping[str, Callable[..., Sequence[TaskChoice]]] = {
 }
 TERMS: Mapping[str, Callable[..., TaskChoice]] = {"by_success": by_success, "league": league}
 VERSION = 1
-"""Version of this release's samplers: another one may choose others from the same figures."""
+"""Version of this release's samplers: another may choose differently from the same figures."""
 MOST_FAILURES = 100
-"""Failed choices in a row that end the run."""
+"""Number of failed choices in a row that ends the run."""
 HEAVY = frozenset({"torch", "transformers", "vllm", "tensorflow", "jax"})
 """Libraries that take seconds to import."""
 LONGEST_S = 10.0
-"""Default of `UsedMethod.limit_s`."""
+"""Default for `UsedMethod.limit_s`."""
 _log = logging.getLogger(__name__)
 
 
 class SamplerFailed(SeamlessFlowError):
-    """A function of the user's own that failed for many choices in a row."""
+    """Error: a user's function failed for many choices in a row."""
 
     lasting = True
 
@@ -80,7 +80,7 @@ class UsedMethod:
     failures: int = 0
     """Failed calls in a row."""
     limit_s: float = LONGEST_S
-    """Time of a user's function for one choice; then it counts as failed."""
+    """Time that a user's function has for one choice; after it, the choice counts as failed."""
     _calls: CallsInTurn = field(default_factory=CallsInTurn)
 
     def result(self, check: Callable[[Any], Any], *asked: object) -> Any:
@@ -128,7 +128,7 @@ def used_terms(section: TermsSection, functions: OwnSettings) -> UsedMethod | No
 
 
 def used_forks(live: LiveForks, functions: OwnSettings) -> UsedMethod | None:
-    """Return the choice of places to go on from, or None without. Raises `FunctionUnusable`."""
+    """Return the chooser for places to go on from, or None. Raises `FunctionUnusable`."""
     if not live.share:
         return None
     arguments = {"predict": live.predict}
@@ -165,7 +165,7 @@ def _imported(setting: str, name: str) -> UserFunction:
 
 @contextmanager
 def heavy_imports_named(setting: str, name: str) -> Iterator[None]:
-    """Warn of heavy libraries that are imported within: the scheduler's start waits for them."""
+    """Warn about heavy libraries imported in the block; the scheduler's start waits for them."""
     before = set(sys.modules)
     began = time.monotonic()
     yield

@@ -1,6 +1,6 @@
-"""Samplers: the tasks to draw next, by what came of their earlier groups; and terms of groups.
+"""Samplers, which choose the next tasks by earlier groups' results; and terms for groups.
 
-Registered by name in `registry.py`, the settings `pacing.sampler.name` and `pacing.terms.name`.
+Registered by name in `registry.py` for the settings `pacing.sampler.name` and `pacing.terms.name`.
 Each is a pure function; its settings are keyword arguments.
 """
 
@@ -17,22 +17,22 @@ from seamlessflow.scheduler.sampling.ask import Ask, Candidate, TaskChoice, chec
 from seamlessflow.scheduler.state.arms import Arm
 
 _FEWEST_SAMPLES = 2
-"""Least samples of a group in `trace`: a single one has nothing to differ from."""
+"""Least samples for a group in `trace`: a single sample has nothing to differ from."""
 _EASY_RATE = 0.6
-"""Rate of passes up to which a group has all its samples in `by_success`: DART's figure."""
+"""Pass rate up to which a group has all its samples in `by_success`: DART's figure."""
 _EASY_SHARE = 0.083
 _HARD_SHARE = 0.167
 _STEP = 0.01
 _EASY_FLOOR = 0.1
 _HARD_FLOOR = 0.4
 _FEWEST_RESULTS = 32
-"""Ready groups behind which both probabilities move (ours: a batch of groups there)."""
+"""Ready groups after which both probabilities move (ours; in GRESO a batch of groups)."""
 
 
 def vade(ask: Ask) -> list[TaskChoice]:
-    """Return the tasks with the largest p (1 - p)², p drawn from the posterior of each.
+    """Return the tasks with the largest p (1 - p)², each p drawn from the task's posterior.
 
-    VADE, arXiv 2511.18902: Thompson sampling. The discounts of old results are ours.
+    VADE, arXiv 2511.18902: Thompson sampling. Discounting old results is ours.
     """
     return _largest(ask, lambda rate: rate * (1 - rate) ** 2)
 
@@ -58,7 +58,7 @@ def _largest(ask: Ask, worth: Callable[[float], float]) -> list[TaskChoice]:
 
 
 class _Keeping(NamedTuple):
-    """Probabilities that a task is kept for each equal group in a row, and counts behind them."""
+    """Probabilities of keeping a task for each equal group in a row, and the counts behind them."""
 
     easy: float = 1.0
     hard: float = 1.0
@@ -67,7 +67,7 @@ class _Keeping(NamedTuple):
     lost: float = 0.0
 
     def after(self, pool: Arm) -> "_Keeping":
-        """Return both moved towards their shares of equal groups, if enough groups got ready."""
+        """Return both probabilities moved towards their shares, if enough groups got ready."""
         results = pool.ready - self.ready
         if results < _FEWEST_RESULTS:
             return self
@@ -82,10 +82,10 @@ def _moved(probability: float, share: float, wanted: float, floor: float) -> flo
 
 
 def greso(ask: Ask) -> list[TaskChoice]:
-    """Return tasks at random, those of z equal groups in a row with the probability p to the z.
+    """Return random tasks; with z equal groups in a row, a task is kept with probability p^z.
 
-    GRESO, arXiv 2506.02177, with the figures of AstraFlow's code: p of easy and of hard tasks moves
-    by 0.01 towards shares of 8.3 and 16.7 % equal groups, and stays above 0.1 and 0.4.
+    GRESO, arXiv 2506.02177, with the figures of AstraFlow's code: p for easy and for hard tasks
+    moves by 0.01 towards shares of 8.3 and 16.7 % equal groups, and stays above 0.1 and 0.4.
     """
     keeping = _Keeping(**{name: ask.figures.get(name, old) for name, old in _START.items()})
     keeping = keeping.after(ask.pool)
@@ -98,7 +98,7 @@ def greso(ask: Ask) -> list[TaskChoice]:
             break
         is_kept = ask.random.random() < _kept_with(keeping, candidate.arm)
         (kept if is_kept else left_out).append(candidate)
-    # Where too few are kept, the others are better than nothing.
+    # If too few are kept, the others are better than nothing.
     drawn = [*kept, *left_out][: ask.count]
     return [
         TaskChoice(
@@ -117,14 +117,14 @@ def _kept_with(keeping: _Keeping, arm: Arm) -> float:
 
 
 def srpo(ask: Ask, *, return_after: int | None = None) -> list[TaskChoice]:
-    """Return the next tasks of a pass over all but those whose newest group passed whole.
+    """Return the next tasks in a pass over all, except those whose newest group passed whole.
 
-    SRPO, arXiv 2504.14286: history resampling. Mixed, all-wrong and undecided tasks stay. Where all
-    tasks have left, all come back for a pass. `return_after` (ours): passes that a task stays away
-    for; None: all further ones.
+    SRPO, arXiv 2504.14286: history resampling. Mixed, all-wrong and undecided tasks stay. When all
+    tasks have left, all come back for a pass. `return_after` (ours): for how many passes a task
+    stays away; None: for all further ones.
 
-    The place in a pass follows from the newest choice's figures, and what was drawn in it from
-    those of each task's. So a scheduler that takes over goes on at the same place.
+    The newest choice's figures give the place in a pass. Each task's figures show whether the pass
+    has drawn it. So a scheduler that takes over goes on at the same place.
     """
     finished = int(ask.figures.get("pass", 0))
     first = int(ask.figures.get("place", 0))
@@ -144,15 +144,15 @@ class _Pass:
     finished: int
     """Number of finished passes."""
     first: int
-    """Number in its order from which it goes on."""
+    """Number in the pass's order from which it goes on."""
     return_after: int | None
     all_back: bool = False
     """True if the tasks that had left come back."""
     drawn: frozenset[int] = frozenset()
-    """Places of the pass before that the same question chose, so they are under way too."""
+    """Places that the same question chose in the previous pass, so they are under way too."""
 
     def choices(self, count: int) -> list[TaskChoice]:
-        """Return its next tasks, at most `count`."""
+        """Return the pass's next tasks, at most `count`."""
         free = islice(self._free(), count)
         return [
             TaskChoice(
@@ -164,23 +164,23 @@ class _Pass:
 
     def stays(self) -> bool:
         """Return whether a task has not left, by its newest result; it may be under way now."""
-        # In any order: the shuffled one costs more.
+        # In any order: the shuffled order costs more.
         return not all(map(self._has_left, range(len(self.ask.tasks))))
 
     def _turns(self) -> Iterator[tuple[int, int]]:
-        """Yield number and place of each task that has its turn yet."""
+        """Yield number and place of each task that still has its turn."""
         for number, place in enumerate(self.ask.in_order(self.finished, self.first), self.first):
             drawn_in = self.ask.arm(place).figures.get("pass")
             if drawn_in != self.finished and not self._has_left(place):
                 yield number, place
 
     def _free(self) -> Iterator[tuple[int, int]]:
-        """Yield the place of each task to draw, and the number in the order to go on from."""
+        """Yield the place of each task to draw, and the number in the order to continue from."""
         held = None
         for number, place in self._turns():
             if not self._is_under_way(place):
                 yield place, number + 1 if held is None else held
-            elif held is None:  # under way since the pass before, so its turn comes later
+            elif held is None:  # under way since the previous pass, so its turn comes later
                 held = number
 
     def _is_under_way(self, place: int) -> bool:
@@ -197,18 +197,18 @@ class _Pass:
 def trace(
     ask: Ask, *, most: int | None = None, predict: Callable[[Candidate], float] | None = None
 ) -> list[TaskChoice]:
-    """Return tasks with numbers of samples, for the most groups with passes and failures.
+    """Return tasks with sample counts that give the most groups with both passes and failures.
 
-    TRACE, arXiv 2606.11119, first stage. The samples of all groups are one budget; a task has 0, or
-    2 to `most` (None: twice `run.group_size`). `predict`: a function of the user's own, which
-    returns a candidate's rate; None: its posterior's mean.
+    TRACE, arXiv 2606.11119, first stage. All groups share one sample budget; a task has 0, or 2 to
+    `most` (None: twice `run.group_size`). `predict`: the user's own function, which returns a
+    candidate's rate; None: its posterior's mean.
 
-    The worth of n samples grows with p (1 - p) for each n. So, of at most k tasks, the k with the
-    largest p (1 - p) are the best, and a knapsack over these alone is exact.
+    For each n, the worth of n samples grows with p (1 - p). So if at most k tasks are chosen, the k
+    with the largest p (1 - p) are the best, and a knapsack over only these is exact.
     """
     estimate = predict or _posterior_mean
     candidates = list(ask.candidates)
-    ask.random.shuffle(candidates)  # of equal ones, any
+    ask.random.shuffle(candidates)  # so that ties are broken at random
     rated = [(checked_rate(estimate(candidate)), candidate) for candidate in candidates]
     best = nlargest(ask.count, rated, key=lambda pair: pair[0] * (1 - pair[0]))
     counts = divided([rate for rate, _ in best], ask.count * ask.samples, most or 2 * ask.samples)
@@ -222,7 +222,7 @@ def trace(
 def explore(
     ask: Ask, *, samples: int = 96, best: int = 12, worst: int = 12, under_way: int = 8
 ) -> list[TaskChoice]:
-    """Return the next tasks in shuffled order, each with an exploration's samples.
+    """Return the next tasks in shuffled order, each with an exploration's sample count.
 
     Sol-RL, arXiv 2604.06916. `scheduler/decisions/exploration.py` reads the other settings.
     """
@@ -234,7 +234,7 @@ def explore(
 def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
     """Return each task's samples, 0 or 2 to `most`, for the largest sum of worths.
 
-    `budget`: most samples of all. Time is proportional to tasks x budget x `most`.
+    `budget`: most samples for all tasks together. Time is proportional to tasks x budget x `most`.
     """
     best_B = np.zeros(budget + 1)
     counts = []
@@ -243,7 +243,7 @@ def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
         options[0] = best_B
         for samples in range(_FEWEST_SAMPLES, min(most, budget) + 1):
             options[samples, samples:] = best_B[: budget + 1 - samples] + worth(rate, samples)
-        # Of equal sums the fewest samples: `argmax` takes the first.
+        # Among equal sums the fewest samples: `argmax` takes the first.
         counts.append(options.argmax(axis=0))
         best_B = options.max(axis=0)
     left = budget
@@ -255,7 +255,7 @@ def divided(rates: Sequence[float], budget: int, most: int) -> list[int]:
 
 
 def worth(rate: float, samples: int) -> float:
-    """Return the chance that of so many samples some pass and some fail."""
+    """Return the chance that among this many samples some pass and some fail."""
     return float(1 - rate**samples - (1 - rate) ** samples)
 
 
@@ -273,9 +273,9 @@ def by_success(
 ) -> TaskChoice:
     """Return fewer samples for a task that passes often, and the turns that a success needs.
 
-    DART, arXiv 2509.23866: all samples up to a rate of 0.6. From there linearly to `least` (ours).
-    The limit of turns is that of the task's longest session that passed. A share of `exempt` groups
-    (ours) has the run's, since a limit that only follows successes can never grow.
+    DART, arXiv 2509.23866: all samples up to a rate of 0.6. From there linearly down to `least`
+    (ours). The turn limit is the length of the task's longest session that passed. A share `exempt`
+    of groups (ours) has the run's limit, since a limit that only follows successes can never grow.
     """
     size = choice.samples or least
     fewest = min(least, size)

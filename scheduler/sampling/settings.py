@@ -11,7 +11,7 @@ from seamlessflow.infra.user_functions import OrUserFunction, UserFunctionName
 
 SamplerName = Literal["vade", "target", "greso", "srpo", "trace", "explore"]
 EXPLORE_SAMPLER: SamplerName = "explore"
-"""The sampler whose groups are tried on cheap workers first."""
+"""The sampler whose groups are first tried on cheap workers."""
 TermsName = Literal["by_success", "league"]
 WeightName = Literal["squared", "variance", "linear", "capped"]
 _READ: Mapping[str, tuple[str, ...]] = {
@@ -22,17 +22,17 @@ _READ: Mapping[str, tuple[str, ...]] = {
     "by_success": ("least", "exempt"),
     "league": ("weight", "groups"),
 }
-"""Settings that a method takes as keyword arguments, by its name."""
+"""Settings that a method takes as keyword arguments, by method name."""
 
 
 class _Method(Section):
-    """A method with settings that only some of its names read."""
+    """A method with settings that only some method names read."""
 
     name: str | None = None
 
     @property
     def arguments(self) -> Mapping[str, Any]:
-        """The chosen method's settings, its keyword arguments."""
+        """The chosen method's settings, as keyword arguments."""
         return {setting: getattr(self, setting) for setting in _READ.get(self.name or "", ())}
 
     @model_validator(mode="after")
@@ -46,12 +46,12 @@ class _Method(Section):
 
 
 class LiveForks(NamedTuple):
-    """The settings of forks while the run goes on."""
+    """The settings for forks during a run."""
 
     share: Fraction = Fraction(0)
     """Largest share of samples that go on from ended sessions; 0: none do."""
     predict: str | None = None
-    """Function of the user's own that predicts how a turn goes on."""
+    """The user's own function that predicts how a turn goes on."""
 
 
 class SamplerSection(_Method):
@@ -116,7 +116,7 @@ class SamplerSection(_Method):
 
     @property
     def explores(self) -> bool:
-        """True if tasks are tried on cheap workers first."""
+        """True if tasks are first tried on cheap workers."""
         return self.name == EXPLORE_SAMPLER
 
 

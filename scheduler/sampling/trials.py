@@ -1,7 +1,7 @@
 """Trials of a user's sampler, terms and predictions, each on a small input. Pure.
 
-A trial returns what the function gave, so that two can be compared. It raises what the function
-raises, and `ResultMalformed`.
+A trial returns the function's result, so that two can be compared. It raises the function's errors,
+and `ResultMalformed`.
 """
 
 import random
@@ -63,13 +63,13 @@ def small_ask() -> Ask:
 
 
 def try_sampler(function: Callable[..., Any]) -> list[TaskChoice]:
-    """Call a function of the seam `pacing.sampler.name`."""
+    """Call a function for the seam `pacing.sampler.name`."""
     ask = small_ask()
     return list(checked_choices(ask, function(ask)))
 
 
 def try_terms(function: Callable[..., Any]) -> TaskChoice:
-    """Call a function of the seam `pacing.terms.name`."""
+    """Call a function for the seam `pacing.terms.name`."""
     ask = small_ask()
     choice = TaskChoice(place=0, samples=4, turn_limit=0)
     candidate = replace(ask.candidate(0), opponents=_OPPONENTS)
@@ -77,12 +77,12 @@ def try_terms(function: Callable[..., Any]) -> TaskChoice:
 
 
 def try_prediction(function: Callable[..., Any]) -> float:
-    """Call a function of the seam `pacing.sampler.predict`."""
+    """Call a function for the seam `pacing.sampler.predict`."""
     return checked_rate(function(small_ask().candidate(0)))
 
 
 def try_fork_prediction(function: Callable[..., Any]) -> list[float]:
-    """Call a function of the seam `pacing.forks_predict`, for two turns of a failed session."""
+    """Call a function for the seam `pacing.forks_predict`, for two turns in a failed session."""
     candidate = small_ask().candidate(0)
     pool = candidate.tasks.pool(candidate.place)
     return [

@@ -1,9 +1,9 @@
-"""Statistics by arm: what came of the groups of each task, and of each pool of tasks.
+"""Statistics by arm: results of groups, for each task and for each pool of tasks.
 
-A fold of `control`, updated in place: with as many arms as tasks, a copy for each record would cost
-too much. Groups of evaluations do not count. A group of several policies counts once, with the
-first of its results. An exploration counts, and the group that samples some of it again does not.
-Called by `scheduler/journal.py`; samplers read it.
+A fold over `control`, updated in place: with as many arms as tasks, a copy for each record would
+cost too much. Evaluation groups do not count. A group for several policies counts once, with its
+first result. An exploration counts, but the group that samples some of it again does not. Called by
+`scheduler/journal.py`; samplers read it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -23,15 +23,18 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 POOL_MEMORY = 0.97
-"""Factor of a pool's counts at each further result: its rate is that of some thirty groups. With a
-task's factor it would be that of five, and without any that of long ago (ours, by simulation)."""
+"""Factor on a pool's counts at each further result (ours, by simulation).
+
+The rate then covers about thirty groups. With a task's factor it would cover five, and without a
+factor it would show the distant past.
+"""
 GAME_MEMORY = 0.99
-"""Factor of the games against an opponent at each further game: FightLadder's, as for 0.5 below."""
+"""Factor on game counts against an opponent at each further game; like 0.5 below, FightLadder's."""
 _UNKNOWN_WIN_RATE = 0.5
 
 
 class PassCounts(NamedTuple):
-    """Discounted numbers of sessions."""
+    """Discounted session counts."""
 
     passed: float
     failed: float
@@ -44,19 +47,19 @@ class PassCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassCounting:
-    """Rules of counting, as `pacing.sampler` has them."""
+    """Counting rules, as `pacing.sampler` sets them."""
 
     memory: float = 0.99
-    """Factor of all counts at each trained step."""
+    """Factor on all counts at each trained step."""
     own_memory: float = 0.8
-    """Factor for a task's counts at each further result."""
+    """Factor on a task's counts at each further result."""
     passes: float = 1.0
-    """Least return of a session that passed."""
+    """Least return with which a session has passed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """Statistics of one arm."""
+    """Statistics for one arm."""
 
     passed: float = 0.0
     failed: float = 0.0
@@ -69,14 +72,14 @@ class Arm:
     lost: int = 0
     """Ready groups whose sessions all failed."""
     equal: int = 0
-    """Newest ready groups in a row whose returns were equal."""
+    """Number of newest ready groups in a row whose returns were equal."""
     last_passed: int = 0
     last_counted: int = 0
-    """Sessions of its newest ready group; 0: none got ready."""
+    """Sessions in its newest ready group; 0: none got ready."""
     longest: int = 0
-    """Turns of its longest session that passed; 0: none did."""
+    """Turns in its longest session that passed; 0: none passed."""
     figures: Mapping[str, float] = field(default_factory=dict)
-    """Figures of its newest choice."""
+    """Figures from its newest choice."""
 
     def counts(self, step: int, memory: float) -> PassCounts:
         """Return both counts as of a trained step."""
@@ -91,7 +94,7 @@ class GroupResult(NamedTuple):
     counted: int
     equal: bool
     longest: int
-    """Turns of its longest session that passed; 0: none did, or turns were not recorded."""
+    """Turns in its longest session that passed; 0: none did, or turns were not recorded."""
 
 
 NO_ARM = Arm()
@@ -107,35 +110,35 @@ class Arms:
     changed: set[str] = field(default_factory=set)
     """Arms that changed since the last `note_written`."""
     _names: dict[int, str] = field(default_factory=dict)
-    """Names of arms by their keys."""
+    """Arm names by their keys."""
     _epochs: dict[str, tuple[int, ...]] = field(default_factory=dict)
     """Epochs that each arm's records have on its topic."""
     _covered: dict[str, int] = field(default_factory=dict)
-    """Newest offset of `control` that arms read from their own topic cover."""
+    """Newest `control` offset that the arms read from their own topic cover."""
 
     def arm(self, name: str) -> Arm:
-        """Return an arm's statistics; those of one that was never drawn are empty."""
+        """Return an arm's statistics; empty ones for an arm that was never drawn."""
         return self.by_name.get(name, NO_ARM)
 
     def by_key(self, key: int) -> Arm:
-        """Return the statistics of the arm with this key (`arm_hash`)."""
+        """Return the statistics for the arm with this key (`arm_hash`)."""
         name = self._names.get(key)
         return NO_ARM if name is None else self.by_name[name]
 
     def win_rate(self, name: str) -> float:
-        """Return the share of the games against an opponent that were won, 0.5 before the first."""
+        """Return the share of games against an opponent that were won, or 0.5 before the first."""
         arm = self.arm(name)
         games = arm.passed + arm.failed
         return arm.passed / games if games else _UNKNOWN_WIN_RATE
 
     def put(self, name: str, arm: Arm, offset: int = 0) -> None:
-        """Take an arm's new statistics, unless its own topic has those for this offset."""
+        """Set an arm's new statistics, unless its own topic already covers this offset."""
         if offset > self._covered.get(name, -1):
             self._keep(name, arm)
             self.changed.add(name)
 
     def apply(self, before: State, record: Record, offset: int = 0) -> None:
-        """Fold in a record of `control`, with the state before it and the record's offset."""
+        """Fold in a `control` record, with the state before it and the record's offset."""
         if isinstance(record, r.GroupAdmitted):
             if is_new_group(before, record):
                 self._drawn(record, offset)
@@ -146,7 +149,7 @@ class Arms:
                 self._counted(arms, result, before.first.steps.trained, offset)
 
     def restore(self, snapshot: r.ArmSnapshot, end: int) -> None:
-        """Take an arm from its topic; `end` is that of `control`. The newest one counts."""
+        """Restore an arm from its topic; `end` is the end of `control`. The newest one counts."""
         name = snapshot.arm
         offset = snapshot.control_offset
         self._epochs[name] = (*self._epochs.get(name, ()), snapshot.epoch)
@@ -166,14 +169,14 @@ class Arms:
                 yield older, name
 
     def note_written(self, epoch: int) -> None:
-        """Note that all arms that changed were written, and their older records removed."""
+        """Note that all changed arms were written, and their older records removed."""
         self._epochs |= dict.fromkeys(self.changed, (epoch,))
         self.changed.clear()
 
     def _drawn(self, record: r.GroupAdmitted, offset: int) -> None:
         for name in arms_of(record):
             arm = self.arm(name)
-            # A choice without a sampler says nothing of a place in a pass: that stays.
+            # A choice without a sampler does not change the place in a pass, so that stays.
             figures = {**arm.figures, **record.sampler_figures}
             drawn = replace(arm, draws=arm.draws + 1, figures=figures)
             self.put(name, drawn, offset)
@@ -202,7 +205,7 @@ def arm_hash(name: str) -> int:
 
 
 def result_of(record: r.GroupReady, passes: float) -> GroupResult | None:
-    """Return a group's result; None for a record of before 0.1.0 without its passes."""
+    """Return a group's result; None for a record from before 0.1.0 without its passes."""
     returns = record.returns
     if not returns:
         counted = len(record.sessions)
@@ -244,5 +247,5 @@ def _of_snapshot(snapshot: r.ArmSnapshot) -> Arm:
 
 
 def _statistics(holder: Arm | r.ArmSnapshot) -> dict[str, Any]:
-    """Return the statistics of an arm by name, which its record has under the same names."""
+    """Return an arm's statistics by name; its record has the same names."""
     return {name: getattr(holder, name) for name in _STATISTICS}

@@ -12,7 +12,7 @@ from seamlessflow.schemas.records import Record
 
 WINDOW = 16
 _LONGEST_PAUSE_MS = 600_000
-"""Bound of a pause between groups or batches, so that one outage does not dominate the mean."""
+"""Bound on a pause between groups or batches, so that one outage does not dominate the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +38,17 @@ class Costs:
     step: Rolling = field(default_factory=Rolling)
     """An optimizer step's wall time, until its weights are published."""
     train: Rolling = field(default_factory=Rolling)
-    """Device time of a step until its weights are written, summed over the gang. It includes the
-    waiting for the slowest member, since it predicts the length of steps."""
+    """Device time that a step takes until its weights are written, summed over the gang.
+
+    It includes waiting for the slowest member, since it predicts how long steps take.
+    """
     rollout: Rolling = field(default_factory=Rolling)
     """Device time that a step takes for rollout in full batches, summed over all workers."""
     load: Rolling = field(default_factory=Rolling)
-    """Device time that a step takes for new weights, summed over all workers. It is spent on
-    writing, loading, and recomputing keys and values."""
+    """Device time that a step takes for new weights, summed over all workers.
+
+    It is spent on writing, loading, and recomputing keys and values.
+    """
     group: Rolling = field(default_factory=Rolling)
     """Time from one ready group to the next."""
     batch: Rolling = field(default_factory=Rolling)
@@ -52,7 +56,7 @@ class Costs:
     switch: Mapping[str, Rolling] = field(default_factory=dict)
     """Time to release the other role and acquire this one, by role."""
     speed: Mapping[str, Mapping[str, Rolling]] = field(default_factory=dict)
-    """Tokens a second of busy time, by role and worker."""
+    """Tokens per second of busy time, by role and worker."""
     releasing: Mapping[str, int] = field(default_factory=dict)
     """Duration of each worker's last release, kept until its next acquisition."""
     gang_size: int = 1
@@ -60,18 +64,18 @@ class Costs:
     decoded_ms: int = 0
     """Rollout time in full batches since the last completed step, summed over devices."""
     loading_ms: int = 0
-    """Loading time since then, summed likewise."""
+    """Loading time since the last completed step, summed over devices."""
     group_ms: int | None = None
-    """Time at which the last group got ready."""
+    """When the last group got ready."""
     batch_ms: int | None = None
-    """Time at which the last batch was announced."""
+    """When the last batch was announced."""
 
     def switch_mean(self, role: str) -> float | None:
-        """Return the mean cost of a switch to the role, or None before the first."""
+        """Return the mean cost of switching to the role, or None before the first switch."""
         return self.switch.get(role, Rolling()).mean
 
     def speed_means(self, role: str) -> dict[str, float]:
-        """Return the mean speed in the role of each worker whose speed was measured."""
+        """Return the mean speed in the role for each worker whose speed was measured."""
         speeds = self.speed.get(role, {})
         return {
             worker: sum(rolling.values) / len(rolling.values) for worker, rolling in speeds.items()
@@ -79,7 +83,7 @@ class Costs:
 
 
 def apply(costs: Costs, record: Record, devices: Mapping[str, int]) -> Costs:
-    """Return the costs after a record of `control`; `devices`: their number, by worker."""
+    """Return the costs after a `control` record; `devices`: device count by worker."""
     match record:
         case r.RoleReleased():
             return replace(costs, releasing={**costs.releasing, record.worker: record.took_ms})
@@ -106,7 +110,7 @@ def _switched(costs: Costs, record: r.RoleAcquired) -> Costs:
     """Add a switch, unless the worker held no role before."""
     if record.worker not in costs.releasing:
         return costs
-    # A switch is two records: the release of the old role, then the acquisition of the new one.
+    # A switch is two records: releasing the old role, then acquiring the new one.
     took = costs.releasing[record.worker] + record.took_ms
     rolling = costs.switch.get(record.role, Rolling())
     return replace(
@@ -133,7 +137,7 @@ def _between(before_ms: int, at_ms: int) -> int:
 
 
 def _used(costs: Costs, record: r.WorkerUsage, devices: int) -> Costs:
-    # A worker of an older release does not report the former.
+    # A worker from an older release does not report `full_batch_ms`.
     decoded_ms = (record.full_batch_ms or record.decoding_ms) * devices
     costs = replace(
         costs,

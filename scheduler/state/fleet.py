@@ -1,4 +1,4 @@
-"""The fold of `fleet`: the newest heartbeat of each process, and the policies that have weights.
+"""The fold of `fleet`: each process's newest heartbeat, and the policies that have weights.
 
 Heartbeats are dated by the reader's clock, so a worker whose clock differs does not look lost.
 Called by `scheduler/journal.py`, the simulator and tests.
@@ -13,14 +13,14 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record, WorkerHeartbeat
 
 GONE = ("failed", ENDED)
-"""States in the last heartbeat of a process that is no longer a member."""
+"""States in a process's last heartbeat, when it is no longer a member."""
 MEAN_MS = 30_000
 """Time over which queued turns are averaged, longer than the waves in which agents ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LatestHeartbeat:
-    """The newest heartbeat of a process and when it was read."""
+    """A process's newest heartbeat and when it was read."""
 
     heartbeat: WorkerHeartbeat
     seen_ms: int
@@ -34,27 +34,27 @@ class LatestHeartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fleet:
-    """Heartbeats by (worker, process), and the weights of the policies."""
+    """Heartbeats by (worker, process), and the policies' weights."""
 
     heartbeats: Mapping[tuple[str, str], LatestHeartbeat] = field(default_factory=dict)
     weights: Mapping[str, r.PolicyWeights] = field(default_factory=dict)
     """Each policy's newest weights."""
     gateways: Mapping[str, int] = field(default_factory=dict)
-    """Time of each gateway's last heartbeat, unless it ended in order."""
+    """When each gateway's last heartbeat came, unless the gateway ended in order."""
 
     turns: Mapping[str, int] = field(default_factory=dict)
     """Turns that wait or run, by policy, from the newest heartbeats."""
     queued: Mapping[str, float] = field(default_factory=dict)
-    """Their mean over the last half minute."""
+    """The mean of `turns` over the last half minute."""
     counted_ms: int = 0
 
     @property
     def policies(self) -> frozenset[str]:
-        """Names of the policies with weights."""
+        """Names of policies with weights."""
         return frozenset(self.weights)
 
     def hardware(self, worker: str) -> Mapping[str, float]:
-        """Return the device's newest figures from any process of the worker."""
+        """Return the device's newest figures from any of the worker's processes."""
         newest: WorkerHeartbeat | None = None
         for role in ("rollout", "train"):
             latest = self.heartbeats.get((worker, role))
@@ -65,7 +65,7 @@ class Fleet:
 
 
 def apply(fleet: Fleet, record: Record, now_ms: int) -> Fleet:
-    """Return the fleet after a record of `fleet` that was read at `now_ms`."""
+    """Return the fleet after a `fleet` record that was read at `now_ms`."""
     match record:
         case WorkerHeartbeat():
             return _latest(fleet, record, now_ms)
@@ -79,14 +79,14 @@ def apply(fleet: Fleet, record: Record, now_ms: int) -> Fleet:
 
 
 def turns_of(heartbeat: WorkerHeartbeat) -> int:
-    """Return the turns that a worker has, waiting or running."""
+    """Return how many turns a worker has, waiting or running."""
     return heartbeat.running + heartbeat.waiting
 
 
 def _counted(
     fleet: Fleet, before: WorkerHeartbeat | None, heartbeat: WorkerHeartbeat, now_ms: int
 ) -> Fleet:
-    """Return the fleet with a heartbeat's turns instead of those before it."""
+    """Return the fleet with a heartbeat's turns instead of the previous heartbeat's."""
     turns = dict(fleet.turns)
     if before is not None:
         turns[before.policy] = turns.get(before.policy, 0) - turns_of(before)
@@ -103,7 +103,7 @@ def _counted(
 def _latest(fleet: Fleet, heartbeat: WorkerHeartbeat, now_ms: int) -> Fleet:
     key = (heartbeat.worker, heartbeat.process)
     before = fleet.heartbeats.get(key)
-    # The first heartbeat of an incarnation may be an old one, read late: its own stamp counts.
+    # An incarnation's first heartbeat may be old and read late, so its own stamp counts.
     latest = LatestHeartbeat(heartbeat=heartbeat, seen_ms=min(now_ms, heartbeat.at_ms))
     if before is not None and heartbeat.incarnation == before.replaced:
         return fleet

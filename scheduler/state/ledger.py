@@ -1,10 +1,10 @@
-"""The ledger of groups: the admitted groups that have not ended, and the state of each.
+"""The ledger of groups: the admitted groups that have not ended, each with its state.
 
-A group is in the ledger from `GroupAdmitted` until it ends. It ends once: trained (the weights of
-its step are published) or dropped. Until then it holds a credit. An `eval` group holds none; it
-ends when it is ready or expired. Neither does an `explore` group. It ends when it is ready, or, if
-its returns differ, when a group is admitted that samples some of its sessions again. A pure fold of
-`control`. Called by `scheduler/state/state.py`.
+A group is in the ledger from `GroupAdmitted` until it ends. It ends once: trained (its step's
+weights are published) or dropped. Until then it holds a credit. An `eval` group holds none; it ends
+when it is ready or expired. An `explore` group holds none either. It ends when it is ready. If its
+returns differ, it ends when a group is admitted that samples some of its sessions again. A pure
+fold over `control`. Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,16 +19,15 @@ TRAIN = "train"
 EVAL = "eval"
 EXPLORE = "explore"
 SMALLEST_DIFFERENCE = 1e-8
-"""Largest difference of returns that count as equal, as for advantages."""
+"""Largest difference between returns that count as equal, as for advantages."""
 OPPONENT_ARM = "past@"
-"""Begins an opponent's arm, before its version's number."""
+"""Prefix of an opponent arm's name; the version's number follows."""
 OPPONENT_GROUP = "opponent_group"
-"""A group's figure: its place among those for which its opponent was drawn once, from 0."""
+"""A group's figure: its place, from 0, among the groups that share one drawn opponent."""
 MOST_TRIES = 3
-"""Failures of a task's groups in a row after which it is not tried again. A later pass over the
-tasks draws it again."""
+"""Number of failed groups in a row after which their task waits for a later pass."""
 _FAILED = "failed"
-"""Reason of groups without a session that counted."""
+"""Reason for groups without a session that counted."""
 _FINAL = ("setting", JUDGE)
 """Causes of failed samples that are not tried again."""
 NOTHING_OF_IT = "no_token"
@@ -65,15 +64,15 @@ class AdmittedGroup:
     turn_limit: int = 0
     """Turns that each session may have; 0: no limit."""
     forked: bool = False
-    """True if its sessions begin in the middle of another one."""
+    """True if its sessions begin in the middle of another session."""
     fork_at: r.ParentPlace | None = None
-    """Place in an ended session of this run at which they begin, or None."""
+    """Place in one of this run's ended sessions where they begin, or None."""
     opponent: int = NO_VERSION
     """Past version that it plays against."""
     ready: bool = False
     expired: bool = False
     trained_version: int | None = None
-    """Version that was trained from it; its credit returns when that version is published."""
+    """Version trained from it; its credit returns when that version is published."""
     failures: Mapping[int, FailedAttempt] = field(default_factory=dict)
     """Newest failed attempts, by sample."""
     explored: tuple[r.SeedSession, ...] = ()
@@ -81,7 +80,7 @@ class AdmittedGroup:
     seeds: tuple[r.SeedSession, ...] = ()
     """Sessions whose sampling seeds its samples take, by sample."""
     roles: tuple[r.EpisodeRole, ...] = ()
-    """All roles of its episodes; none: they are one session each."""
+    """All roles in its episodes; empty if each episode is one session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,63 +90,63 @@ class Ledger:
     groups: Mapping[str, AdmittedGroup] = field(default_factory=dict)
     admitted: int = 0
     drawn: int = 0
-    """Number of tasks drawn from the task source; the other groups tried a task again."""
+    """Number of tasks drawn from the task source; other groups tried a task again."""
     drawn_of: Mapping[str, int] = field(default_factory=dict)
     """Number of tasks drawn from each source."""
     stage: int = 0
-    """Stage of weights in which the newest task was drawn."""
+    """Weights stage in which the newest task was drawn."""
     stage_began: int = 0
-    """Number that the stage's first draw has."""
+    """Number of the stage's first draw."""
     again: tuple[str, ...] = ()
-    """Tasks of groups that failed, to be tried again."""
+    """Tasks to try again, because their groups failed."""
     tries: Mapping[str, int] = field(default_factory=dict)
     """Drops in a row for each such task."""
     trained: int = 0
     dropped: int = 0
     dropped_in_step: int = 0
-    """Groups dropped since the last step ended; bounds how many are replaced."""
+    """Number of groups dropped since the last step ended; bounds how many are replaced."""
     opponent: int = NO_VERSION
-    """Past version that the newest group for training plays against."""
+    """Past version that the newest training group plays against."""
     opponent_groups: int = 0
-    """Groups in a row for which that version was drawn once."""
+    """Number of groups in a row since that version was drawn."""
     moved_ms: int = 0
-    """Time at which a group was last admitted, got ready or ended."""
+    """When a group was last admitted, got ready or ended."""
     eval_version: int = -1
     eval_admitted: Mapping[str, int] = field(default_factory=dict)
     """Number of groups admitted to evaluate `eval_version`, by split."""
     explored: int = 0
     """Number of groups admitted to explore."""
     admitting: r.GroupAdmitted | None = None
-    """Newest group, if groups of further roles are to be admitted; None if there are none."""
+    """Newest group, if its further roles' groups must still be admitted; else None."""
 
     @property
     def training(self) -> Mapping[str, AdmittedGroup]:
-        """Groups for training: those that hold credits."""
+        """Training groups, which hold credits."""
         return {name: group for name, group in self.groups.items() if group.purpose == TRAIN}
 
     @property
     def running(self) -> int:
-        """Number of groups for training that are not ready."""
+        """Number of training groups that are not ready."""
         return sum(not group.ready and group.purpose == TRAIN for group in self.groups.values())
 
     @property
     def evaluating(self) -> int:
-        """Number of groups for evaluation that have not ended."""
+        """Number of evaluation groups that have not ended."""
         return sum(group.purpose == EVAL for group in self.groups.values())
 
     @property
     def exploring(self) -> int:
-        """Number of groups for exploration that are not ready."""
+        """Number of exploration groups that are not ready."""
         return sum(not group.ready for group in self.explorations.values())
 
     @property
     def explorations(self) -> Mapping[str, AdmittedGroup]:
-        """Groups for exploration; some sessions of each ready one will be sampled again."""
+        """Exploration groups; some sessions from each ready one will be sampled again."""
         return {name: group for name, group in self.groups.items() if group.purpose == EXPLORE}
 
     @property
     def ready(self) -> int:
-        """Number of groups for training that are ready and in no committed step."""
+        """Number of training groups that are ready and in no committed step."""
         return sum(
             group.ready and group.trained_version is None and group.purpose == TRAIN
             for group in self.groups.values()
@@ -155,12 +154,12 @@ class Ledger:
 
 
 def task_arm(task_id: str) -> str:
-    """Return the name of a task's arm, which its statistics are kept under."""
+    """Return the name of a task's arm, under which its statistics are kept."""
     return f"task:{task_id}"
 
 
 def apply(ledger: Ledger, record: Record, holds: bool = True) -> Ledger:
-    """Return the ledger after a record of `control`; a repeated record changes nothing."""
+    """Return the ledger after a `control` record; a repeated record changes nothing."""
     if isinstance(record, _GroupRecord):
         group = ledger.groups.get(record.group_id)
         return ledger if group is None else _group_changed(ledger, group, record)
@@ -221,7 +220,7 @@ def _admitted(ledger: Ledger, record: r.GroupAdmitted, holds: bool) -> Ledger:
         return replace(begun, groups=left)
     if record.fork_at is not None:  # offered, not drawn
         return begun
-    # A task to be tried again was drawn before: only fresh tasks advance the draw.
+    # A task to try again was drawn before: only fresh tasks advance the draw.
     if record.task_id not in ledger.again:
         return _drawn(begun, record)
     place = ledger.again.index(record.task_id)
@@ -245,15 +244,15 @@ def opponent_of(arms: Iterable[str]) -> int:
 
 
 def source_arm(source: str) -> str:
-    """Return the arm's name for all tasks of a source."""
+    """Return the arm's name for all tasks from a source."""
     return f"source:{source}"
 
 
 def arms_of(record: r.GroupAdmitted) -> tuple[str, ...]:
-    """Return the arms that a group's result counts for; its task's is the first.
+    """Return the arms that a group's result counts for; the task's arm is the first.
 
-    A group that goes on from an ended session counts for none: where it begins is chosen by what
-    came of that session.
+    A group that goes on from an ended session counts for none, because that session's result
+    decided where the group begins.
     """
     if record.fork_at is not None:
         return ()
@@ -305,13 +304,13 @@ def _ready(ledger: Ledger, group: AdmittedGroup, record: r.GroupReady) -> Ledger
 
 
 def returns_differ(record: r.GroupReady) -> bool:
-    """Return whether two sessions of a group have different returns."""
+    """Return whether two of a group's sessions have different returns."""
     returns = record.returns
     return len(returns) > 1 and max(returns) - min(returns) > SMALLEST_DIFFERENCE
 
 
 def _explored(record: r.GroupReady) -> tuple[r.SeedSession, ...]:
-    # A trainer of an older release gives no texts.
+    # A trainer from an older release gives no texts.
     texts = record.texts or ("",) * len(record.sessions)
     return tuple(
         r.SeedSession(session_id=session, text=text, value=value)
@@ -358,7 +357,7 @@ def _committed(ledger: Ledger, names: set[str], version: int) -> Ledger:
 
 
 def _consumed(ledger: Ledger, group: AdmittedGroup, record: r.GroupConsumed) -> Ledger:
-    # With a commit before it the group ends when the weights are published.
+    # After a commit, the group ends when the weights are published.
     if group.trained_version is not None:
         return ledger
     ended = _ended(ledger, [record.group_id], record.at_ms)

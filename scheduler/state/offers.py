@@ -1,6 +1,6 @@
-"""Offers of ended sessions: places at which new sessions may begin, and how many samples did.
+"""Offers from ended sessions: places where new sessions may begin, and counts of samples.
 
-A pure fold of `control`. A session of a group that got ready offers each of its turns but the
+A pure fold over `control`. A session in a group that got ready offers each of its turns except the
 first, once; sessions that are forks themselves offer none. The newest `MOST_OFFERS` sessions are
 kept. Called by `scheduler/state/state.py`; `scheduler/sampling/forks.py` chooses among them.
 """
@@ -13,7 +13,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 MOST_OFFERS = 256
-"""Sessions that are kept, so that a snapshot of the state stays small."""
+"""Number of sessions kept, so that a snapshot of the state stays small."""
 _FIRST_TURN = 2
 """A session that goes on from its first prompt would be a sample like any other."""
 
@@ -26,7 +26,7 @@ class Offer:
     task_id: str
     parent_return: float
     turns: int
-    """Its sampled turns."""
+    """Number of its sampled turns."""
     length: int
     """Tokens that the policy sampled in it."""
     first_offset: int
@@ -36,7 +36,7 @@ class Offer:
 
     @property
     def free_turns(self) -> Collection[int]:
-        """Return the numbers of the turns that are offered, from 1 in the log's order."""
+        """The numbers of the turns on offer; turns are numbered from 1 in log order."""
         return [turn for turn in range(_FIRST_TURN, self.turns + 1) if turn not in self.taken]
 
 
@@ -47,17 +47,17 @@ class Offers:
     sessions: tuple[Offer, ...] = ()
     """The newest sessions that offer places, the newest last."""
     samples: int = 0
-    """Samples of all groups that were admitted, as far as they are recorded."""
+    """Samples of all admitted groups, as far as they are recorded."""
     groups: int = 0
     forked_samples: int = 0
-    """Samples of those that go on from an offer."""
+    """Samples of the groups that go on from an offer."""
     forked_groups: int = 0
 
 
 def apply(offers: Offers, record: Record, group: AdmittedGroup | None) -> Offers:
-    """Return the offers after a record of `control`.
+    """Return the offers after a `control` record.
 
-    `group`: the group for training that it admits, or whose first result it is; else None.
+    `group`: the training group that the record admits or gives its first result; else None.
     """
     if group is None:
         return offers
@@ -91,7 +91,7 @@ def _without(offer: Offer, place: r.ParentPlace) -> Offer:
 
 
 def _offered(offers: Offers, record: r.GroupReady, group: AdmittedGroup) -> Offers:
-    if not record.first_offsets:  # of a release that recorded less
+    if not record.first_offsets:  # from a release that recorded less
         return offers
     more = (
         Offer(

@@ -1,8 +1,8 @@
-"""A policy's past versions, and the one that a frozen policy shows. A pure fold of `control`.
+"""A policy's past versions, and the one that a frozen policy shows. A pure fold over `control`.
 
-A version is past if it is the first, or the first of its trainer behind a multiple of `every`
-steps. The frozen policy numbers what it shows by itself, so that its numbers only grow. A group may
-be admitted to play against one version (its opponent). Called by `scheduler/state/state.py`.
+A version is past if it is the first, or its trainer's first behind a multiple of `every` steps. The
+frozen policy numbers the versions it shows itself, so that its numbers only grow. A group may be
+admitted to play against one version (its opponent). Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -46,38 +46,38 @@ class ShownVersions:
     """The versions that a frozen policy may show, and the present one."""
 
     policy: str
-    """Policy whose versions they are."""
+    """Policy that the versions belong to."""
     every: int
     past: Mapping[int, PastVersion] = field(default_factory=dict)
     """By version, oldest first."""
     recent: tuple[PastVersion, ...] = ()
-    """The newest versions of that policy that its trainer keeps, the newest one last."""
+    """The policy's newest versions, which its trainer keeps, the newest one last."""
     number: int = NO_VERSION
-    """Version of the frozen policy that was shown last."""
+    """The frozen policy's newest version number."""
     version: int = NO_VERSION
-    """Version of the other policy that it is."""
+    """The other policy's version shown under that number."""
     loaded: Mapping[str, int] = field(default_factory=dict)
     """Version that each of its workers serves."""
 
     @property
     def is_served(self) -> bool:
-        """True if all its workers, one at least, serve what is shown."""
+        """True if it has workers and they all serve the shown version."""
         return bool(self.loaded) and set(self.loaded.values()) == {self.number}
 
     @property
     def newest(self) -> PastVersion | None:
-        """The newest version of the other policy, which need not be a past one."""
+        """The other policy's newest version, which need not be a past one."""
         return self.recent[-1] if self.recent else None
 
     def find(self, version: int) -> PastVersion | None:
-        """Return a past version, or one of the newest; None for any other."""
+        """Return a past version or one of the newest, or None for any other."""
         return self.past.get(version) or next(
             (each for each in self.recent if each.version == version), None
         )
 
 
 def apply(shown: ShownVersions, record: Record, name: str) -> ShownVersions:
-    """Return what the policy `name` shows after a record of `control`."""
+    """Return what the policy `name` shows after a `control` record."""
     match record:
         case r.WeightsPublished() if record.policy == shown.policy:
             return _published(shown, PastVersion.from_record(record))
@@ -106,7 +106,7 @@ def _shown(shown: ShownVersions, record: r.WeightsPublished) -> ShownVersions:
         return shown
     version = next(_with_manifest(shown, record.manifest_sha256), NO_VERSION)
     if record.version == shown.number and version != shown.version:
-        version = NO_VERSION  # two schedulers showed different ones: it is shown anew
+        version = NO_VERSION  # two schedulers showed different versions: it is shown anew
     return replace(shown, number=record.version, version=version)
 
 

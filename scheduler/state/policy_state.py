@@ -1,7 +1,7 @@
 """One policy's part in the state: its groups, steps, costs and rates.
 
-A pure fold of `control`. Each policy of a run has one, as if it were the only policy. Records of
-its trainer concern it alone; groups are admitted for all policies. Called by
+A pure fold over `control`. Each of a run's policies has one, as if it were the only policy. Its
+trainer's records concern only this policy; groups are admitted for all policies. Called by
 `scheduler/state/state.py`.
 """
 
@@ -46,14 +46,14 @@ class PolicyState:
     """The last warning's predicted idle share, by code."""
     rollouts_began: bool = False
     finished_steps: int = 0
-    """Steps of the newest `RunFinished`."""
+    """Steps in the newest `RunFinished`."""
 
 
 def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[str]:
-    """Return a run's policies, the first one first, whose state a record may change.
+    """Return the run's policies whose state a record may change, in the run's order.
 
-    `served`: policy of the record's worker, if it has a worker. A single policy without a name
-    takes every record as its own, whatever policy it names.
+    `served`: the policy that the record's worker serves, if it has a worker. A single policy
+    without a name takes every record as its own, whatever policy it names.
     """
     if not policies[0]:
         return policies
@@ -72,12 +72,12 @@ def concerned(policies: Sequence[str], record: Record, served: str) -> Sequence[
 def apply(
     state: PolicyState, record: Record, devices: Mapping[str, int], addressed: bool
 ) -> PolicyState:
-    """Return the state after a record; `addressed` is False for a record that names another policy.
+    """Return the state after a record; `addressed` is False if it names another policy.
 
-    `devices`: their number, by worker, including workers that have left.
+    `devices`: device count by worker, including workers that have left.
     """
     measures = _measures_training(state, record)
-    # Sessions with a role are of one policy, those without one of all.
+    # Sessions with a role belong to one policy, sessions without one to all.
     holds = addressed or not (isinstance(record, r.GroupAdmitted) and record.role)
     parts = {
         "ledger": ledger.apply(state.ledger, record, holds),
@@ -105,7 +105,7 @@ def _own_fields(state: PolicyState, record: Record) -> PolicyState:
 def _measures_training(state: PolicyState, record: Record) -> bool:
     """Return False for ready groups that this scheduler did not admit for training.
 
-    Other groups, and those from elsewhere, would distort the rate at which groups get ready.
+    They would distort the rate at which groups get ready.
     """
     if not isinstance(record, r.GroupReady):
         return True

@@ -1,7 +1,7 @@
 """Rates measured in a run: rollout speeds, gang speeds, and a step's tokens.
 
-A pure fold of `control`. Newer measurements count more (an exponential mean), so the rates follow
-lengths and devices that change. Called by `scheduler/state/state.py`.
+A pure fold over `control`. Newer measurements count more (an exponential mean), so the rates follow
+changing lengths and devices. Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 NEWEST = 0.3
-"""Share of the newest measurement in a mean."""
+"""Weight of the newest measurement in a mean."""
 STEPS = 32
-"""Steps whose gangs are remembered."""
+"""Number of steps whose gangs are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,22 +29,24 @@ class LearnedRates:
     """The rates, and the state to continue them."""
 
     sampled: Mapping[str, float] = field(default_factory=dict)
-    """Tokens that each worker samples in a millisecond of full batches. A batch of few rows is slow
-    on any worker, so it does not show the speed."""
+    """Tokens that each worker samples in a millisecond with full batches.
+
+    A batch of few rows is slow on any worker, so it does not show the speed.
+    """
     gangs: tuple[GangSpeed, ...] = ()
     """The last steps, newest last."""
     step_tokens: float | None = None
     """Mean tokens sampled for a step."""
     batch_tokens: int = 0
-    """Trainable tokens of the batch that was announced last."""
+    """Trainable tokens in the batch announced last."""
     since_step: int = 0
     """Tokens sampled since the last completed step."""
     members: tuple[str, ...] = ()
-    """Gang that trains the step under way, or trained the last one."""
+    """Gang that trains the current step, or trained the last one."""
 
 
 def apply(rates: LearnedRates, record: Record, devices: Mapping[str, int]) -> LearnedRates:
-    """Return the rates after a record of `control`; `devices`: their number, by worker."""
+    """Return the rates after a `control` record; `devices`: device count by worker."""
     match record:
         case r.WorkerUsage(process="rollout"):
             return _sampled(rates, record)

@@ -1,11 +1,10 @@
-"""The rollout processes that have served, and the time in which engines served. A fold of
-`control`.
+"""Serving: which rollout processes have served, and when engines served. A fold over `control`.
 
 A process that sleeps while its worker trains is not lost: it serves again by itself. Until then the
-time of agents stands, since no engine answers them (`served_ms`, `after`). With several policies an
-agent may call each, so its time stands while any policy has no engine.
+agents' time stands still, since no engine answers them (`served_ms`, `after`). With several
+policies an agent may call each, so its time stands still while any policy has no engine.
 
-If all processes were lost, such as when a run is resumed, none is left. Until one has taken its
+If all processes were lost, for example when a run is resumed, none is left. Until one has taken its
 role again, no task is issued and no deadline runs. Called by `scheduler/state/state.py`; used by
 `pacing.py`.
 """
@@ -22,24 +21,24 @@ class ServingProcesses:
     """Rollout processes that had their role and are not lost."""
 
     incarnations: Mapping[str, str] = field(default_factory=dict)
-    """Incarnations of these processes, by worker."""
+    """These processes' incarnations, by worker."""
     since_ms: int = 0
-    """Time at which the first of them took its role, after a time with none."""
+    """When the first of them took its role, after a time with none."""
     awake: Mapping[str, str] = field(default_factory=dict)
-    """Policy of each process that holds its role now, by worker."""
+    """Policy by worker, for each process that holds its role now."""
     stands_ms: int | None = None
-    """Time since which a policy has no engine; None: each policy has one, or had none yet."""
+    """Time since when a policy has no engine; None: each policy has one, or never had one."""
     stands: tuple[tuple[int, int], ...] = ()
-    """Begin and end of earlier times without an engine, the oldest first; see `without`."""
+    """Begin and end of earlier times without an engine, oldest first; see `without`."""
 
     def served_ms(self, since_ms: int, now_ms: int) -> int:
-        """Return how long engines served between the two times; only this counts."""
+        """Return how long engines served between the two times; only this time counts."""
         until_ms = now_ms if self.stands_ms is None else max(since_ms, min(now_ms, self.stands_ms))
         stood = (max(0, min(end, until_ms) - max(begin, since_ms)) for begin, end in self.stands)
         return max(0, until_ms - since_ms) - sum(stood)
 
     def after(self, since_ms: int, served_ms: int) -> int:
-        """Return the time at which `served_ms` have counted, or will if engines go on serving."""
+        """Return when `served_ms` have counted, or will have if engines go on serving."""
         at_ms = since_ms + served_ms
         for begin, end in self.stands:
             if end > since_ms and begin < at_ms:
@@ -99,7 +98,7 @@ def _left(
 
 
 def _standing(serving: ServingProcesses, at_ms: int, policies: Sequence[str]) -> ServingProcesses:
-    """Return this with the begin or the end of a time in which a policy has no engine."""
+    """Return this after noting that a policy has no engine, or that all have one again."""
     served = set(serving.awake.values())
     stands = not served if "" in served or len(policies) < 2 else not served.issuperset(policies)
     began_ms = serving.stands_ms

@@ -1,6 +1,6 @@
-"""Progress of training: batches that wait, the newest gang, steps done, the newest version.
+"""Training progress: batches that wait, the newest gang, steps done, the newest version.
 
-A pure fold of `control`. Called by `scheduler/state/state.py`.
+A pure fold over `control`. Called by `scheduler/state/state.py`.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class Gang:
 
     epoch: int = 0
     members: Mapping[str, int] = field(default_factory=dict)
-    """The assignment's number, by worker."""
+    """Assignment number by worker."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,26 +34,26 @@ class TrainingProgress:
     """The batches, steps and versions of the trainer so far, and the gang."""
 
     batches: Mapping[int, ReadyBatch] = field(default_factory=dict)
-    """Batches that wait or are trained, by step."""
+    """Batches that wait or are being trained, by step."""
     gang: Gang = field(default_factory=Gang)
     committed: int = 0
-    """Optimizer steps whose groups are fixed; a resume re-executes steps but never lowers it."""
+    """Optimizer steps whose groups are fixed; a resume repeats steps but never lowers it."""
     completed: int = 0
-    """One more than the last step that was completed or skipped."""
+    """The last completed or skipped step, plus one."""
     ended_ms: int = 0
-    """Time at which that step ended."""
+    """When that step ended."""
     trained: int = 0
     """Optimizer steps that made the newest version, without skipped ones."""
     evaluated: Mapping[str, int] = field(default_factory=dict)
-    """The same number for the newest version whose evaluation began, by split."""
+    """`trained` at the newest version whose evaluation began, by split."""
     skipped: frozenset[int] = frozenset()
-    """Steps that were skipped; the length of a run does not count them."""
+    """Skipped steps, which do not count towards the run's length."""
     version: int | None = None
     """Policy version published last."""
 
     @property
     def waiting(self) -> tuple[int, ReadyBatch] | None:
-        """Step and batch to be trained next or being trained, or None if no batch is ready."""
+        """Step and batch to train next or in training, or None if no batch is ready."""
         step = min(self.batches, default=None)
         return None if step is None else (step, self.batches[step])
 
@@ -65,12 +65,12 @@ class TrainingProgress:
 
 
 def publish_ms(completed: r.StepCompleted) -> int:
-    """Return how long the weights of a step were written, at its end."""
+    """Return how long a step's weights were written, at its end."""
     return round(1000 * completed.metrics.get("publish_s", 0.0))
 
 
 def apply(steps: TrainingProgress, record: Record) -> TrainingProgress:
-    """Return the progress after a record of `control`."""
+    """Return the progress after a `control` record."""
     match record:
         case r.BatchReady():
             # A trainer that resumed from a checkpoint announces the later steps anew.

@@ -1,6 +1,6 @@
-"""A run's timeline: the states of each worker over time, and figures, from `control` alone.
+"""A run's timeline: each worker's states over time, and figures, only from `control`.
 
-A pure fold, during the run or long after. Drawn by `lab/timeline`. A run that was stopped and
+A pure fold, during the run or long after. `lab/timeline` draws it. A run that was stopped and
 resumed an hour later did not exist in between. Such a pause belongs to no worker, group or step.
 """
 
@@ -27,7 +27,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 _Life = tuple[str, ...]
-"""Identity of a process: new at each start, so no record outside of its life names it."""
+"""Identity of a process: new at each start, so no record outside its life names it."""
 _WORKER = (
     r.WorkerJoined
     | r.WorkerUsage
@@ -52,29 +52,33 @@ class StepEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
-    """The timeline of a run so far."""
+    """A run's timeline so far."""
 
     intervals: tuple[Interval, ...]
-    """Intervals in the order of their ends. Rollout and steps are divided by their worker's
-    reports. Intervals with waiting have its reasons."""
+    """Intervals ordered by their ends.
+
+    Rollout and steps are divided by their worker's reports. Intervals with waiting have its
+    reasons.
+    """
     steps: tuple[StepEnd, ...]
     switches: int
-    """Number of completed changes from one role to the other."""
+    """Number of completed role changes."""
     handed_back: int
-    """Turns that a change of role interrupted and another worker continued."""
+    """Number of turns that a role change interrupted and another worker continued."""
     start_ms: int
     end_ms: int
     training_ms: TimeWindow
-    """From the first group for training to the last step's end; the whole timeline without
-    them. With recorded sessions it begins at the first step."""
+    """From the first training group to the last step's end, or the whole timeline.
+
+    With recorded sessions it begins at the first step.
+    """
     groups: tuple[tuple[int, str, int], ...]
-    """Ready time, policy and latency of each group for training. The latency is the time from its
-    admission, without pauses."""
+    """Ready time, policy and latency (since admission, without pauses) for each training group."""
     pauses: tuple[TimeWindow, ...] = ()
-    """Times in which no process of the run lived."""
+    """Times in which none of the run's processes lived."""
 
     def lived_ms(self, window: TimeWindow | None = None) -> int:
-        """Return the length of the window without pauses; by default the training's window."""
+        """Return the window's length without pauses; by default the training's window."""
         return without(window or self.training_ms, self.pauses)
 
     def device_time(self, window: TimeWindow | None = None) -> dict[str, DeviceTime]:
@@ -82,11 +86,10 @@ class Timeline:
         return device_time(self.intervals, window or self.training_ms)
 
     def group_ms(self, window: TimeWindow | None = None) -> float | None:
-        """Return the mean latency of the groups that were ready in the window, by default of all
-        groups.
+        """Return the mean latency of groups that got ready in the window, by default of all.
 
         None without a group. Steps of several policies are counted together, and each policy makes
-        its steps beside the others. So for them it is 1 / sum(1 / the mean of each).
+        its steps beside the others. So for them it is 1 / sum(1 / each policy's mean).
         """
         latencies = defaultdict[str, list[int]](list)
         for at_ms, policy, took in self.groups:
@@ -99,13 +102,14 @@ class Timeline:
 
     @property
     def steps_made(self) -> int:
-        """Number of optimizer steps; a step that was executed again after a crash counts once."""
+        """Number of optimizer steps; a step repeated after a crash counts once."""
         return len({(step.policy, step.step) for step in self.steps})
 
     @property
     def step_ms(self) -> float | None:
-        """An optimizer step's mean time; None before the end of the first. With several policies,
-        it is the time from any policy's step to the next.
+        """An optimizer step's mean time, or None before the first has ended.
+
+        With several policies, it is the time from any policy's step to the next.
         """
         return self.lived_ms() / self.steps_made if self.steps else None
 
@@ -124,7 +128,7 @@ class Timeline:
 
     @property
     def workers(self) -> tuple[str, ...]:
-        """Names of the workers in order, with numbers in them compared by value."""
+        """The workers' names in order, with numbers in them compared by value."""
         return tuple(sorted({interval.worker for interval in self.intervals}, key=_natural))
 
 
@@ -138,7 +142,7 @@ def timeline(records: Iterable[Record]) -> Timeline:
 
 
 def in_force(records: Iterable[Record]) -> Iterator[Record]:
-    """Yield `control` records without what deposed schedulers decided."""
+    """Yield `control` records, except the decisions of deposed schedulers."""
     epoch = 0
     for record in records:
         if isinstance(record, r.SchedulerClaimed):
@@ -148,7 +152,7 @@ def in_force(records: Iterable[Record]) -> Iterator[Record]:
 
 
 def without(window: TimeWindow, paused: Iterable[TimeWindow]) -> int:
-    """Return the length of a window without the pauses in it."""
+    """Return a window's length without the pauses in it."""
     start_ms, end_ms = window
     inside = (max(0, min(end_ms, end) - max(start_ms, start)) for start, end in paused)
     return end_ms - start_ms - sum(inside)
@@ -160,7 +164,7 @@ def _natural(name: str) -> list[tuple[int, int, str]]:
 
 
 def _pauses(records: Sequence[Record]) -> tuple[TimeWindow, ...]:
-    """Return the pauses between records of `control` in log order; each has a length.
+    """Return the pauses between `control` records in log order; each has a length.
 
     A pause lies between two neighbouring records if no worker, trainer or scheduler is seen alive
     both before and after it. A new scheduler must follow.
@@ -210,7 +214,7 @@ class _TimelineFold:
     usage: defaultdict[tuple[str, str], list[r.WorkerUsage]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Reports of usage, by worker and process."""
+    """Usage reports, by worker and process."""
     admitted: dict[str, int] = field(default_factory=dict)
     groups: dict[tuple[str, str], tuple[int, str, int]] = field(default_factory=dict)
     """Ready groups, by policy and group; a group gets ready for each of its policies."""
@@ -259,7 +263,7 @@ class _TimelineFold:
             case r.RoleReleased():
                 self.handed_back += record.handed_back
             case r.RoleAcquired():
-                # The first role of a worker, or the same role again, is not a switch.
+                # A worker's first role, or the same role again, is not a switch.
                 before = self.last_role.get(record.worker, record.role)
                 self.switches += before != record.role
                 self.last_role[record.worker] = record.role

@@ -1,4 +1,4 @@
-"""The fold of looks at Kafka consumer groups: the time since which records wait for a reader.
+"""The fold of looks at Kafka consumer groups: since when records wait for a reader.
 
 Called by `scheduler/journal.py` and tests.
 """
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupLook:
-    """A Kafka consumer group as it is now, and how far it is behind on the topic that it reads."""
+    """A Kafka consumer group as it is now, and how far it is behind on the topic it reads."""
 
     topic: str
     group: str
     members: int
     behind: Mapping[int, tuple[int, int]]
-    """Next record's offset, and how many offsets are behind it, by partition."""
+    """Next record's offset, and how many offsets the group is behind, by partition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class UnreadTopic:
     group: str
     members: int
     partitions: Mapping[int, UnreadPartition] = field(default_factory=dict)
-    """Partitions with records that wait, by number."""
+    """Partitions with waiting records, by number."""
 
 
 UnreadTopics = Mapping[str, UnreadTopic]

@@ -1,7 +1,7 @@
-"""The workers, their processes, and the role that each was assigned and holds.
+"""The workers, their processes, and the roles that they were assigned and hold.
 
-A pure fold of `control`. A worker is one id; each of its processes (`rollout`, `train`) serves the
-role of the same name. Only the newest assignment of a worker counts. Called by
+A pure fold over `control`. A worker is one id; each of its processes (`rollout`, `train`) serves
+the role with the same name. Only a worker's newest assignment counts. Called by
 `scheduler/state/state.py`.
 """
 
@@ -29,8 +29,11 @@ class Assignment:
     deadline_ms: int
     acquired_ms: int | None = None
     lapsed: bool = False
-    """True if the role was not acquired in time. Its process may still be taking the device. The
-    device is free for another role only once the process released this one or is lost."""
+    """True if the role was not acquired in time.
+
+    Its process may still be taking the device. The device is free for another role only once the
+    process has released this role or is lost.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +62,13 @@ class Worker:
     slot: int | None = None
     """Slot of `prompts` that its rollout process reads, until it has released its role."""
     failures: Mapping[str, RoleFailures] = field(default_factory=dict)
-    """Failures of acquisition, by role."""
+    """Failures to acquire a role, by role."""
     devices: int = 1
-    """Its number of devices, all on one node. A role always moves them all."""
+    """Its device count, all on one node. A role always moves them all."""
     policy: str = ""
-    """Policy of its last assignment."""
+    """Policy in its last assignment."""
 
-    # Cached: each decision asks for them, of each of a thousand workers.
+    # Cached: each decision reads them for each of a thousand workers.
     @cached_property
     def tags(self) -> frozenset[str]:
         """Roles that its processes were started for."""
@@ -78,7 +81,7 @@ class Worker:
 
     @property
     def shared(self) -> bool:
-        """True if the policies of a run share it in turns."""
+        """True if the run's policies share it in turns."""
         return any(SHARED in process.tags for process in self.processes.values())
 
     @property
@@ -92,7 +95,7 @@ Workers = Mapping[str, Worker]
 
 
 def apply(workers: Workers, record: Record) -> Workers:
-    """Return the workers after a record of `control`."""
+    """Return the workers after a `control` record."""
     match record:
         case r.WorkerJoined():
             before = workers.get(record.worker, Worker())
@@ -121,7 +124,7 @@ def _union(tags: tuple[tuple[str, ...], ...]) -> frozenset[str]:
 
 
 def device_count(record: r.WorkerJoined | r.WorkerHeartbeat) -> int:
-    """Return the number of the worker's devices; 1 if it names none."""
+    """Return how many devices the worker has; 1 if it names none."""
     return max(1, len(record.devices))
 
 
@@ -136,7 +139,7 @@ def _changed(workers: Workers, name: str, change: Callable[[Worker], Worker]) ->
 
 def _lost(worker: Worker, record: r.WorkerLost) -> Worker:
     process = worker.processes.get(record.process)
-    # The loss of an earlier incarnation does not concern the present one.
+    # The loss of an earlier incarnation does not concern the current one.
     if process is None or process.incarnation != record.incarnation:
         return worker
     left = {name: other for name, other in worker.processes.items() if name != record.process}

@@ -1,6 +1,6 @@
-"""Check of files of tasks before a run, by their first lines. The scheduler reads all lines later.
+"""Check of task files before a run, by their first lines. The scheduler reads all lines later.
 
-Called by the checks of a configuration (`seamlessflow/checks`).
+The checks of a configuration (`seamlessflow/checks`) call it.
 """
 
 from collections.abc import Collection, Iterable, Iterator
@@ -25,31 +25,31 @@ _OWN_SIZE = b'"group_size"'
 _ROLES = b'"roles"'
 
 SeenTasks = dict[str, str]
-"""Places of tasks by their ids."""
+"""Places of tasks, by task id."""
 
 
 def task_faults(setting: SettingPath, path: Path, seen: SeenTasks | None = None) -> Iterator[Fault]:
-    """Yield the first fault of a file; `seen` has other files' tasks, and gets this file's."""
+    """Yield a file's first fault; `seen` has other files' tasks, and gets this file's."""
     lines = islice(task_lines(path), _LINES)
     yield from _faults(setting, path, lines, {} if seen is None else seen)
 
 
 def fork_faults(setting: SettingPath, path: Path, seen: SeenTasks) -> Iterator[Fault]:
-    """Yield the first fault of a file of forks; `seen` has the tasks of other files."""
+    """Yield the first fault in a forks file; `seen` has other files' tasks."""
     yield from _faults(setting, path, islice(task_lines(path, fork_id), _FORKS), seen)
 
 
 def may_have_sizes(path: Path) -> bool:
-    """Return whether some task of the first lines may have a group size of its own."""
+    """Return whether a task in the first lines may have its own group size."""
     try:
         with path.open("rb") as file:
             return any(_OWN_SIZE in line for line in islice(file, _LINES))
     except OSError:
-        return True  # what is wrong with the file is a fault of its own
+        return True  # a fault in the file is reported elsewhere
 
 
 def other_role(path: Path, roles: Collection[str]) -> str:
-    """Return the first role of a task that is none of these, with its line; empty for none."""
+    """Return the first task role not among `roles`, with its line; empty if there is none."""
     try:
         with path.open("rb") as file:
             for line in islice(json_lines(file), _LINES):
@@ -58,7 +58,7 @@ def other_role(path: Path, roles: Collection[str]) -> str:
                 if strange := [role for role in named if role not in roles]:
                     return f"{path}, line {line.number}: {strange[0]!r}"
     except (OSError, ValueError):
-        pass  # a fault of its own
+        pass  # reported elsewhere
     return ""
 
 

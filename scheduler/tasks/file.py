@@ -1,4 +1,4 @@
-"""The user's tasks in a file of JSON lines, read one at a time.
+"""The user's tasks in a JSON lines file, read one at a time.
 
 Opening the file reads it once, to find each line's place and to check its task and unique id. Then
 20 bytes a task stay in memory, and a task is read when it is needed. The file stays open: a new
@@ -25,20 +25,20 @@ from seamlessflow.scheduler.tasks.source import TaskRow, TaskSource
 from seamlessflow.schemas.json_text import read_json
 
 _ROWS_KEPT = 1_024
-"""Tasks kept in memory: tasks of groups under way are looked up again for each attempt."""
+"""Number of tasks kept in memory: tasks with groups under way are read again at each attempt."""
 _OURS = ("id", "group_size", "min_group_size", "turn_limit", "metadata", "tags")
 """Members of a task that are read here; all others are for the agent."""
 _OURS_IN_JSON = tuple(f'"{name}"'.encode() for name in _OURS)
 _BLANK = " \t\r\n"
 _LONGEST_ID = 65_536
-"""Most characters of a text in `POST /sessions`."""
+"""Most characters in a `POST /sessions` text."""
 _SHOWN = 60
-"""Most characters of a wrong value in an error."""
+"""Most characters that an error shows of a wrong value."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 
 
 class TasksRejected(SeamlessFlowError):
-    """The file of tasks cannot be used; line 0 means the file as a whole."""
+    """Error: the task file cannot be used; line 0 means the file as a whole."""
 
     def __init__(self, path: Path, line: int, reason: str) -> None:
         self.path = path
@@ -58,18 +58,18 @@ class TaskLine(NamedTuple):
 
 
 class LineForm(NamedTuple):
-    """Form of a file's lines. Its functions raise `ValueError` for a line of another form."""
+    """Form of a file's lines. Its functions raise `ValueError` for a line in another form."""
 
     id_of: Callable[[bytes], str]
     row_of: Callable[[bytes], TaskRow]
     metadata_of: Callable[[bytes], tuple[str, Mapping[str, Any]]]
-    """Returns id and metadata alone, of a line that `id_of` has checked."""
+    """Returns only id and metadata, from a line that `id_of` has checked."""
     kept: int = _ROWS_KEPT
-    """Rows kept in memory."""
+    """Number of rows kept in memory."""
 
 
 class TaskFile(Sequence[TaskRow]):
-    """Tasks of a file, in its order."""
+    """A file's tasks, in file order."""
 
     def __init__(self, path: Path, form: LineForm | None = None, split: str = "") -> None:
         """Read the file once; `split` is the name of its task set. Raises `TasksRejected`."""
@@ -107,7 +107,7 @@ class TaskFile(Sequence[TaskRow]):
         return self._row(places) if isinstance(places, int) else [self._row(p) for p in places]
 
     def labels(self, field: str) -> Iterator[tuple[str, str | None]]:
-        """Yield id and metadata field of each task, None if it lacks that. Reads all in one pass.
+        """Yield each task's id and metadata field, or None without that field, in one pass.
 
         Raises `TasksRejected` if the file has changed.
         """
@@ -151,7 +151,7 @@ class TaskFile(Sequence[TaskRow]):
 
     def _refuse_repeated_ids(self) -> None:
         """Raise `TasksRejected` for the first task whose id an earlier line has."""
-        # Equal ids have equal hashes, which are neighbours; seldom do other ids, too.
+        # Equal ids have equal hashes, which are neighbours; different ids seldom have equal hashes.
         equal = np.flatnonzero(self._hashes[1:] == self._hashes[:-1])
         doubtful = {int(self._order[place + more]) for place in equal for more in (0, 1)}
         seen: dict[str, int] = {}
@@ -164,7 +164,7 @@ class TaskFile(Sequence[TaskRow]):
 
     def refuse_ids_of(self, other: "TaskFile") -> None:
         """Raise `TasksRejected` for a task whose id another file has."""
-        # Only ids with equal hashes are read: those that are equal, and seldom others.
+        # Only ids with equal hashes are read: equal ids, and seldom others.
         equal = np.isin(self._hashes, other._hashes)
         for place in sorted(map(int, self._order[equal])):
             task_id = self._read(place).task_id
@@ -175,7 +175,7 @@ class TaskFile(Sequence[TaskRow]):
                 )
 
     def line(self, place: int) -> int:
-        """Return the number of a task's line."""
+        """Return the line number of a task."""
         before = itertools.islice(task_lines(self._path), place, None)
         return next(before).number
 
@@ -188,12 +188,12 @@ def read(path: Path, split: str = "") -> TaskSource:
 def source_of(
     file: TaskFile, seed: int = 0, shuffled: bool = True, name: str = "train"
 ) -> TaskSource:
-    """Return the tasks of a file, shuffled by a seed, or in the file's order."""
+    """Return a file's tasks, shuffled by a seed, or in file order."""
     return TaskSource(file, file.find, seed, shuffled, name)
 
 
 def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
-    """Return the row of a task's object. Raises `ValueError` for invalid members."""
+    """Return the row for a task's object. Raises `ValueError` for invalid members."""
     return TaskRow(
         task_id,
         json.dumps(task, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode(),
@@ -205,7 +205,7 @@ def task_row(task_id: str, task: Mapping[str, Any]) -> TaskRow:
 
 
 def _metadata(task: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the `metadata` of a task, empty if it has none. Raises `ValueError`."""
+    """Return a task's `metadata`, empty if it has none. Raises `ValueError`."""
     words = task.get("metadata")
     if not isinstance(words, dict | None):
         raise ValueError(f"metadata is {_shown(words)}, not an object")
@@ -213,7 +213,7 @@ def _metadata(task: Mapping[str, Any]) -> Mapping[str, str]:
 
 
 def _tags(task: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the `tags` of a task, empty if it has none. Raises `ValueError`."""
+    """Return a task's `tags`, empty if it has none. Raises `ValueError`."""
     tags = task.get("tags")
     if not isinstance(tags, list | None):
         raise ValueError(f"tags is {_shown(tags)}, not a list of texts")
@@ -224,20 +224,20 @@ def _tags(task: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def named_roles(task: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the `roles` of a task, empty if it names none: the word may be the agent's own."""
+    """Return a task's `roles`, or nothing if they are no list of texts: agents may use the word."""
     roles = task.get("roles")
     texts = isinstance(roles, list) and all(isinstance(role, str) for role in roles)
     return tuple(roles or ()) if texts else ()
 
 
 def _shown(value: object) -> str:
-    """Return a value in the form of its line, cut if it is long."""
+    """Return a value as it stands in its line, cut if it is long."""
     text = json.dumps(value, ensure_ascii=False)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]:
-    """Return `group_size`, `min_group_size` and `turn_limit` of a task. Raises `ValueError`."""
+    """Return a task's `group_size`, `min_group_size` and `turn_limit`. Raises `ValueError`."""
     size = _count(task, "group_size")
     least = _count(task, "min_group_size")
     if size and least and least > size:
@@ -246,7 +246,7 @@ def _sizes(task: Mapping[str, Any]) -> tuple[int | None, int | None, int | None]
 
 
 def _count(task: Mapping[str, Any], name: str) -> int | None:
-    """Return a number of samples or turns, or None if the task has none. Raises `ValueError`."""
+    """Return a sample or turn count, or None if the task has none. Raises `ValueError`."""
     value = task.get(name)
     if value is None:
         return None
@@ -276,7 +276,7 @@ def task_lines(path: Path, id_of: Callable[[bytes], str] | None = None) -> Itera
 
 
 def task_id_of(line: bytes) -> str:
-    """Return the id of the task in a line. Raises `ValueError`."""
+    """Return the task's id in a line. Raises `ValueError`."""
     task: Any = read_json(line)
     if any(line.count(name) > 1 for name in _OURS_IN_JSON):
         json.loads(line, object_pairs_hook=_once)  # three times as slow, so not for each line
@@ -295,7 +295,7 @@ def task_id_of(line: bytes) -> str:
 
 
 def _once(members: Sequence[tuple[str, Any]]) -> None:
-    """Raise `ValueError` for a repeated name in an object: readers of JSON take the last one."""
+    """Raise `ValueError` for a repeated name in an object; JSON readers take the last one."""
     names = [name for name, _ in members]
     if twice := [name for name in _OURS if names.count(name) > 1]:
         raise ValueError(f"{twice[0]!r} stands there twice")
@@ -307,7 +307,7 @@ def _row_of(line: bytes) -> TaskRow:
 
 
 def _metadata_of(line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Return id and metadata of the task in a line that was checked. Raises `ValueError`."""
+    """Return id and metadata of the task in a checked line. Raises `ValueError`."""
     task: Any = read_json(line)
     return str(task["id"]), task.get("metadata") or {}
 

@@ -1,4 +1,4 @@
-"""Forks of recorded sessions in a file of JSON lines, as `seamlessflow replay fork` writes it.
+"""Forks of recorded sessions in a JSON lines file, as `seamlessflow replay fork` writes it.
 
 A line has `id` (unique), `task` (the recorded session's task object), `samples` (number in each
 group) and `fork`. The latter is a `ForkedPrefix` in the form of `schemas/json_form.py`.
@@ -20,7 +20,7 @@ from seamlessflow.schemas.records import ForkedPrefix
 from seamlessflow.schemas.topics import REQUESTS
 
 LARGEST_FORK_BYTES = REQUESTS.max_record_bytes - 64 * 1024
-"""Most bytes of a `fork` member: the gateway takes no larger body, to which it adds a head."""
+"""Most bytes for a `fork` member: the gateway adds a head to it and takes no larger body."""
 _ROWS_KEPT = 32
 
 
@@ -31,17 +31,17 @@ def fork_line(task_id: str, task: Mapping[str, object], samples: int, fork: Fork
 
 
 def fork_file(path: Path, split: str = "") -> TaskFile:
-    """Return the forks in a file, after a check of each. Raises `TasksRejected`."""
+    """Return the forks in a file, after checking each. Raises `TasksRejected`."""
     return TaskFile(path, LineForm(fork_id, _fork_row, _metadata_of, _ROWS_KEPT), split)
 
 
 def fork_id(line: bytes) -> str:
-    """Return the id of the fork in a line, after a check of the line. Raises `ValueError`."""
+    """Return the fork's id in a line, after checking the line. Raises `ValueError`."""
     return _fork_row(line).task_id
 
 
 def _metadata_of(line: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Return id and metadata of the fork in a line that was checked. Raises `ValueError`."""
+    """Return id and metadata of the fork in a checked line. Raises `ValueError`."""
     fork: Any = read_json(line)
     return fork["id"], fork["task"].get("metadata") or {}
 

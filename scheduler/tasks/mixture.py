@@ -1,11 +1,11 @@
-"""Mixture of task sources: the source of each draw, by the sources' weights. Pure.
+"""Mixture of task sources: each draw's source, by the sources' weights. Pure.
 
 A source with the share p takes draw n if floor((n + 1) p) > floor(n p). So its draws are as far
 apart as possible. The draws that it leaves get new numbers for the next source, which takes its
-share of them. The last source takes all that are left. So the source and place of a draw follow
-from its number and the weights alone. Time and memory are proportional to the number of sources. A
-scheduler that takes over goes on where the last one stopped. Shares are exact in the long run. With
-k sources, each has n times its share of the first n draws, to within 2 + ln k draws.
+share of them. The last source takes all that are left. So a draw's source and place follow only
+from its number and the weights. Time and memory are proportional to the source count. A scheduler
+that takes over goes on where the last one stopped. Shares are exact in the long run. With k
+sources, each has n times its share of the first n draws, to within 2 + ln k draws.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ Weighted = Sequence[tuple[TaskSource, Fraction]]
 
 
 class Part(NamedTuple):
-    """A source of a mixture."""
+    """A source in a mixture."""
 
     source: TaskSource
     share: Fraction
@@ -29,23 +29,23 @@ class Part(NamedTuple):
     """Its part of the draws that the sources before it leave; 1 for the last."""
 
     def figures(self, number: int, source_draw: int) -> Mapping[str, float]:
-        """Return the figures of a draw from it, by its number and that in its source."""
+        """Return the figures for a draw from it, by its number in all draws and in the source."""
         return {"draw": number, "source_draw": source_draw, "share": float(self.share)}
 
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Several sources, each with a share of the draws. No two have a task of the same id."""
+    """Several sources, each with a share of the draws. No two have a task with the same id."""
 
     parts: Sequence[Part]
 
     def draw(self, number: int) -> TaskRow:
-        """Return the task of the `number`-th draw."""
+        """Return the task for the `number`-th draw."""
         part, source_draw = self.part_of(number)
         return part.source.draw(source_draw)
 
     def rule(self, number: int) -> SamplingRule:
-        """Return the rule of the `number`-th draw; `source_draw` is its number in its source."""
+        """Return the rule for the `number`-th draw; `source_draw` is its number in its source."""
         part, source_draw = self.part_of(number)
         rule = part.source.rule(source_draw)
         figures = part.figures(number, source_draw)
@@ -57,7 +57,7 @@ class Mixture:
         return next((row for row in rows if row is not None), None)
 
     def part_of(self, number: int) -> tuple[Part, int]:
-        """Return the source of a draw, and the number of earlier draws from that source."""
+        """Return a draw's source, and how many earlier draws came from that source."""
         for part in self.parts:
             before = floor(number * part.share_left)
             if floor((number + 1) * part.share_left) > before:
@@ -67,18 +67,18 @@ class Mixture:
 
 
 Drawing = TaskSource | Mixture
-"""Tasks by the number of their draw: one source, or several."""
+"""Tasks by draw number: one source, or several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """The same sources with other weights, from some trained steps on."""
+    """The same sources with different weights, from some trained steps on."""
 
     stages: Sequence[tuple[int, Drawing]]
-    """First trained step of each stage and its tasks; the first one begins at step 0."""
+    """Each stage's first trained step and its tasks; the first stage begins at step 0."""
 
     def at(self, step: int) -> tuple[int, Drawing]:
-        """Return the number of the stage at a trained step, and its tasks."""
+        """Return the stage's number at a trained step, and its tasks."""
         begun = [number for number, (first, _) in enumerate(self.stages) if first <= step]
         return begun[-1], self.stages[begun[-1]][1]
 
@@ -99,11 +99,11 @@ def sources(draws: Draws) -> Sequence[TaskSource]:
 
 @dataclass(frozen=True, slots=True)
 class TaskSets:
-    """All tasks of a run."""
+    """A run's tasks."""
 
     training: Draws | None = None
     evaluations: Mapping[str, TaskSource] = field(default_factory=dict)
-    """Tasks of evaluations by split, in the order of evaluation."""
+    """Evaluation tasks by split, in evaluation order."""
 
 
 def mixed(weighted: Weighted) -> Drawing:
@@ -119,7 +119,7 @@ def mixed(weighted: Weighted) -> Drawing:
     parts = []
     left = total
     for source, weight in weighted:
-        # Behind a source that has all draws no share matters.
+        # After a source that has all draws, no share matters.
         parts.append(Part(source, weight / total, weight / left if left else Fraction(1)))
         left -= weight
     return Mixture(tuple(parts))

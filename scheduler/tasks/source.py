@@ -1,11 +1,11 @@
-"""Tasks by the number of their draw and by their id. Pure.
+"""Tasks by draw number and by id. Pure.
 
-The order of a pass over the tasks is a pseudo-random permutation, one element at a time. Its n-th
-place follows from seed, pass and n alone, without a list of all places. So a scheduler that takes
+The order in a pass over the tasks is a pseudo-random permutation, one element at a time. Its n-th
+place follows only from seed, pass and n, without a list of all places. So a scheduler that takes
 over continues where the last one stopped, in constant time and memory. The permutation is a Feistel
-network with four rounds over the next power of four. Results beyond the number of tasks are
-permuted again until they fall below it (cycle walking: Black and Rogaway, "Ciphers with arbitrary
-finite domains", 2002).
+network with four rounds over the next power of four. Results beyond the task count are permuted
+again until they fall below it (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite
+domains", 2002).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,14 +28,14 @@ class TaskRow:
     """The whole object as JSON with sorted keys."""
     metadata: Mapping[str, str]
     samples: int | None = None
-    """Samples in a group of this task; None: as many as the run's settings say."""
+    """Number of samples in this task's groups; None: as many as the run's settings say."""
     min_samples: int | None = None
     """Least samples to train such a group at its deadline; None: as in the settings."""
     turn_limit: int | None = None
-    """Turns that a session of this task may have; None: as many as the settings say."""
+    """Number of turns that this task's sessions may have; None: as many as the settings say."""
     tags: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
-    """Roles of its episodes; none: all that the run has, if it has any."""
+    """Roles in its episodes; none: all that the run has, if it has any."""
     fork: ForkedPrefix | None = None
     """Beginning of its sessions, taken from a recorded one; None: they begin empty."""
     split: str = ""
@@ -50,7 +50,7 @@ class SamplingRule:
     version: int = 0
     figures: Mapping[str, float] = field(default_factory=dict)
     source_sha256: str = ""
-    """Hash of the file of a rule of the user's own."""
+    """Hash of the file with a user's own rule."""
 
 
 AGAIN = SamplingRule("again", 1)
@@ -59,7 +59,7 @@ AGAIN = SamplingRule("again", 1)
 
 @dataclass(frozen=True, slots=True)
 class TaskSource:
-    """Tasks in an order that depends on the seed alone."""
+    """Tasks in an order that depends only on the seed."""
 
     rows: Sequence[TaskRow]
     find: Callable[[str], TaskRow | None]
@@ -67,21 +67,21 @@ class TaskSource:
     seed: int = 0
     shuffled: bool = True
     name: str = "train"
-    """Name of the source, which its statistics are kept under."""
+    """The source's name, under which its statistics are kept."""
 
     def draw(self, number: int) -> TaskRow:
-        """Return the task of the `number`-th draw; each pass over the tasks has its own order."""
+        """Return the task for the `number`-th draw; each pass over the tasks has its own order."""
         return self.rows[self.place(number)]
 
     def place(self, number: int) -> int:
-        """Return the place in `rows` of the `number`-th draw."""
+        """Return the `number`-th draw's place in `rows`."""
         finished_passes, place = divmod(number, len(self.rows))
         if not self.shuffled:
             return place
         return shuffled_place(place, len(self.rows), self.seed, finished_passes)
 
     def rule(self, number: int) -> SamplingRule:
-        """Return the rule of the `number`-th draw, with its figures."""
+        """Return the rule for the `number`-th draw, with its figures."""
         name, version = SHUFFLED if self.shuffled else ("in_order", 1)
         figures: dict[str, float] = {"draw": number, "tasks": len(self.rows)}
         if self.shuffled:
@@ -90,14 +90,14 @@ class TaskSource:
 
 
 def listed(rows: Sequence[TaskRow], name: str = "train") -> TaskSource:
-    """Return a source of tasks in memory, in the order of the list."""
+    """Return a source with tasks in memory, in list order."""
     return TaskSource(rows, {row.task_id: row for row in rows}.get, shuffled=False, name=name)
 
 
 def shuffled_place(number: int, count: int, seed: int, finished_passes: int) -> int:
     """Return the place of the draw `number` in a pass; both are below `count`.
 
-    Different draws of a pass have different places, which are the same in every release of Python.
+    Different draws in a pass have different places, which are the same in every Python release.
     """
     half_bits = max(1, ((count - 1).bit_length() + 1) // 2)
     mask = (1 << half_bits) - 1

@@ -1,7 +1,7 @@
-"""Decoding of values from Avro's binary form: a function for each type of a schema. Pure.
+"""Decoding values from Avro's binary form, with a function for each type in a schema. Pure.
 
-Each takes the bytes and the place of its value, and returns the value and the place of the next.
-Invalid bytes raise `ValueError`, and the end of the bytes `IndexError` or `EOFError`. `fastavro`
+Each function takes the bytes and its value's place. It returns the value and the next value's
+place. Invalid bytes raise `ValueError`, and missing bytes `IndexError` or `EOFError`. `fastavro`
 decodes the same, but walks the schema for each record and takes about twice as long.
 """
 
@@ -20,9 +20,9 @@ _RUNS_KEPT, _RUN_BYTES = 4, 65_536
 """Most values kept for a run of fields, and the most bytes in one."""
 _LONGEST = 1 << 64
 _PLACES = range(7, 70, 7)
-"""Places of a number's further bytes."""
+"""Bit positions of a number's further bytes."""
 _ONE = 2
-"""Number 1 in zigzag form."""
+"""The number 1 in zigzag form."""
 _eight_bytes = Struct("<d").unpack_from
 
 
@@ -63,7 +63,7 @@ def _record_decoder(schema: Schema, fields: Mapping[str, DecodeValue]) -> Decode
 def _parts(
     schema: Schema, fields: Mapping[str, DecodeValue]
 ) -> Sequence[tuple[_Fields, DecodeValue | None]]:
-    """Return the fields in order: some that are decoded one by one, and a run that recurs."""
+    """Return the fields in order: runs of single fields, each followed by a run that recurs."""
     parts: list[tuple[_Fields, DecodeValue | None]] = []
     single: _Fields = ()
     recurring = {field["name"] for field in schema["fields"] if field.get("recurring")}
@@ -77,10 +77,10 @@ def _parts(
 
 
 def _run_decoder(fields: _Fields) -> DecodeValue:
-    """Return a decoder of fields to a dictionary, which keeps the last values that it decoded.
+    """Return a decoder that makes a dictionary from fields and keeps the last ones that it decoded.
 
-    Bytes that begin with all that a run took before are that run again. No value in Avro's form is
-    the beginning of another.
+    If the bytes begin with the bytes of a kept run, they are that run again. In Avro's form, no
+    value begins with another value.
     """
     runs: list[tuple[bytes, Mapping[str, Any]]] = []
 
@@ -156,12 +156,12 @@ def _pair_decoder(decode_value: DecodeValue) -> DecodeValue:
 
 
 def _block(data: bytes, at: int) -> tuple[int, int]:
-    """Return the number of items in the next block; a negative one is followed by their size."""
+    """Return the next block's item count; a negative count is followed by the block's size."""
     count, at = _long(data, at)
     if count < 0:
         _, at = _long(data, at)
         count = -count
-    # An item takes at least a byte: without this, a damaged count would fill the memory.
+    # An item takes at least a byte. Without this check, a damaged count would fill the memory.
     if count > len(data):
         raise EOFError(f"{count} items in {len(data)} bytes")
     return count, at

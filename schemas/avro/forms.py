@@ -1,6 +1,7 @@
-"""Functions for a schema's types, each made of the functions for its parts. Pure.
+"""Functions for a schema's types, each made from the functions for its parts. Pure.
 
-Shared by decoding and encoding: both are made once for a schema instead of walking it for a record.
+Decoding and encoding share this. Both make their functions once for a schema, instead of walking it
+for each record.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,15 +24,15 @@ class Forms(Generic[T]):
     array: Callable[[T], T]
     map: Callable[[T], T]
     record: Callable[[Schema, Mapping[str, T]], T]
-    """Called with the record's schema and the functions of its fields, in order."""
+    """Called with the record's schema and its fields' functions, in order."""
 
     def of_records(self, raw: Mapping[str, Schema]) -> dict[str, T]:
-        """Return the function of every record by its name."""
+        """Return every record's function by the record's name."""
         records: dict[str, T] = {}
         return {name: self._of(raw[name], records) for name in in_dependency_order(raw)}
 
     def of_self_contained(self, schema: Schema) -> T:
-        """Return the function of a record whose schema defines all that it refers to."""
+        """Return the function for a record whose schema defines all that it refers to."""
         return self._of(schema, {})
 
     def _of(self, avro: Any, records: dict[str, T]) -> T:

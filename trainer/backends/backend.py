@@ -1,7 +1,7 @@
-"""The interface between the steps and the holder of the weights: one device, or a gang of ranks.
+"""The interface between the steps and what holds the weights: one device, or a gang of ranks.
 
-The trainer's own is `trainer/link.py`, which calls another one in the gang's first rank. This
-module does not import torch, so the steps and their tests do not need it. Calls never overlap,
+The trainer's own back end is `trainer/link.py`, which calls another one in the gang's first rank.
+This module does not import torch, so the steps and their tests do not need it. Calls never overlap,
 except `save`. They come from the work thread, or from the loop's thread while no work is under way.
 `train`, `write_weights`, `save` and `load` may take minutes.
 """
@@ -60,10 +60,10 @@ class StepInput:
 
     micro_batches: Sequence[MicroBatch]
     samples: Sequence[MicroBatch]
-    """Tokens of earlier versions, to measure under the weights that sampled them."""
+    """Tokens from earlier versions, to measure under the weights that sampled them."""
 
     version: int
-    """Version of the weights being trained."""
+    """Version whose weights are trained."""
 
     learning_rate: float
 
@@ -73,15 +73,15 @@ class Machine:
     """Hardware and software that tensors depend on, besides settings and data."""
 
     device: str
-    """The accelerator's name, or the instructions of the CPU that torch uses."""
+    """The accelerator's name, or the CPU instructions that torch uses."""
     threads: int
-    """CPU threads of torch."""
+    """Torch's CPU threads."""
     torch: str
-    """Version of torch."""
+    """Torch's version."""
 
 
 class DeviceMemory(Protocol):
-    """The memory of the devices that compute. Calls may take seconds."""
+    """The computing devices' memory. Calls may take seconds."""
 
     def acquire(self) -> None:
         """Move weights and optimizer to the devices."""
@@ -99,16 +99,16 @@ class Backend(Protocol):
 
     @property
     def dtype(self) -> str:
-        """Return the element type of published weights."""
+        """Return the element type for published weights."""
 
     @property
     def layout(self) -> Layout:
-        """Return the layout of the settings, and for `auto` one that all models can compute."""
+        """Return the layout in the settings; for `auto`, one that all models can compute."""
 
     def annotate(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column]
     ) -> AnnotatedColumns:
-        """Return columns under the present weights, each with N numbers for a micro-batch.
+        """Return columns under the present weights; each has N numbers for a micro-batch.
 
         This is a step's first phase. `train` follows, once for each update.
         """
@@ -120,7 +120,7 @@ class Backend(Protocol):
         """
 
     def remember(self, version: int) -> None:
-        """Keep a copy of the present weights, of `version`, to compare engines with.
+        """Keep a copy of the present weights as `version`, to compare engines with.
 
         Called once after each step, so that the back end knows when to renew the reference.
         """
@@ -129,14 +129,15 @@ class Backend(Protocol):
         """Return the versions that still have a copy."""
 
     def write_weights(self, directory: Path) -> None:
-        """Write the model as safetensors, in the layout of a Hugging Face directory.
+        """Write the model as safetensors, laid out as a Hugging Face directory.
 
-        This, `snapshot`, `train` and `remember` are called between the start of a step and `rest`.
+        This, `snapshot`, `train` and `remember` are called between a step's start and `rest`.
         """
 
     def snapshot(self) -> None:
-        """Copy weights, optimizer and random state to the host, for `save`; each rank copies its
-        part.
+        """Copy weights, optimizer and random state to the host, for `save`.
+
+        Each rank copies its part.
         """
 
     def save(self, directory: Path) -> None:
@@ -146,13 +147,13 @@ class Backend(Protocol):
         """
 
     def load(self, directory: Path | None, version: int) -> None:
-        """Load the checkpoint of `version` in `directory`; None keeps the initial model.
+        """Load the checkpoint of `version` from `directory`; None keeps the initial model.
 
         Called once, before all other methods. Raise `ModelUnusable`.
         """
 
     def rest(self, step: int = NO_STEP) -> None:
-        """Note that the calls of a step are over; `NO_STEP`: they belonged to no step.
+        """Note that a step's calls are over; `NO_STEP`: they belonged to no step.
 
         Ranks return from `follow` here, so that their loops can give up the device.
         """
@@ -170,5 +171,5 @@ class LocalBackend(Backend, DeviceMemory, Protocol):
     def interrupt(self) -> None:
         """End a running wait with an error, because the process ends. Any thread may call it.
 
-        A further rank of a gang first finishes its part of a checkpoint.
+        A gang's other ranks first finish their part of a checkpoint.
         """

@@ -1,8 +1,8 @@
 """The trainer's calls to its gang, the ranks' replies, and the bytes of both. Pure.
 
-The trainer calls the first rank, over TCP (`trainer/link.py`). The first rank repeats calls for all
-ranks to the others, over gloo (`gang.py`). A message is two lengths, a JSON object and named arrays
-in safetensors form (no pickle).
+The trainer calls the first rank, over TCP (`trainer/link.py`). The first rank repeats calls that
+concern all ranks to the others, over gloo (`gang.py`). A message is two lengths, a JSON object and
+named arrays in safetensors form (no pickle).
 """
 
 import json
@@ -29,9 +29,10 @@ MOST_HEADER_BYTES = 1_000_000
 
 
 class GangCallName(StrEnum):
-    """The calls of a `Backend` that the trainer makes, and its last message.
+    """The `Backend` calls that the trainer makes, and its last message (`FINISH` or `END`).
 
-    The other ranks get all but the last message and `SAVE`, which `GangSaves` sends to them.
+    The other ranks do not get the last message. They get `SAVE` from `GangSaves`, and all other
+    calls from the first rank.
     """
 
     LOAD = "load"
@@ -68,10 +69,10 @@ class Welcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangCall:
-    """A call of the trainer, or of the first rank. The first rank replies to all calls before
-    `REST`.
+    """A call by the trainer, or by the first rank.
 
-    The other ranks reply only where the first one needs it.
+    The first rank replies to all the trainer's calls but `REST` and the last message. Other ranks
+    reply only where the first one needs it.
     """
 
     name: GangCallName
@@ -96,10 +97,10 @@ class Reply:
     """The call's number, by which the trainer tells overlapping calls apart."""
     metrics: Mapping[str, float] = field(default_factory=dict)
     remembered: tuple[int, ...] = ()
-    """Versions of which the gang has a copy."""
+    """Versions that the gang has copied."""
     error: str = ""
     chains: tuple[int, ...] | None = None
-    """Chains of an update that failed (`UpdateFailed`); None for any other error."""
+    """Chains in an update that failed (`UpdateFailed`); else None."""
 
 
 GangMessage = Hello | Welcome | GangCall | Reply
@@ -107,7 +108,7 @@ _KINDS = {kind.__name__: kind for kind in (Hello, Welcome, GangCall, Reply)}
 
 
 def encoded(message: GangMessage, arrays: Arrays) -> bytes:
-    """Return the bytes of a message with its arrays."""
+    """Return a message with its arrays as bytes."""
     # Not orjson: a metric may be NaN.
     header = json.dumps({"kind": type(message).__name__, **asdict(message)}).encode()
     body = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})

@@ -1,13 +1,12 @@
-"""The back end of modelled devices: it computes nothing, but takes as long as they would.
+"""The back end for modelled devices: it computes nothing, but takes as long as they would.
 
-For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. Times come
-from the simulator (`infra/device_model`), multiplied by `device_model.scale`. One process stands
-for all devices of a worker. Imports no torch.
+For rehearsals, in which all else is real: calls, publication, checkpoints, recovery. One process
+stands for all its worker's devices. Imports no torch.
 
-Weights are stand-ins: small files that are published as real weights are. They are the model's own
-weights if these are one small file, else a single small tensor. The first byte of the first tensor
-counts the optimizer steps, modulo 256, so each version has other bytes. In a small model it is the
-lowest byte of one value, so an engine can still load the file.
+Weights are stand-ins: small files that are published like real weights. They are the model's own
+weights if these are one small file, else a single small tensor. The first tensor's first byte grows
+by 1 with each optimizer step, modulo 256, so each version has other bytes. In a small model it is
+one value's lowest byte, so an engine can still load the file.
 """
 
 import threading
@@ -45,18 +44,18 @@ MOST_BYTES = 16 * 1024 * 1024
 STATE = "clock.safetensors"
 _STEPS = "steps"
 _ME = "me"
-"""Name of this worker in its own part of a step."""
+"""This worker's name in its own part of a step."""
 _LENGTH_BYTES = 8
 _MODELS: Mapping[Column, str] = {
     **dict.fromkeys(OF_POLICY, "policy"),
     **dict.fromkeys(value_columns(EVERY_OUTPUT), "critic"),
 }
-"""Models with several columns, by column; any other column has a model of its own."""
+"""Models with several columns, by column; any other column has its own model."""
 _TYPES: Mapping[str, str] = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 
 
 class ClockInterrupted(SeamlessFlowError):
-    """Work of modelled devices that was cut short because the process ends."""
+    """Modelled work that was cut short because the process ends."""
 
     lasting = False
 
@@ -65,7 +64,7 @@ class ClockInterrupted(SeamlessFlowError):
 
 
 class ClockBackend:
-    """A `Backend` (see `trainer/backends/backend.py`) of devices that are modelled."""
+    """A `Backend` (see `trainer/backends/backend.py`) whose devices are modelled."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class ClockBackend:
         computing: Computing = unmeasured,
         stopping: Stopping = never,
     ) -> None:
-        """Wait for the other workers: rank 0's at the meeting, the others on their line to it.
+        """Wait for the other workers: rank 0's at the meeting, the others on their line to rank 0.
 
         Raises `ModelUnusable`, `ModelTooLarge`, `WorkersAbsent` and `LineLost`, the last two at
         once when `stopping`.
@@ -117,7 +116,7 @@ class ClockBackend:
     def annotate(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column]
     ) -> AnnotatedColumns:
-        """Return zeros, after a forward pass of each model that has columns."""
+        """Return zeros, after a forward pass through each model that has columns."""
         self._slowest(batches, len({_MODELS.get(name, name) for name in columns}))
         return {name: [np.zeros(len(batch), np.float32) for batch in batches] for name in columns}
 
@@ -177,7 +176,7 @@ class ClockBackend:
         return int(hardware_named(self._model.hardware).memory_bytes)
 
     def _slowest(self, batches: Sequence[MicroBatch], passes: int = 0) -> float:
-        """Let all workers compute their parts; return the slowest's seconds."""
+        """Let all workers compute their parts; return the slowest worker's seconds."""
         lengths = [tokens for batch in batches for tokens in batch.lengths_C.tolist()]
         for line in self._others:
             line.send([lengths, passes])
@@ -185,13 +184,14 @@ class ClockBackend:
         return max([own_s, *(float(line.receive()) for line in self._others)])
 
     def _compute(self, lengths: Sequence[int], passes: int) -> float:
-        """Wait as long as this worker's part of a step takes, or of `passes` forward passes if not
-        0. Return that time without the scale.
+        """Wait as long as this worker's part of a step takes; return that time without the scale.
+
+        If `passes` is not 0, wait for so many forward passes instead.
         """
-        # Passes for columns are no step of their own: they have no fixed part.
+        # Passes for columns are no separate step: they have no fixed part.
         fixed_s = 0.0 if passes else self._model.step_s
         seconds = gang_step({_ME: self._member}, self._devices, lengths, fixed_s).slowest_s
-        # A forward pass is a third of the work of a forward and a backward one.
+        # A forward pass is a third of the work for forward and backward together.
         seconds = seconds * passes / 3 if passes else seconds
         self._computing(True)
         self._pass(seconds)
@@ -206,15 +206,15 @@ class ClockBackend:
 
 @dataclass(frozen=True, slots=True)
 class StandIn:
-    """The weights of a model that is not trained."""
+    """Weights that stand in for those of a trained model."""
 
     initial: bytes
     """A safetensors file."""
     dtype: str
-    """Element type of its first tensor."""
+    """Its first tensor's element type."""
 
     def after(self, steps: int) -> bytes:
-        """Return the file after this number of optimizer steps."""
+        """Return the file after so many optimizer steps."""
         length = int.from_bytes(self.initial[:_LENGTH_BYTES], "little")
         changed = bytearray(self.initial)
         first = _LENGTH_BYTES + length
@@ -234,7 +234,7 @@ def stand_in(model: Path) -> StandIn:
 
 
 def _dtype(path: Path) -> str:
-    """Return the element type of a file's first tensor, empty if it has none."""
+    """Return the element type in a file's first tensor, empty if it has none."""
     try:
         with safe_open(path, "np") as file:
             types = [file.get_slice(name).get_dtype() for name in file.offset_keys()[:1]]

@@ -1,8 +1,8 @@
-"""Moves of models and optimizers between a GPU and the host, when the role comes and leaves.
+"""Moves between a GPU and the host, for models and optimizers, when the role comes and leaves.
 
-A tensor that leaves a GPU always goes to the same page-locked memory of the host. The GPU copies to
-and from such memory by itself. New memory costs a page fault for each 4 KiB, and the driver copies
-through a small buffer. `docs/gpu.md` has the times of both ways.
+A tensor that leaves a GPU always goes to the same page-locked host memory. The GPU copies to and
+from such memory by itself. New memory costs a page fault for each 4 KiB, and the driver copies
+through a small buffer. `docs/gpu.md` has the times for both ways.
 """
 
 import logging
@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 
 _log = logging.getLogger(__name__)
 _LOCKED_FROM = 2**20
-"""Bytes from which a tensor's memory is locked; all smaller tensors together have few."""
+"""A tensor with so many bytes or more gets locked memory; all smaller ones together have few."""
 _HOST = torch.device("cpu")
 
 
@@ -25,14 +25,14 @@ class DeviceMoves:
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self._places: dict[tuple[int, str], Tensor] = {}
-        """Each tensor's host memory, by the id of its parameter and its name there.
+        """Each tensor's host memory, by its parameter's id and its moment's name ("": a weight).
 
         The parameters live as long as their model, so their ids stay.
         """
 
     def to_device(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Move a model and the moments of its optimizer to the device."""
-        # No wait: what computes on the device is queued behind the copies.
+        """Move a model and its optimizer's moments to the device."""
+        # No wait: the device computes only after the copies, which were queued first.
         nn.Module.to(model, self._device, non_blocking=True)
         for _, state, moment in _moments(optimizer):
             state[moment] = state[moment].to(self._device, non_blocking=True)
@@ -62,7 +62,7 @@ class DeviceMoves:
 
 
 def _moments(optimizer: Optimizer) -> list[tuple[Tensor, dict[str, Tensor], str]]:
-    """Return parameter, state and name of each moment; step counts stay where AdamW has them."""
+    """Return each moment's parameter, state and name; step counts stay where AdamW has them."""
     return [
         (parameter, state, moment)
         for parameter, state in optimizer.state.items()

@@ -1,8 +1,8 @@
-"""Failures of a pass over an update's micro-batches: a loss raises, a gradient is not finite.
+"""Failures in a pass over an update's micro-batches: a loss raises, a gradient is not finite.
 
-A rank that stopped in the middle of a pass would leave the others in a collective call. So it notes
-the failure and goes on with losses of zero. After the pass all ranks stop together. Called by the
-back ends. `_N` counts a micro-batch's trained tokens.
+A rank that stopped in mid-pass would leave the others in a collective call. So it notes the failure
+and goes on with losses that are zero. After the pass all ranks stop together. Called by the back
+ends. `_N` counts a micro-batch's trained tokens.
 """
 
 import math
@@ -26,11 +26,11 @@ _MOST_CHAINS = 20
 
 @dataclass(frozen=True, slots=True)
 class GradientNorms:
-    """Norms of an update's gradients before clipping, equal on all ranks."""
+    """An update's gradient norms before clipping, equal on all ranks."""
 
     policy: float
     values: float = 0.0
-    """Norm of a value head's gradient; 0 without a head."""
+    """A value head's gradient norm; 0 without a head."""
 
     @property
     def finite(self) -> bool:
@@ -40,10 +40,10 @@ class GradientNorms:
 
 @dataclass(slots=True)
 class PassFailures:
-    """Failures of one pass, as this process or all ranks have them."""
+    """One pass's failures, in this process or on all ranks."""
 
     reason: str = ""
-    """The first error of a loss; empty: none raised one."""
+    """The first error that a loss raised; empty if none did."""
     wrong: int = 0
     """Trained tokens whose loss is not finite."""
     chains: list[int] = field(default_factory=list)
@@ -56,7 +56,7 @@ class PassFailures:
         logprobs_N: Tensor,
         chains_N: NDArray[np.int32],
     ) -> Losses:
-        """Return the losses of `compute`, or zeros if it fails; note its failures."""
+        """Return the losses from `compute`, or zeros if it fails; note its failures."""
         try:
             with method("loss", name):
                 losses = checked_losses(compute(), logprobs_N)
@@ -69,7 +69,7 @@ class PassFailures:
         return losses
 
     def with_others(self, others: Iterable["PassFailures"]) -> "PassFailures":
-        """Return the failures of several ranks."""
+        """Return these failures together with other ranks' failures."""
         failures = PassFailures(self.reason, self.wrong, [*self.chains])
         for other in others:
             failures.reason = failures.reason or other.reason
@@ -82,8 +82,9 @@ class PassFailures:
             raise UpdateFailed(reason, self.chains)
 
     def why(self, norms: GradientNorms, tokens: int, settings: TrainerSection) -> str:
-        """Return why the update, with `tokens` trained tokens, cannot be applied and what to
-        change; empty if it can.
+        """Return why the update cannot be applied, and what to change; empty if it can be applied.
+
+        `tokens`: how many trained tokens the update has.
         """
         if self.reason:
             return f"{self.reason}; repair it, or choose another trainer.loss"
@@ -114,7 +115,7 @@ class PassFailures:
 
     @classmethod
     def from_arrays(cls, arrays: Arrays) -> Self:
-        """Return the failures that `to_arrays` gave these arrays for."""
+        """Return the failures from the arrays that `to_arrays` returned."""
         reason = np.asarray(arrays["reason"]).tobytes().decode()
         return cls(reason, int(arrays["wrong"].item()), [int(n) for n in arrays["chains"]])
 

@@ -1,8 +1,8 @@
-"""The forward pass: log-probs and entropies of trained tokens under a Hugging Face model.
+"""The forward pass: log-probs and entropies for trained tokens, by a Hugging Face model.
 
-The output layer gets only the hidden states that predict a trained token. If these are many, it
-gets none: `scores.py` then computes the scores in its place, part by part. Called by the back ends.
-Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary, S scores of a token.
+The output layer gets only the hidden states that predict a trained token. If these are too many, it
+gets none: `scores.py` then computes the scores instead, part by part. Called by the back ends.
+Dimensions: B rows, T columns, H hidden, N trained tokens, V vocabulary, S scores for a token.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,19 +23,19 @@ from seamlessflow.trainer.settings import TrainerSection
 
 _RECURRENT = ("linear", "mamba", "conv", "recurrent")
 _MASKED = ("sdpa", "eager")
-"""Attention implementations that take a mask over pairs of tokens."""
+"""Attention implementations that take a mask over token pairs."""
 _FULL = "full_attention"
 _RESCALED = ("logit", "lm_head_multiplier")
 """Words in the names of model settings that change logits after the output layer."""
 
 
 class HiddenStates(NamedTuple):
-    """Last hidden states of the trained tokens in a micro-batch."""
+    """The last hidden states for a micro-batch's trained tokens."""
 
     before_NH: Tensor
-    """Those that predict the tokens."""
+    """The states that predict the tokens."""
     behind_NH: Tensor | None
-    """Those at the tokens; None if they are not wanted."""
+    """The states at the tokens; None if they are not wanted."""
 
     def each(self, change: Callable[[Tensor], Tensor]) -> "HiddenStates":
         """Return both, changed in the same way."""
@@ -44,7 +44,7 @@ class HiddenStates(NamedTuple):
 
 
 class Forward:
-    """The forward pass of one model."""
+    """One model's forward pass."""
 
     def __init__(self, model: PreTrainedModel, most: int = LOGITS_AT_ONCE) -> None:
         """Hook into the output layer of `model`; other callers of the model are not affected.
@@ -64,10 +64,10 @@ class Forward:
         weight = output.weight
         width = weight.shape[-1] if isinstance(weight, Tensor) else model.config.hidden_size
         self.width = int(width)
-        """H, the size of the hidden states that the output layer gets."""
+        """H, the width of the hidden states that the output layer gets."""
 
     def __call__(self, batch: MicroBatch, entropy_gradient: bool = False) -> tuple[Tensor, Tensor]:
-        """Return log-probs (with gradient) and entropies of N trained tokens, float32."""
+        """Return log-probs (with gradient) and entropies for N trained tokens, float32."""
         (logprobs_N, entropies_N), _ = self.with_hidden(batch, entropy_gradient)
         return logprobs_N, entropies_N
 
@@ -78,9 +78,10 @@ class Forward:
         likeliest: int = 0,
         behind: bool = False,
     ) -> tuple[tuple[Tensor, ...], HiddenStates]:
-        """Return the same, and the last hidden states; `behind`: also those at the tokens.
+        """Return log-probs and entropies as `__call__` does, and the last hidden states.
 
-        If `likeliest` is not 0, the first also has the probability of so many likeliest tokens.
+        `behind`: also return the hidden states at the tokens. If `likeliest` is not 0, there is a
+        third score: the sum of that many largest probabilities.
         """
         asked = _asked(batch, self._model.device, entropy_gradient, likeliest, behind)
         logits_NV, hidden = self._pass(batch, asked)
@@ -97,7 +98,7 @@ class Forward:
         return logits_NV.unbind(-1), hidden
 
     def hidden(self, batch: MicroBatch, behind: bool = False) -> HiddenStates:
-        """Return the last hidden states alone, without any logits."""
+        """Return only the last hidden states, without any logits."""
         asked = _asked(batch, self._model.device, behind=behind)
         return self._pass(batch, replace(asked, scored=False))[1]
 
@@ -118,7 +119,7 @@ class Forward:
         return output.logits[0], HiddenStates(asked.hidden_NH, asked.behind_NH)
 
     def _select(self, layer: nn.Module, arguments: tuple[Tensor, ...]) -> tuple[Any, ...] | None:
-        """Let the layer compute the logits of trained tokens, or none: see `_score`."""
+        """Let the layer compute logits only for trained tokens, or none: see `_score`."""
         if (asked := self._asked) is None:
             return None
         hidden_BTH, *others = arguments
@@ -129,10 +130,10 @@ class Forward:
         return (hidden_NH[:0] if alone else hidden_NH).unsqueeze(0), *others
 
     def _score(self, layer: nn.Module, arguments: tuple[Any, ...], _: object) -> Tensor | None:
-        """Return scores (1, N, S) in place of logits, if these are too many.
+        """Return scores (1, N, S) instead of logits, if there are too many logits.
 
-        This runs inside the model's pass: FSDP2 has the whole weights there, and expects a gradient
-        of its root's output.
+        This runs inside the model's pass: there FSDP2 has the whole weights, and expects a gradient
+        for its root's output.
         """
         asked = self._asked
         if asked is None or asked.hidden_NH is None or not self._too_many(layer, asked):
@@ -153,7 +154,7 @@ class Forward:
             self._divided,
             asked.likeliest,
         )
-        # No view of another tensor, to which FSDP2 could not hook.
+        # Not a view into another tensor: FSDP2 could not hook into that.
         asked.scores_1NS = torch.stack([column_N[None] for column_N in scored], -1)
         return asked.scores_1NS
 
@@ -168,7 +169,7 @@ class Forward:
 
 @dataclass(slots=True)
 class _Asked:
-    """A pass: the places of the trained tokens, and the hooks' results there."""
+    """A pass: where its trained tokens are, and what the hooks return for them."""
 
     rows_N: Tensor
     columns_N: Tensor
@@ -177,9 +178,9 @@ class _Asked:
     entropy_gradient: bool
     likeliest: int
     behind_N: Tensor | None
-    """Columns of the tokens, if the states there are wanted."""
+    """The tokens' columns, if the states there are wanted."""
     scored: bool = True
-    """False: hidden states alone are wanted."""
+    """False: only hidden states are wanted."""
     hidden_NH: Tensor | None = None
     behind_NH: Tensor | None = None
     scores_1NS: Tensor | None = None
@@ -208,8 +209,8 @@ def _asked(
 def _at(hidden_BTH: Tensor, rows_N: Tensor, columns_N: Tensor) -> Tensor:
     """Return the hidden states (N, H) at these places.
 
-    Not by an index: of a place that predicts several tokens (layout tree) its backward pass adds
-    the gradients in any order, where several threads compute.
+    An embedding and not an index: with layout tree a place may predict several tokens. The backward
+    pass of an index adds their gradients in any order, if several threads compute.
     """
     return embedding(rows_N * hidden_BTH.shape[1] + columns_N, hidden_BTH.flatten(0, 1))
 
@@ -273,7 +274,7 @@ def use_attention(model: PreTrainedModel, settings: TrainerSection) -> PreTraine
 
 
 def check_layout(model: PreTrainedModel, layout: Layout) -> None:
-    """Raise `ModelUnusable` if a model cannot keep the chains of one row apart."""
+    """Raise `ModelUnusable` if a model cannot keep a row's chains apart."""
     name = str(model.name_or_path)
     if layout in ("packed", "tree") and not _separates_by_positions(model):
         raise ModelUnusable(name, "its layers need trainer.layout = padded")
@@ -282,7 +283,7 @@ def check_layout(model: PreTrainedModel, layout: Layout) -> None:
 
 
 def cannot_mask(model: PreTrainedModel) -> str:
-    """Return why a model cannot follow a mask over pairs of tokens; empty if it can."""
+    """Return why a model cannot follow a mask over token pairs; empty if it can."""
     if not model._supports_attention_backend:
         return "its attention takes no mask of pairs of tokens"
     if (kind := model.config._attn_implementation) not in _MASKED:
@@ -295,13 +296,13 @@ def cannot_mask(model: PreTrainedModel) -> str:
 
 
 def _seen(ends_BT: Tensor) -> Tensor:
-    """Return (B, T, T) which tokens (last) each token sees: itself and its ancestors."""
+    """Return, as (B, T, T), which tokens (last) each token sees: itself and its ancestors."""
     columns_T = torch.arange(ends_BT.shape[-1], device=ends_BT.device)
     return (columns_T[:, None] >= columns_T) & (columns_T[:, None] < ends_BT.unsqueeze(1))
 
 
 def _added(seen: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return 0 where a token is seen, else the lowest number of `dtype`."""
+    """Return 0 where a token is seen, else the lowest number in `dtype`."""
     return torch.zeros_like(seen, dtype=dtype).masked_fill(~seen, torch.finfo(dtype).min)
 
 

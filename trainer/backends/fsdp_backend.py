@@ -1,4 +1,4 @@
-"""The back end of a gang that divides every tensor of the model over its ranks, with FSDP2."""
+"""The back end for a gang that divides every model tensor over its ranks, with FSDP2."""
 
 from pathlib import Path
 

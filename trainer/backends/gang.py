@@ -1,10 +1,10 @@
 """The ranks that train together: their process group, and the leader's messages to the others.
 
-The ranks meet first (`meeting.py`). Their group is then made over a TCP store of rank 0 on a free
-port. Rank 0 leads: it alone reads sessions, commits steps and writes files. The others wait in
-`receive`. A message is a call or a reply as the trainer's are (`calls.py`), sent over gloo. FSDP2
-sends the model's tensors itself. A rank that dies breaks the group. Every other rank then fails at
-its next exchange, and all start again.
+The ranks meet first (`meeting.py`). Then they form their group, over a TCP store that rank 0 opens
+on a free port. Rank 0 leads: only it gets the trainer's calls. It repeats them to the others, which
+wait in `receive`. A message is a call or a reply, like the trainer's (`calls.py`), sent over gloo.
+FSDP2 sends the model's tensors itself. A rank that dies breaks the group. Every other rank then
+fails at its next exchange, and all start again.
 """
 
 import fcntl
@@ -47,12 +47,12 @@ it."""
 _NOTICE_S = 2.0
 """Time to notice a rank's end on its line, after an exchange with it failed."""
 _ADDRESS_OF = 0x8915
-"""Number of Linux's request for the address of an interface (SIOCGIFADDR)."""
+"""Number of Linux's request for an interface's address (SIOCGIFADDR)."""
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
 class RankEnded(SeamlessFlowError):
-    """The end of another rank of the gang, which this one noticed in an exchange with it."""
+    """Another rank's end, which this rank noticed in an exchange."""
 
     lasting = False
 
@@ -74,7 +74,7 @@ class GangRank:
         device: torch.device,
         stopping: Stopping = never,
     ) -> None:
-        """Wait for all ranks: rank 0 at its meeting, any other on its line to it.
+        """Wait for all ranks: rank 0 at its meeting, any other on its line to rank 0.
 
         Raises `WorkersAbsent` and `LineLost`, at once when `stopping`, and `RankEnded`.
         """
@@ -115,20 +115,20 @@ class GangRank:
         return call, arrays
 
     def reply(self, reply: Reply, arrays: Arrays) -> None:
-        """Reply to a call of the leader. For the other ranks."""
+        """Reply to the leader's call. For the other ranks."""
         _send(0, reply, arrays)
 
     def replies(self) -> list[tuple[Reply, Arrays]]:
-        """Wait for the reply of every other rank. For the leader."""
+        """Wait for every other rank's reply. For the leader."""
         return [_reply(rank) for rank in range(1, self.ranks)]
 
     def summed(self, values: Tensor) -> Tensor:
-        """Return the sum over all ranks of a tensor on the host. All ranks must call it."""
+        """Return a host tensor's sum over all ranks. All ranks must call it."""
         dist.all_reduce(values)
         return values
 
     def largest(self, values: Tensor) -> Tensor:
-        """Return the maximum over all ranks. All ranks must call it."""
+        """Return a tensor's maximum over all ranks. All ranks must call it."""
         dist.all_reduce(values, dist.ReduceOp.MAX)
         return values
 
@@ -143,7 +143,7 @@ class GangRank:
             raise RankEnded(ended) from error
 
     def _ended(self) -> int | None:
-        """Return a rank whose line to this one ends now; None if none does."""
+        """Return a rank whose line to this one ends now; None if no line ends."""
         ranks = range(1, self.ranks) if self.leads else [0]
         deadline = time.monotonic() + _NOTICE_S
         while time.monotonic() < deadline:
@@ -161,7 +161,7 @@ class GangRank:
 
 
 def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore, Sequence[Line]]:
-    """Wait for all ranks; return the store of their addresses, and the lines on which they met."""
+    """Wait for all ranks; return the store with their addresses, and the lines to other ranks."""
     if isinstance(way, Meeting):
         _keep_to(socket.gethostbyname(way.host))
         store, place = store_at(way.host, EXCHANGE_LIMIT)
@@ -174,7 +174,7 @@ def _met(way: Meeting | Line, others: int, stopping: Stopping) -> tuple[TCPStore
 def _keep_to(address: str) -> None:
     """Let the exchange use the network on which the gang meets, unless the environment names one.
 
-    By default gloo takes the address of the host's name, which is loopback on many hosts.
+    By default gloo takes the address behind the host's name, which is loopback on many hosts.
     """
     if (name := _interface(address)) is not None:
         for variable in _INTERFACES:

@@ -1,9 +1,9 @@
 """The meeting of a gang's ranks: rank 0 waits for the others, checks them, and lets all begin.
 
 Rank 0 listens on a free port of `trainer.host`. Its worker's heartbeat on `fleet` has the address,
-and a worker's first rank gives it to the further ones. Each rank sends its number, its devices and
-its run's facts. All ranks must have the same facts: else they would train on in silence. A
-rank that ends after the meeting is not replaced: all ranks meet again.
+and a worker's first rank gives it to the worker's further ranks. Each rank sends its number, its
+devices and its run's facts. All ranks must have the same facts: else they would train on without
+notice of the difference. A rank that ends after the meeting is not replaced: all ranks meet again.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ OWN = {
     "usage_s",
     *SinkSettings.model_fields,
 }
-"""Settings in which the workers of a gang may differ."""
+"""Settings in which a gang's workers may differ."""
 _MODELS = {"reference", "teacher", "critic.model"}
 _NAMED = 3
 _log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ GangFacts = Mapping[str, str]
 
 
 class WorkersAbsent(SeamlessFlowError):
-    """Workers of a gang that did not come together in time."""
+    """A gang whose workers did not come together in time."""
 
     lasting = False
 
@@ -75,13 +75,13 @@ class RankRefused(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coming:
-    """The first message of a process that comes to the meeting."""
+    """A process's first message at the meeting."""
 
     worker: str
     rank: int
     """Number of the first device that the process speaks for."""
     devices: int
-    """Devices that it speaks for: those of a clock's worker, else one."""
+    """Devices that it speaks for: all those of a clock's worker, else one."""
     facts: GangFacts
     incarnation: str = ""
     """Incarnation of the worker's training process; empty for its further ranks."""
@@ -105,9 +105,9 @@ class Meeting:
         """Incarnations of the training processes, by worker, once all have come."""
 
     def begin(self, others: int, word: str = "") -> Sequence[Line]:
-        """Wait for the ranks of the `others` devices, send each the word, and return their lines.
+        """Wait for the ranks with the `others` devices, send each the word, and return their lines.
 
-        The lines are in the order of the ranks. Raises `WorkersAbsent`, at once when stopping.
+        The lines are in rank order. Raises `WorkersAbsent`, at once when stopping.
         """
         deadline = time.monotonic() + JOIN_S
         arrived: dict[int, tuple[Coming, Line]] = {}
@@ -116,7 +116,7 @@ class Meeting:
                 came_to = f"came to {self.place}, where rank 0 waits"
                 raise WorkersAbsent(f"{devices} of {others} other devices {came_to}")
             self._admit(arrived)
-            # One that has ended meanwhile starts again, and says so anew.
+            # A rank that has ended meanwhile starts again, and then comes to the meeting again.
             for rank in [rank for rank, (_, line) in arrived.items() if line.lost]:
                 arrived.pop(rank)[1].close()
         lines = [arrived[rank][1] for rank in sorted(arrived)]
@@ -172,15 +172,15 @@ def came(place: str, coming: Coming) -> Line:
 
 
 def begun(line: Line, stopping: Stopping = never) -> str:
-    """Wait until all ranks are there; return the word of rank 0. Raises `LineLost`."""
+    """Wait until all ranks are there; return rank 0's word. Raises `LineLost`."""
     return str(line.receive(JOIN_S, stopping))
 
 
 def gang_facts(settings: TrainerSettings) -> GangFacts:
     """Return a rank's facts: its run, its release, the model, and the trainer's settings.
 
-    Paths of models count by their content, since paths may differ between machines. So do the
-    functions of the user's own. Raises `FunctionUnusable`.
+    A model's path counts by the model's content, since paths may differ between machines. The
+    user's own functions count by content, too. Raises `FunctionUnusable`.
     """
     trainer = settings.trainer.model_dump(mode="json", exclude=OWN)
     chosen = {
@@ -203,9 +203,9 @@ def gang_facts(settings: TrainerSettings) -> GangFacts:
 
 
 def differences(mine: GangFacts, other: GangFacts) -> str:
-    """Return the first few differences between the facts of two ranks; empty if there are none.
+    """Return the first few differences between two ranks' facts; empty if there are none.
 
-    A fact that only one rank has belongs to another release.
+    A fact that only one rank has comes from another release.
     """
     names = [name for name in mine.keys() | other.keys() if mine.get(name) != other.get(name)]
     shown = [
@@ -225,9 +225,9 @@ def _flat(values: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, An
 
 
 def _content(directory: Path) -> str:
-    """Return 12 hex digits for a model: its configuration, and names and sizes of its weights.
+    """Return 12 hex digits from a model's configuration, tokenizer, weight file names and sizes.
 
-    With the name and commit of a hub's model, whose weights may change while their sizes stay.
+    A hub model's name and commit follow, since its weights may change while their sizes stay.
     """
     digest = hashlib.sha256()
     for path in (directory / "config.json", directory / "tokenizer.json"):
@@ -239,7 +239,7 @@ def _content(directory: Path) -> str:
 
 
 def _coming(said: Any) -> Coming | None:
-    """Return the first message of a process; None for that of any other program."""
+    """Return a process's first message; None if another program sent it."""
     if not isinstance(said, Mapping):
         return None
     try:

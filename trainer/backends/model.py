@@ -1,4 +1,4 @@
-"""Loading and writing of Hugging Face models, safetensors only. No other module loads models.
+"""Loading and writing Hugging Face models, safetensors only. No other module loads models.
 
 Computations keep copies of weights. These are stale once the weights are replaced in place, so
 `forget_copies` is called before.
@@ -39,7 +39,8 @@ def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrained
     """Return a directory's causal model, on the host, ready for gradients, without dropout.
 
     With `empty` the parameters have no memory until `shards.fill`, once the model is sharded. A
-    model whose files hold other tensors than its own is loaded even so. Raise `ModelUnusable`.
+    model whose files hold other tensors than its own is loaded whole even so. Raise
+    `ModelUnusable`.
     """
     return _loaded(AutoModelForCausalLM, directory, dtype, empty)
 
@@ -47,12 +48,12 @@ def load_model(directory: Path, dtype: Dtype, empty: bool = False) -> PreTrained
 def load_critic(
     directory: Path, dtype: Dtype, empty: bool = False, outputs: int = 1
 ) -> PreTrainedModel:
-    """Return a directory's model with `outputs` a token instead of logits, at first always 0.
+    """Return a directory's model with `outputs` values a token instead of logits, all 0 at first.
 
     `empty` as for `load_model`. Raise `ModelUnusable`.
     """
     verbosity = transformers_logging.get_verbosity()
-    # It would report that the output is new, with advice to train it.
+    # transformers would report that the output is new, and advise to train it.
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     try:
         model = _loaded(
@@ -63,7 +64,7 @@ def load_critic(
     for module in new_outputs(model):
         for parameter in module.parameters():
             nn.init.zeros_(parameter)
-        # FSDP2 hooks into the output, and warns of one that is a view of another tensor.
+        # FSDP2 hooks into the output, and warns if it is a view into another tensor.
         module.register_forward_hook(lambda _, __, output: output.clone())
     return model
 
@@ -102,7 +103,7 @@ def write_model(
 
 
 def write_configuration(model: PreTrainedModel, dtype: Dtype, directory: Path) -> None:
-    """Write the files of `write_model` except weights; delete no weights."""
+    """Write the same files as `write_model` except weights; delete no weights."""
     name = type(model).__name__.removeprefix("FSDP")
     model.config.architectures = [name]
     model.config.save_pretrained(directory)
@@ -130,10 +131,10 @@ def recompute_activations(model: PreTrainedModel) -> None:
 
 
 def forget_copies(model: nn.Module) -> None:
-    """Forget what computations have kept of a model's weights, before they are replaced.
+    """Forget what computations have kept of a model's weights, before these are replaced.
 
     Autocast keeps the weights in its own type as long as its outermost context is open. FSDP2 keeps
-    those of the root module whole after a forward pass. This puts sharded parameters back in their
+    the root module's weights whole after a forward pass. This puts sharded parameters back in their
     place, so that writes go to the shards.
     """
     for module in model.modules():

@@ -1,6 +1,6 @@
-"""Copies of the last few versions' weights on the host, to compare engine and trainer fairly.
+"""Host copies of the last few versions' weights, to compare engine and trainer fairly.
 
-A trained token was often sampled under weights that have been trained since. A difference of
+A trained token was often sampled under weights that have been trained since. A difference in
 log-probs is the engine's error only under the same weights; otherwise it is mostly staleness.
 Called by the back ends.
 """
@@ -44,7 +44,7 @@ class OlderWeights:
 
     @torch.no_grad()
     def measure(self, forward: Forward, samples: Sequence[MicroBatch], sums: TokenSums) -> None:
-        """Add the mismatch of all sampled tokens whose version has a copy."""
+        """Add the mismatch at all sampled tokens whose version has a copy."""
         for version, weights in self._kept.items():
             batches = [batch for batch in samples if (batch.versions_N == version).any()]
             if batches:

@@ -1,6 +1,6 @@
 """AdamW, and the back end's part of a checkpoint: weights, moments, random state as safetensors.
 
-Training goes on from these files exactly. Names in `optimizer.safetensors` are
+From these files training goes on as if it had not stopped. Names in `optimizer.safetensors` are
 `<moment>/<parameter>`. Called by the back ends.
 """
 
@@ -27,17 +27,17 @@ WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 RANDOM = "random.safetensors"
 CRITIC = "critic-"
-"""Prefix of a critic's files."""
+"""File prefix for a critic."""
 REFERENCE = "reference-"
-"""Prefix of the files of a reference that is renewed."""
+"""File prefix for a reference that is renewed."""
 OPPONENT = "opponent-"
-"""Prefix of the files of earlier policies."""
+"""File prefix for earlier policies."""
 
 
 def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float) -> Optimizer:
     """Return AdamW with these settings and the learning rate `lr`.
 
-    On a CPU it is torch's fused kernel: one pass over the memory, in place of ten.
+    On a CPU it is torch's fused kernel: one pass over the memory, instead of ten.
     """
     trained = list(parameters)
     return AdamW(
@@ -51,9 +51,9 @@ def adamw(parameters: Iterable[Parameter], settings: OptimizerSection, lr: float
 
 
 def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> FileParts:
-    """Return a copy of this rank's part of everything to save, on the host.
+    """Return a host copy of all that this rank has to save.
 
-    `prefix`: prefix of the files' names.
+    `prefix`: the file names begin with it.
     """
     parameters = _parameters(model)
     moments = {
@@ -66,16 +66,17 @@ def copied(model: nn.Module, optimizer: Optimizer, prefix: str = "") -> FilePart
 
 
 class Keeping:
-    """State and gradients of trained models, for back ends that keep models whole or by FSDP2's
-    rows. The back end of Megatron-core overrides all of it.
+    """State and gradients of trained models, for back ends with whole models or FSDP2's rows.
+
+    Megatron-core's back end overrides all of it.
     """
 
     def __init__(self, clip_norm: float) -> None:
-        """`clip_norm`: largest norm of a model's gradient."""
+        """`clip_norm`: largest norm for a model's gradient."""
         self._clip_norm = clip_norm
 
     def copied(self, model: nn.Module, optimizer: Optimizer, prefix: str = "") -> FileParts:
-        """Return what the function `copied` does."""
+        """Return what the function `copied` returns."""
         return copied(model, optimizer, prefix)
 
     def load(
@@ -85,7 +86,7 @@ class Keeping:
         load_state(directory, model, optimizer, prefix)
 
     def clipped(self, model: nn.Module, scale: float = 1.0) -> float:
-        """Undo the scale of the gradients and clip them; return the norm before."""
+        """Undo the gradients' scale and clip them; return the norm before."""
         parameters = trained(model).values()
         for parameter in parameters if scale != 1 else ():
             if parameter.grad is not None:
@@ -94,7 +95,7 @@ class Keeping:
 
 
 def random_state() -> FileParts:
-    """Return the state of all random numbers, by file; that of rank 0 is saved."""
+    """Return the random generators' states, by file; only rank 0's are saved."""
     random = {"cpu": part_of(torch.get_rng_state())}
     if torch.cuda.is_available():
         random["cuda"] = part_of(torch.cuda.get_rng_state())
@@ -102,16 +103,16 @@ def random_state() -> FileParts:
 
 
 def save_state(directory: Path, files: FileParts, leads: bool) -> None:
-    """Write this rank's part of the files of `copied`; `leads` as for `write_tensors`."""
+    """Write this rank's part of files as `copied` returns them; `leads` as for `write_tensors`."""
     for name, parts in files.items():
         write_tensors(directory / name, parts, leads)
 
 
 class SavedState:
-    """Weights and moments of a checkpoint; a rank reads its parts of them."""
+    """A checkpoint's weights and moments; a rank reads its parts."""
 
     def __init__(self, directory: Path, names: Set[str], prefix: str = "") -> None:
-        """`names`: names of the model's parameters; `prefix`: prefix of the files.
+        """`names`: the model's parameter names; `prefix`: the files' prefix.
 
         Raise `ModelUnusable`.
         """
@@ -128,7 +129,7 @@ class SavedState:
             whose = another if prefix else "is of another model"
             raise ModelUnusable(str(directory), f"{whose}: {', '.join(wrong[:3])}")
         self.moments = sorted(self._keys(self._moments))
-        """Names of all moments, `<moment>/<parameter>`."""
+        """All moments' names, `<moment>/<parameter>`."""
 
     def read_weight(self, name: str, part: TensorPart) -> None:
         """Read a part of a parameter into its memory. Raise `ModelUnusable`."""
@@ -143,7 +144,7 @@ class SavedState:
             return set(opened.keys())
 
     def _read(self, file: Path, name: str, part: TensorPart) -> None:
-        # Opened for each: what is read of a mapped file counts as memory until it closes.
+        # Opened for each tensor: what is read from a mapped file counts as memory until it closes.
         with self._readable(), safe_open(file, framework="pt") as opened:
             read_part(opened, name, part)
 
@@ -173,7 +174,7 @@ def load_state(directory: Path, model: nn.Module, optimizer: Optimizer, prefix: 
 
 
 def load_random(directory: Path) -> None:
-    """Put the state of all random numbers back. Raise `ModelUnusable`."""
+    """Restore the random generators' states. Raise `ModelUnusable`."""
     try:
         random = load_file(directory / RANDOM)
     except (OSError, SafetensorError) as error:

@@ -1,8 +1,8 @@
-"""The back end of a rank of a gang, however the gang divides the model.
+"""The back end on a gang's rank, however the gang divides the model.
 
 The leader sends each of its calls to the other ranks, which do the same in `follow`. Each rank
-trains its share. It writes and reads its rows of weights and checkpoints, so all ranks must reach
-their directories. The leader gathers a model only if it needs a conversion.
+trains its share. It writes and reads its rows in weights and checkpoints, so all ranks must reach
+those directories. The leader gathers a model only if publishing it needs a conversion.
 """
 
 import logging
@@ -52,8 +52,8 @@ _ELSEWHERE = "the loss of another rank failed, which rank 0 explains"
 class RankBackend(TorchBackend, ABC):
     """A `Backend` (see `backend.py`) on every rank of a gang.
 
-    A subclass gives `_placed`, `_model_parts` and `_whole_weights`. If several ranks train the same
-    share, it also gives `_copies`.
+    A subclass implements `_placed`, `_model_parts` and `_whole_weights`. If several ranks train the
+    same share, it also overrides `_copies`.
     """
 
     def __init__(
@@ -121,7 +121,8 @@ class RankBackend(TorchBackend, ABC):
     def follow(self) -> int:
         """Do what the leader asks until it rests. For the other ranks; raise if the leader ends.
 
-        Each branch makes the same collective calls as the leader's method; else the ranks block.
+        Each branch in `_obey` makes the same collective calls as the leader's method; else the
+        ranks block.
         """
         with self._gang.exchange():
             while (called := self._gang.receive())[0].name is not GangCallName.REST:
@@ -158,7 +159,7 @@ class RankBackend(TorchBackend, ABC):
         return self._gang.summed(values)
 
     def _obey(self, call: GangCall, arrays: Arrays) -> None:
-        """Make this rank's part of a call of the leader."""
+        """Do this rank's part in the leader's call."""
         match call.name:
             case GangCallName.LOAD:
                 super().load(call.directory, call.version)
@@ -174,7 +175,7 @@ class RankBackend(TorchBackend, ABC):
                 super().snapshot()
 
     def _write(self, directory: Path) -> None:
-        """Write this rank's part of the model. All ranks must call it; one that fails ends all."""
+        """Write this rank's part of the model. All ranks must call it; if one fails, all end."""
         files = self._model_files
         whole = self._whole_weights() if files is None else {}  # a call of all ranks
 
@@ -212,19 +213,18 @@ class RankBackend(TorchBackend, ABC):
 
     @abstractmethod
     def _model_parts(self) -> TensorParts:
-        """Return this rank's part of each of the model's tensors."""
+        """Return this rank's part of each model tensor."""
 
     @abstractmethod
     def _whole_weights(self) -> dict[str, torch.Tensor]:
-        """Return all weights as whole tensors on the host; other ranks than the leader may return
-        none.
+        """Return all weights as whole tensors on the host.
 
-        All ranks must call it.
+        All ranks must call it; ranks other than the leader may return none.
         """
 
     @property
     def _copies(self) -> int:
-        """Number of consecutive ranks that train the same share."""
+        """Return how many consecutive ranks train the same share."""
         return 1
 
     def _repeated(self, shares: Sequence[_Share]) -> list[_Share]:
@@ -232,7 +232,7 @@ class RankBackend(TorchBackend, ABC):
         return [share for share in shares for _ in range(self._copies)]
 
     def _answers(self) -> list[Arrays]:
-        """Wait for the replies of all other ranks; return the arrays for each other share."""
+        """Wait for all other ranks' replies; return the arrays for each other share."""
         replies = self._gang.replies()[self._copies - 1 :: self._copies]
         return [arrays for _, arrays in replies]
 

@@ -1,9 +1,9 @@
-"""Log-probs, entropies and top shares of trained tokens, without all logits in memory at once.
+"""Log-probs, entropies and top shares for trained tokens, without all logits in memory at once.
 
 `linear_scores` begins with hidden states. It computes the logits part by part, and again in the
-backward pass. `scores` begins with logits that a model has computed. A token's top share is
-the probability of the few likeliest ones in its place. Called by `forward.py`. Dimensions: N
-trained tokens, R tokens of a part, H hidden, V vocabulary, K likeliest tokens.
+backward pass. `scores` begins with logits that a model has computed. A token's top share is the sum
+of the few largest probabilities in its place. Called by `forward.py`. Dimensions: N trained tokens,
+R tokens in a part, H hidden, V vocabulary, K likeliest tokens.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,19 +21,19 @@ from seamlessflow.trainer.parallelism import LOGITS_AT_ONCE
 
 
 class DividedVocabulary(Protocol):
-    """An output layer of which each rank has some of the vocabulary."""
+    """An output layer whose vocabulary is divided over the ranks."""
 
     @property
     def size(self) -> int:
-        """V, of all ranks."""
+        """V, over all ranks."""
         ...
 
     def gathered(self, own_RV: Tensor) -> Tensor:
-        """Return the logits of all ranks (R, V) from those of this one."""
+        """Return the logits from all ranks (R, V), given this rank's."""
         ...
 
     def own_part(self, all_RV: Tensor) -> Tensor:
-        """Return this rank's part of a tensor of all."""
+        """Return this rank's part of a tensor over the whole vocabulary."""
         ...
 
     def summed(self, of_rank_NH: Tensor) -> Tensor:
@@ -51,9 +51,9 @@ def scores(
 ) -> tuple[Tensor, ...]:
     """Return the log-softmax at the targets (with gradient) and the entropy (with one if asked).
 
-    If `likeliest` is not 0, also the probability of so many likeliest tokens, without gradient.
-    All are over the whole vocabulary, as engines report log-probs, even with top-k or top-p. More
-    than `most` logits are taken to float32 part by part, and again in the backward pass.
+    If `likeliest` is not 0, also the sum of that many largest probabilities, without gradient. All
+    are over the whole vocabulary, as engines report log-probs, even with top-k or top-p. More than
+    `most` logits are taken to float32 part by part, and again in the backward pass.
     """
     rows = max(1, most // logits_NV.shape[-1])
     if len(logits_NV) <= rows:
@@ -80,9 +80,9 @@ def linear_scores(
     divided: DividedVocabulary | None = None,
     likeliest: int = 0,
 ) -> tuple[Tensor, ...]:
-    """Return the `scores` of hidden W^T + bias, with at most `most` of these logits in memory.
+    """Return the `scores` for hidden W^T + bias, with at most `most` of these logits in memory.
 
-    Products are in the type of autocast, or of the weight. The weight's gradient is summed over the
+    Products are in autocast's type, or in the weight's. The weight's gradient is summed over the
     parts in float32. `divided`: the weight is this rank's part; all ranks must call it.
     """
     kind = hidden_NH.device.type
@@ -165,11 +165,11 @@ def _slopes(
     by_logprob_R: Tensor,
     by_entropy_R: Tensor | None,
 ) -> Tensor:
-    """Return the gradient of a loss by the logits, float32, from those by log-prob and entropy.
+    """Return a loss's gradient by the logits, float32, from its gradients by log-prob and entropy.
 
-    The logits are used up: their memory takes what is computed from them. Let y = logits /
-    temperature, p its softmax and t the target. The gradient of log p at t is (1 at t) - p. The
-    gradient of the entropy is -p (y - the mean of y under p).
+    The logits are used up: their memory takes the results. Let y = logits / temperature, p its
+    softmax and t the target. The gradient of log p at t is (1 at t) - p. The entropy's gradient is
+    -p (y - y's mean under p).
     """
     tempered_RV = logits_RV.float()
     if temperatures_R is not None:
@@ -189,9 +189,9 @@ def _slopes(
 def _used_up(
     logits_RV: Tensor, targets_R: Tensor, temperatures_R: Tensor | None, likeliest: int
 ) -> tuple[Tensor, ...]:
-    """Return the same as `_scores`, without gradient, in the memory of the logits and as much more.
+    """Return the same as `_scores`, without gradient, in the logits' memory and as much again.
 
-    Each pass over so many logits takes as long as a part of their product.
+    It makes few passes: each pass over so many logits takes as long as a part of their product.
     """
     logits_RV = logits_RV.float()
     if temperatures_R is not None:
@@ -219,7 +219,7 @@ def _scores(
         logits_NV = logits_NV / temperatures_N.unsqueeze(-1)
     normalisers_N = logits_NV.logsumexp(-1)
     logprobs_N = logits_NV.gather(-1, targets_N.unsqueeze(-1)).squeeze(-1) - normalisers_N
-    # Its gradient keeps two more tensors of this size, so it is computed only for a bonus.
+    # The entropy's gradient keeps two more tensors of this size: it is computed only for a bonus.
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         means_N = (logits_NV.softmax(-1) * logits_NV).sum(-1)
         entropies_N = normalisers_N - means_N
@@ -229,13 +229,13 @@ def _scores(
 
 @torch.no_grad()
 def _top_shares(logits_RV: Tensor, normalisers_R: Tensor, likeliest: int) -> Tensor:
-    """Return the probability of so many likeliest tokens (R), or of all if there are fewer."""
+    """Return the sum of the `likeliest` largest probabilities (R), or of all if there are fewer."""
     top_RK = logits_RV.topk(min(likeliest, logits_RV.shape[-1])).values
     return (top_RK - normalisers_R.unsqueeze(-1)).exp().sum(-1)
 
 
 def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
-    """Return each score of all parts."""
+    """Return each score, joined over all parts."""
     return tuple(torch.cat(scored) for scored in zip(*parts, strict=True))
 
 

@@ -1,6 +1,6 @@
-"""The messages of a step between processes of a gang, as named arrays, and back. Pure.
+"""A step's messages between a gang's processes, as named arrays, and back. Pure.
 
-The first phase asks for columns of micro-batches and answers; the second gives a rank its share.
+The first phase asks for micro-batches' columns and answers; the second gives a rank its share.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ def shares(step: StepInput, ranks: int) -> list[StepInput]:
 
 
 def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
-    """Return a rank's share as arrays; `total` is the number of trained tokens of all ranks."""
+    """Return a rank's share as arrays; `total`: trained tokens on all ranks."""
     arrays: dict[str, NDArray[np.generic]] = {
         "numbers": np.array([step.version, total, len(step.micro_batches), len(step.samples)]),
         "learning_rate": np.array([step.learning_rate]),
@@ -44,7 +44,7 @@ def to_arrays(step: StepInput, total: int) -> dict[str, NDArray[np.generic]]:
 
 
 def from_arrays(arrays: Arrays) -> tuple[StepInput, int]:
-    """Return the share and the total that `to_arrays` gave these arrays for."""
+    """Return the share and the total from the arrays that `to_arrays` returned."""
     version, total, batches, samples = (int(number) for number in arrays["numbers"])
     step = StepInput(
         _batches(arrays, "batch", batches),
@@ -56,7 +56,7 @@ def from_arrays(arrays: Arrays) -> tuple[StepInput, int]:
 
 
 def question(batches: Sequence[MicroBatch], columns: Sequence[Column]) -> Arrays:
-    """Return the arrays that ask for columns of micro-batches."""
+    """Return the arrays that ask for micro-batches' columns."""
     names = np.frombuffer(",".join(columns).encode(), np.uint8)
     return {**to_arrays(StepInput(batches, (), 0, 0.0), 0), _COLUMNS: names}
 
@@ -75,7 +75,7 @@ def answer(annotated: AnnotatedColumns) -> Arrays:
 
 
 def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> AnnotatedColumns:
-    """Return the columns of `count` micro-batches that `answer` made these arrays of."""
+    """Return columns for `count` micro-batches, from the arrays that `answer` returned."""
     return {
         name: [np.asarray(arrays[f"{name}/{n}"], np.float32) for n in range(count)]
         for name in columns
@@ -83,7 +83,7 @@ def answered(arrays: Arrays, columns: Sequence[Column], count: int) -> Annotated
 
 
 def dealt(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return each rank's micro-batches, dealt in turn, the same number for each."""
+    """Return each rank's micro-batches, dealt in turn, equally many for each."""
     filled = [*batches, *([empty()] * (-len(batches) % ranks))]
     return [filled[rank::ranks] for rank in range(ranks)]
 
@@ -91,7 +91,7 @@ def dealt(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
 def collected(
     of_ranks: Sequence[AnnotatedColumns], columns: Sequence[Column], count: int
 ) -> AnnotatedColumns:
-    """Return the columns of `count` micro-batches in order, from those that each rank computed."""
+    """Return the columns for `count` micro-batches in order, from those that each rank computed."""
     ranks = len(of_ranks)
     return {name: [of_ranks[n % ranks][name][n // ranks] for n in range(count)] for name in columns}
 

@@ -36,7 +36,7 @@ RATIO_WIDTH = 0.01
 """Bin width of log ratios, with a bin around 0; quantiles are exact to half a percent."""
 
 _FARTHEST = 300
-"""Bins on each side of it, up to e^3; the last bin also counts further ratios."""
+"""Bins on each side of 0, up to e^3; the last bin also counts further ratios."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class TokenSums:
     def add(self, tokens: LossTokens, losses: Losses, weights_N: Tensor, newest_N: Tensor) -> None:
         """Add a micro-batch's trained tokens, with their weights in the step's loss.
 
-        `newest_N`: the tokens that the weights being trained have sampled.
+        `newest_N`: the tokens that were sampled under the weights being trained.
         """
         log_ratios_N = tokens.logprobs_N - tokens.engine_N
         self.add_losses(losses, weights_N, log_ratios_N, tokens.entropies_N)
@@ -86,18 +86,18 @@ class TokenSums:
         self.mismatch_max = max(self.mismatch_max, float(distances_N.max().item()))
 
     def add_reference(self, log_ratios_N: Tensor) -> None:
-        """Add the divergence of tokens from the reference, by log ratios of it to the policy."""
+        """Add tokens' divergence from the reference, by their log ratios reference / policy."""
         self._add("reference_kl", divergence(log_ratios_N.detach()))
         self._add("reference_tokens", torch.ones_like(log_ratios_N))
 
     def add_value_loss(self, loss: float) -> None:
-        """Add a rank's part of the critic's mean loss."""
+        """Add a rank's part in the critic's mean loss."""
         self.sums["value_loss"] += loss
 
     def merged(self, summed: Reduce, largest: Reduce) -> "TokenSums":
         """Return the sums over all ranks.
 
-        `summed` and `largest` take this rank's vector and return the reduced one of all ranks.
+        `summed` and `largest` take this rank's vector and return it reduced over all ranks.
         """
         total = TokenSums()
         sums = summed(torch.tensor([self.sums[name] for name in _SUMS], dtype=torch.float64))
@@ -139,8 +139,8 @@ class TokenSums:
 def divergence(log_ratios_N: Tensor) -> Tensor:
     """Return each token's estimate of KL(sampling policy || other policy), never negative.
 
-    exp(x) - 1 - x at the log ratio, in float64 (http://joschu.net/blog/kl-approx.html). A token far
-    likelier under the other policy counts as e^20 times as likely; others have no bound.
+    It is exp(x) - 1 - x at the log ratio x, in float64 (http://joschu.net/blog/kl-approx.html). A
+    token far likelier under the other policy counts as e^20 times as likely; others have no bound.
     """
     exact_N = log_ratios_N.double().clamp(max=LARGEST_LOG_RATIO)
     return exact_N.expm1() - exact_N

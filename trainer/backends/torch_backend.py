@@ -1,6 +1,6 @@
-"""The back end of one device: the model, AdamW and the optimizer step.
+"""The back end on one device: the model, AdamW and the optimizer step.
 
-Called by the steps through the interface of `backend.py`. While the role is not held, everything is
+Called by the steps through the interface in `backend.py`. While the role is not held, everything is
 on the host. N counts a micro-batch's trained tokens.
 """
 
@@ -48,7 +48,7 @@ from seamlessflow.trainer.settings import TrainerSection
 _log = logging.getLogger(__name__)
 _LARGEST_SCALE = 2.0**16
 _SCALE_STEP = 2.0**4
-"""First scale of a float16 loss, and the divisor that gives each next scale."""
+"""First scale for a float16 loss, and the divisor that gives each next scale."""
 
 
 class TorchBackend:
@@ -68,7 +68,7 @@ class TorchBackend:
         self._threads = settings.threads or torch.get_num_threads()
         self._use_threads()
         torch.manual_seed(settings.seed)
-        # cuDNN would plan anew, a second each, for each shape of a micro-batch.
+        # cuDNN would plan anew for each micro-batch shape, for a second each.
         torch.backends.cuda.enable_cudnn_sdp(False)
         self._settings = settings
         self._computing = computing
@@ -108,7 +108,7 @@ class TorchBackend:
 
     @property
     def _first_scale(self) -> float:
-        """Return the factor of the loss with which a gradient is computed first."""
+        """Return the loss's factor at the first attempt to compute a gradient."""
         return _LARGEST_SCALE if self._settings.compute == "float16" else 1.0
 
     @property
@@ -133,9 +133,9 @@ class TorchBackend:
         return self._train(step, sum(len(batch) for batch in step.micro_batches))
 
     def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
-        """Yield the gradient so far, by parameter, after each micro-batch of a step.
+        """Yield the gradient so far, by parameter, after each of a step's micro-batches.
 
-        Before clipping, and without an update. Raise `UpdateFailed` for a loss that raises.
+        It is not clipped, and no update follows. Raise `UpdateFailed` for a loss that raises.
         """
         self._use_threads()
         scale = self._first_scale
@@ -210,10 +210,10 @@ class TorchBackend:
         return Keeping(self._settings.optimizer.clip_norm)
 
     def _use_threads(self) -> None:
-        """Compute with the configured number of CPU threads in the calling thread.
+        """Let the calling thread compute with the configured number of CPU threads.
 
-        Torch and its maths library keep the number by thread. The main thread's does not hold for
-        the thread of the steps. With another number, tensors differ in their last bits.
+        Torch and its maths library keep that number by thread, so the main thread's does not hold
+        for the steps' thread. With another number, tensors differ in their last bits.
         """
         torch.set_num_threads(self._threads)
 
@@ -234,11 +234,11 @@ class TorchBackend:
         return failures
 
     def _summed(self, values: Tensor) -> Tensor:
-        """Return the sum over all ranks of a tensor on the host."""
+        """Return a host tensor's sum over all ranks."""
         return values
 
     def _train(self, step: StepInput, total: int) -> dict[str, float]:
-        """Train this process's share of a step that has `total` trained tokens on all ranks."""
+        """Train this process's share in a step that has `total` trained tokens on all ranks."""
         self._use_threads()
         self._computing(True)
         sums, norm = self._gradients(step, total)
@@ -253,11 +253,11 @@ class TorchBackend:
         return sums.metrics() | {"grad_norm": norm, "learning_rate": step.learning_rate}
 
     def _gradients(self, step: StepInput, total: int) -> tuple[TokenSums, float]:
-        """Compute the gradient of a step and clip it; return the sums and the norm before.
+        """Compute a step's gradient and clip it; return the sums and the norm before.
 
         Gradients in float16 would vanish, so the loss is scaled up and their sum down again. If
-        that overflows, they are computed again with a smaller scale. So no step is lost. No step
-        depends on earlier computations, so a resumed run repeats it. Raise `UpdateFailed`.
+        that overflows, they are computed again with a smaller scale, so no step is lost. Every step
+        begins with the same scale, so a resumed run repeats it. Raise `UpdateFailed`.
         """
         scale = self._first_scale
         while True:
@@ -281,7 +281,7 @@ class TorchBackend:
         failures: PassFailures,
         scale: float,
     ) -> None:
-        """Add a micro-batch's gradient: the sum over its tokens by their weights."""
+        """Add a micro-batch's gradient: the sum over its tokens, times their weights."""
         settings = self._settings.loss
         head = self._side.head
         with self._autocast():
@@ -304,7 +304,7 @@ class TorchBackend:
         sums.add(tokens, losses, weights_N, newest_N)
 
     def _clipped(self, scale: float) -> GradientNorms:
-        """Undo the scale of the gradients and clip them."""
+        """Undo the gradients' scale and clip them; return the norms before."""
         clipped = self._keeping.clipped(self._model, scale)
         head = self._side.head
         of_values = 0.0 if head is None else head.clipped(scale * self._ranks, self._summed)

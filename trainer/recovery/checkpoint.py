@@ -1,9 +1,9 @@
 """Full checkpoints: all that a trainer needs to go on as if it had not been stopped.
 
-A directory `checkpoint-<version>` has the files of the back end (safetensors) and `state.json`.
-That file has the origin of the weights, the state of `control` up to an offset, and a SHA-256 for
-each other file. It also has the low-water offset of each partition of `trajectories`: all sessions
-before it are trained or dropped. No pickle. The newest complete checkpoint counts; steps committed
+A directory `checkpoint-<version>` has the back end's files (safetensors) and `state.json`. That
+file has the weights' origin, the state folded from `control` up to an offset, and a SHA-256 for
+each other file. It also has a low-water offset for each partition of `trajectories`: all earlier
+sessions are trained or dropped. No pickle. The newest complete checkpoint counts; steps committed
 after it are executed again.
 """
 
@@ -32,26 +32,27 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """The content of a checkpoint besides the back end's files."""
+    """A checkpoint's content besides the back end's files."""
 
     origin: Origin
     offsets: Mapping[int, int]
     """Next offset to read in each partition of `trajectories`."""
     control_state: ControlState
     epoch: int
-    """Epoch of the newest scheduler on `control`."""
+    """The newest scheduler's epoch on `control`."""
     log: str = ""
     """Cluster and topic prefix that the offsets belong to."""
     directory: Path | None = None
     """The checkpoint's directory; None if it stands for the initial model."""
     partitions: int = TRAJECTORIES.partitions
-    """Partitions of `trajectories`, as the cluster has them."""
+    """Partition count of `trajectories` in the cluster."""
     reusable: Sequence[UsedGroup] = ()
-    """Groups of earlier steps that may be trained again."""
+    """Groups from earlier steps that may be trained again."""
     layout: Layout = "auto"
-    """Layout of its steps."""
+    """Layout that its steps use."""
     pools: Mapping[str, Any] = field(default_factory=dict)
-    """Content of the pools of stored sessions that no topic has (`trainer/mixing/pools.py`)."""
+    """Content that only the pools of stored sessions have, and no topic
+    (`trainer/mixing/pools.py`)."""
 
     @property
     def first_offsets(self) -> dict[int, int]:
@@ -60,7 +61,7 @@ class Checkpoint:
 
 
 class CheckpointForeign(SeamlessFlowError):
-    """A checkpoint of another log, whose offsets and groups mean nothing in this one."""
+    """A checkpoint from another log, whose offsets and groups mean nothing in this one."""
 
     lasting = True
 
@@ -100,8 +101,8 @@ def write(root: Path, checkpoint: Checkpoint, save: Callable[[Path], None], keep
 def newest(root: Path, policy: str, log: str) -> Checkpoint:
     """Return the newest complete checkpoint, or `initial` if there is none.
 
-    `log` is the cluster and topic prefix of this run. Raises `CheckpointForeign`, and `PathOutside`
-    for a checkpoint with files in other directories.
+    `log` is this run's cluster and topic prefix. Raises `CheckpointForeign`, and `PathOutside` for
+    a checkpoint with files in other directories.
     """
     directories = _directories(root)
     for directory in directories:
@@ -120,7 +121,7 @@ def newest(root: Path, policy: str, log: str) -> Checkpoint:
 
 
 def _directories(root: Path) -> list[Path]:
-    """Return the directories of all checkpoints, newest first. Raises `PathOutside`."""
+    """Return all checkpoints' directories, newest first. Raises `PathOutside`."""
     return sorted((inside(root, path.name) for path in root.glob(f"{_PREFIX}[0-9]*")), reverse=True)
 
 
@@ -150,7 +151,7 @@ def _read(directory: Path) -> Checkpoint:
         values["log"],
         directory,
         reusable=[_used_group(**group) for group in values["reusable"]],
-        # Earlier releases had it by default and recorded no layout here.
+        # Earlier releases padded by default and recorded no layout here.
         layout=values.get("layout", "padded"),
         pools=values.get("pools", {}),
     )

@@ -1,8 +1,8 @@
 """The state that a trainer computes from `control` and needs after a restart: a pure fold.
 
 The loop keeps it up to date, so a checkpoint can hold it together with its offset. A restarted
-trainer folds only the records after that offset. The state depends only on records of `control`. It
-keeps a `Commit` for each recorded step.
+trainer folds only the records after that offset. The state depends only on records on `control`. It
+keeps a `Commit` for each recorded step since the last checkpoint.
 """
 
 from collections import Counter
@@ -45,17 +45,18 @@ class Commit:
     groups: Mapping[str, SessionIds]
     """Each group's sessions, in the batch's order."""
     methods: tuple[StepMethod, ...] = ()
-    """The step's methods, only to compare; empty also if a checkpoint covers its record."""
+    """The step's methods, only to compare; also empty if a checkpoint covers the step's record."""
     reused: tuple[str, ...] = ()
     """Groups among them that earlier steps trained, in the same order; without stored ones."""
     pools: Mapping[str, str] = field(default_factory=dict)
-    """Pools of the stored groups among them, by group."""
+    """The pool that each stored group among them came from, by group."""
     replaced: tuple[tuple[str, str, str, str], ...] = ()
-    """Group, session that left, pool and stored session for each place that a stored one took."""
+    """For each place that a stored session took: group, session that left, pool and stored
+    session."""
 
     @classmethod
     def from_record(cls, record: StepCommitted) -> "Commit":
-        """Return a record's step."""
+        """Return the step that a record commits."""
         groups = {group.group_id: group.sessions for group in record.groups}
         reused = tuple(group.group_id for group in record.groups if group.reused and not group.pool)
         return cls(
@@ -75,7 +76,7 @@ class Commit:
 
     @classmethod
     def from_json(cls, values: Sequence[Any]) -> "Commit":
-        """Return the step that `to_json` gave these values for."""
+        """Return the step from the values that `to_json` returned."""
         step, version, lineage, groups, reused, *stored = values
         members = {name: tuple(sessions) for name, sessions in groups.items()}
         # Earlier releases had no pools.
@@ -104,19 +105,19 @@ class Commit:
 
 @dataclass(slots=True)
 class ControlState:
-    """The state after all records of `control` before `offset`."""
+    """The state after all records on `control` before `offset`."""
 
     policy: str
     """Policy that is trained; records of other policies' trainers are ignored."""
     offset: int = 0
     """Next offset of `control` to fold."""
     commits: dict[int, Commit] = field(default_factory=dict)
-    """Each step's newest record, by step; groups of steps before the last checkpoint are in `over`
-    instead."""
+    """Each step's newest record, by step. Groups from steps before the last checkpoint are in
+    `over` instead."""
     skipped: set[int] = field(default_factory=set)
     """Skipped steps since the last checkpoint."""
     ready: dict[str, SessionIds] = field(default_factory=dict)
-    """Sessions of groups that are ready and not over, by group."""
+    """Sessions by group, for groups that are ready and not over."""
     under_way: dict[str, GroupAdmission] = field(default_factory=dict)
     """Groups for training that are admitted and neither ready nor over."""
     rounds: dict[Round, EvaluationRound] = field(default_factory=dict)
@@ -126,21 +127,21 @@ class ControlState:
     expired: set[str] = field(default_factory=set)
     """Groups past their deadline that are neither ready nor over."""
     exploring: set[str] = field(default_factory=set)
-    """Groups of explorations that are not over."""
+    """Exploration groups that are not over."""
     over: set[str] = field(default_factory=set)
     """Groups that are dropped, evaluated, explored, or trained before the last checkpoint."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Groups for training that were dropped since the newest step, by reason."""
     newest_drop: str = ""
-    """Detail of the last of these drops."""
+    """The last such drop's detail."""
     consumed: set[str] = field(default_factory=set)
-    """Groups of `commits` whose `GroupConsumed` is on `control`."""
+    """Groups in `commits` whose `GroupConsumed` is on `control`."""
     steps_of: dict[int, int] = field(default_factory=dict)
-    """Number of optimizer steps that made each version."""
+    """Optimizer steps that made each version, by version."""
     published: PublishedWeights | None = None
     """The weights published last."""
     finished: int = 0
-    """Steps of the newest `RunFinished`."""
+    """Steps in the newest `RunFinished`."""
 
     @property
     def highest_version(self) -> int:
@@ -178,7 +179,7 @@ class ControlState:
                 self._apply_step(record)
 
     def settle(self, step: int) -> None:
-        """End the groups of all steps before `step`: a checkpoint covers them."""
+        """End the groups that steps before `step` trained: a checkpoint covers them."""
         for number in [number for number in self.commits if number < step]:
             self.over.update(self.commits.pop(number).groups)
         self.skipped = {number for number in self.skipped if number >= step}
@@ -210,7 +211,7 @@ class ControlState:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "ControlState":
-        """Return the state that `to_json` gave these values for."""
+        """Return the state from the values that `to_json` returned."""
         commits = map(Commit.from_json, values["commits"])
         published = values["published"]
         return cls(
@@ -266,7 +267,7 @@ class ControlState:
 
     def _admit(self, record: r.GroupAdmitted) -> None:
         if record.purpose == "eval":
-            # Evaluations are those of the policy that they name, the first one of the run.
+            # An evaluation belongs to the policy that it names, which is the run's first one.
             if not self._own(record.policy):
                 return
             evaluation = self.rounds.setdefault((record.version, record.split), EvaluationRound())
@@ -279,7 +280,7 @@ class ControlState:
         else:
             version = record.version
             if not self._own(record.policy):
-                # The record has a version of the policy that it names.
+                # The record's version belongs to the other policy, which it names.
                 version = self.published.version if self.published else 0
             admission = GroupAdmission(version, record.deadline_ms)
             self.under_way[record.group_id] = admission
@@ -300,7 +301,7 @@ class ControlState:
         self.over.add(group_id)
 
     def _round_of(self, group_id: str) -> EvaluationRound | None:
-        """Return the evaluation of a group that is under way, or None."""
+        """Return the evaluation in which a group is open, or None."""
         return next(
             (evaluation for evaluation in self.rounds.values() if group_id in evaluation.open), None
         )

@@ -1,7 +1,7 @@
 """The log that a trainer starts with: the check that it fits the checkpoint, and a first reading.
 
-The log must still have all records from which the checkpoint continues, and reach as far as it.
-`control` is read to its present end. The same reader then goes on in a thread of its own
+The log must still have all records from which the checkpoint continues, and reach at least that
+far. `control` is read to its present end. Then the same reader goes on in its own thread
 (`ProcessParts.control`).
 """
 
@@ -24,7 +24,7 @@ _CONTROL: LogPartition = (CONTROL.name, 0)
 
 
 class CheckpointAhead(SeamlessFlowError):
-    """A checkpoint from after the present end of `control`, so the log is another one."""
+    """A checkpoint from after `control`'s present end, so the log is another one."""
 
     lasting = True
 
@@ -61,8 +61,8 @@ def check_kept(
 ) -> None:
     """Raise `RecordsGone` if records after the checkpoint were removed.
 
-    `source`: the Kafka of `trajectories`, if not `kafka`. Also raises the errors of
-    `Outage.endure`.
+    `source`: the Kafka with `trajectories`, if not `kafka`. Also raises the errors that
+    `Outage.endure` raises.
     """
     sessions: dict[LogPartition, int] = {
         (TRAJECTORIES.name, number): at for number, at in checkpoint.offsets.items() if at >= 0
@@ -81,8 +81,8 @@ def read_recorded(
 ) -> None:
     """Fold `control` from the checkpoint's offset to its present end into both states.
 
-    `reader` goes on after that. Raises `CheckpointAhead`, and the errors of `Outage.endure` if no
-    record comes for `kafka.wait_s`.
+    `reader` is left at that end. Raises `CheckpointAhead`. Also raises the errors that
+    `Outage.endure` raises, if no record comes for `kafka.wait_s`.
     """
     end = reader.ends([_CONTROL])[_CONTROL]
     if control_state.offset > end:
@@ -90,7 +90,7 @@ def read_recorded(
     reader.assign({_CONTROL: control_state.offset})
     outage = Outage(kafka, stopping)
     # To the end as of now: other processes go on writing, so the end itself moves on.
-    # At its end may stand offsets without a record, such as of erased ones.
+    # The last offsets may have no records, for example because they were erased.
     while max(control_state.offset, reader.position(_CONTROL)) < end:
         received = reader.poll(_POLL_S)
         for item in received:

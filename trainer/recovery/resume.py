@@ -1,8 +1,8 @@
 """A run's resumption: the step to begin with, the steps to execute again, the lineage.
 
 Steps committed after the last checkpoint are executed again, with the same groups and sessions.
-They get new version numbers and a new lineage. So every group is in exactly one step of the lineage
-that survives. A lineage's record has all that is needed to execute its steps again, elsewhere
+They get new version numbers and a new lineage. So every group is in exactly one step on the
+surviving lineage. A lineage's record has all that is needed to execute its steps again, elsewhere
 or later. Pure, except `other_model`, which compares the model with the run's.
 """
 
@@ -27,14 +27,14 @@ from seamlessflow.trainer.settings import TrainerSettings
 from seamlessflow.trainer.step_methods import differences
 
 SECTIONS = ("run", "pacing", "policy", "trainer")
-"""Sections of the settings that decide what a step computes."""
+"""Settings sections that decide what a step computes."""
 _FILE = "tokenizer.json"
 ORIGIN = ".origin"
-"""File beside a run's tokenizer, with the name and commit of the hub's model that it began with."""
+"""File beside a run's tokenizer: name and commit of the hub model that the run began with."""
 
 
 class StepNotRecorded(SeamlessFlowError):
-    """A step after the checkpoint that `control` lacks, so later steps cannot be repeated."""
+    """A step that `control` lacks after the checkpoint, so later steps cannot be repeated."""
 
     lasting = True
 
@@ -48,7 +48,7 @@ class StepNotRecorded(SeamlessFlowError):
 
 
 class GroupsGone(SeamlessFlowError):
-    """Groups of a step to execute again that the whole recording lacks."""
+    """Groups that the whole recording lacks, although a step to execute again needs them."""
 
     lasting = True
 
@@ -74,7 +74,7 @@ class Origin:
 
     @property
     def trained(self) -> int:
-        """Return the number of steps that trained something."""
+        """Return how many steps trained something."""
         return self.step - self.skipped
 
 
@@ -91,12 +91,12 @@ class Resume:
     settled: frozenset[str]
     """Groups that are over."""
     fixed: Mapping[str, SessionIds]
-    """Sessions of groups that are recorded as ready or trained."""
+    """Sessions by group, for groups recorded as ready or trained."""
     reusable: Sequence[UsedGroup] = ()
-    """Groups of earlier steps that may be trained again."""
+    """Groups from earlier steps that may be trained again."""
 
     def reused_until(self) -> dict[str, int]:
-        """Return the groups that recorded steps trained again, with the last of these steps."""
+        """Return each group that recorded steps trained again, with the last such step."""
         commits = (self.again[step] for step in sorted(self.again))
         return {
             name: commit.step for commit in commits if commit is not None for name in commit.reused
@@ -109,7 +109,7 @@ def resume_from(
     lineage: str,
     reusable: Sequence[UsedGroup] = (),
 ) -> Resume:
-    """Return the way to go on with the weights of `origin`. Raise `StepNotRecorded`."""
+    """Return the way to go on with the weights from `origin`. Raise `StepNotRecorded`."""
     recorded = control_state.commits.keys() | control_state.skipped
     last = max(recorded, default=-1)
     again: dict[int, Commit | None] = {}
@@ -149,9 +149,10 @@ def changes(resume: Resume, present: Sequence[StepMethod]) -> str:
 
 
 def layout_of_run(named: Layout, before: Layout, able: Layout) -> Layout:
-    """Return the layout of all steps from here on: the `named` one, if it is a choice.
+    """Return the layout for all steps from here on.
 
-    `auto` is what the gang is `able` to do. A run whose steps `before` were padded goes on so.
+    It is `able`, the layout that the gang chose for the setting `named`. But with `auto`, a run
+    whose steps `before` were padded goes on with padded ones.
     """
     return before if named == "auto" and before == "padded" else able
 
@@ -159,8 +160,8 @@ def layout_of_run(named: Layout, before: Layout, able: Layout) -> Layout:
 def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
     """Return the steps that made the newest weights, oldest first.
 
-    `commits` are in the log's order. In each lineage only the steps before its child's first
-    step survive. The child began from a checkpoint before the others.
+    `commits` are in log order. In each lineage only the steps before its child's first step
+    survive, because the child began from a checkpoint before the other steps.
     """
     steps: list[StepCommitted] = []
     parents = {commit.lineage: commit.parent_lineage for commit in commits}
@@ -174,14 +175,14 @@ def surviving(commits: Sequence[StepCommitted]) -> list[StepCommitted]:
 
 
 def recorded_sections(settings: TrainerSettings) -> Mapping[str, Any]:
-    """Return the settings of `SECTIONS` as JSON values; none has a secret."""
+    """Return the settings in `SECTIONS` as JSON values; none has a secret."""
     return settings.model_dump(mode="json", include=set(SECTIONS))
 
 
 def lineage_started(
     settings: TrainerSettings, resume: Resume, machine: Machine, at_ms: int
 ) -> LineageStarted:
-    """Return the record for `control`."""
+    """Return the record for `control` that announces the lineage."""
     return LineageStarted(
         at_ms=at_ms,
         policy=settings.run.policy,
@@ -198,12 +199,13 @@ def lineage_started(
 
 
 def other_model(model: Path, weights_dir: Path) -> str:
-    """Return why a run with this directory of weights cannot go on with a model; empty if it can.
+    """Return why the run in `weights_dir` cannot go on with a model; empty if it can.
 
-    Its tokens must be those of the run, and its commit, if both are the same model of a hub.
+    The model must have the run's tokens. If both are the same hub model, it must also have the
+    commit that the run began with.
 
-    It needs no log, so `train` and the trainer ask before they read the log, which may take long.
-    Also empty for a run that has not begun, and for a model that is no longer there.
+    The check needs no log, so `train` and the trainer make it before they read the log, which may
+    take long. Also empty for a run that has not begun, and for a model that is no longer there.
     """
     named = model / _FILE
     recorded = weights_dir / TOKENIZER / _FILE

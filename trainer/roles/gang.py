@@ -1,6 +1,6 @@
-"""The gang in the log: its members and the loss of one of them. Also errors of its processes.
+"""The gang as the log shows it: its members, and the loss of a member. Also its processes' errors.
 
-A pure fold of `control`. The trainer keeps one, and so does each rank of a gang of several.
+A pure fold of `control`. The trainer keeps one. So does each rank, if the gang has several.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,17 +16,17 @@ class GangWatch:
     """The newest gang."""
 
     epoch: int = -1
-    """Epoch of the newest scheduler in the records read."""
+    """The newest scheduler's epoch in the records read."""
     policy: str = ""
     """Policy that the gang trains; empty for any."""
     members: Mapping[str, str] = field(default_factory=dict)
-    """Incarnations of all training processes of the newest gang, by worker."""
+    """Incarnations of the newest gang's training processes, by worker."""
     gang_epoch: int = 0
     met: Mapping[str, str] = field(default_factory=dict)
-    """Incarnations of the training processes that this one has met, by worker. They are a gang
-    before an assignment makes it one. Empty for the trainer, which has met none."""
+    """Incarnations of the training processes that this one has met, by worker. They break like a
+    gang even before an assignment makes them one. Empty for the trainer, which has met none."""
     broken_by: str = ""
-    """Worker of the gang whose training process was lost; empty if none was."""
+    """The gang's worker whose training process was lost; empty if none was."""
 
     def apply(self, record: Record) -> None:
         """Fold one record of `control`."""
@@ -44,11 +44,11 @@ class GangWatch:
             case r.RunFinished() if self.concerns(record.policy):
                 self.members = self.met = {}  # each ends in order from now on
             case r.WorkerLost() if record.process == "train" and record.epoch >= self.epoch:
-                # The loss of an earlier life of that process broke an earlier gang.
+                # The loss of the process's earlier life broke an earlier gang.
                 if {**self.members, **self.met}.get(record.worker) == record.incarnation:
                     self.broken_by = record.worker
             case r.WorkerJoined() if record.process == "train" and record.epoch >= self.epoch:
-                # A life that the scheduler never saw, since the next one came so soon.
+                # The scheduler never saw the life that was met: the next one came too soon.
                 if self.met.get(record.worker, record.incarnation) != record.incarnation:
                     self.broken_by = record.worker
 
@@ -57,18 +57,18 @@ class GangWatch:
         return not self.policy or policy in ("", self.policy)
 
     def counts(self, started: r.StepStarted) -> bool:
-        """Return whether a start that is read now counts; a later claim leaves it valid."""
+        """Return whether a `StepStarted` that is read now counts; a later claim leaves it valid."""
         return started.epoch >= self.epoch and self.concerns(started.policy)
 
     def may_start(self, started: r.StepStarted, step: int) -> bool:
-        """Return whether a start that counted is for `step` and the newest gang."""
+        """Return whether a `StepStarted` that counted is for `step` and the newest gang."""
         return started.step == step and started.gang_epoch == self.gang_epoch
 
     def check(self, ranks: int, started: r.StepStarted | None = None) -> None:
-        """Raise `GangBroken`, or `GangMismatch` if the gang of `started` has not `ranks` devices.
+        """Raise `GangBroken`, or `GangMismatch` if `started` names a gang without `ranks` devices.
 
-        The log does not break a gang of one. Its process goes on under a new incarnation if it
-        lives; else its connection ends.
+        The log never breaks a gang with one rank. If its process lives, it goes on under a new
+        incarnation; else its connection ends.
         """
         if ranks > 1 and self.broken_by:
             raise GangBroken(self.broken_by)
@@ -99,7 +99,7 @@ class TrainerGone(SeamlessFlowError):
 
 
 class GangMismatch(SeamlessFlowError):
-    """A gang of the scheduler with another number of devices than `trainer.ranks`."""
+    """A gang whose device count is not `trainer.ranks`."""
 
     lasting = True
 

@@ -1,8 +1,8 @@
-"""The parts that the trainer and a training process have in common, with their begin and end.
+"""The parts that the trainer and a training process share, and how they begin and end.
 
 The main thread may wait for minutes, when it loads a model or saves at the end. So heartbeats have
-a thread of their own. Long work (a step, a checkpoint, moving memory) has another, for one piece at
-a time.
+their own thread. Long work (a step, a checkpoint, moving memory) has another thread, which does one
+piece at a time.
 """
 
 import threading
@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class TrainerStatus:
-    """The state of the process as heartbeats report it; the loop's thread writes it."""
+    """The process's state as heartbeats report it; the loop's thread writes it."""
 
     state: str = "starting"
     """`starting`, `ready`, `asleep`, `training`, `ended` (in order) or `failed`."""
@@ -126,7 +126,7 @@ class Work:
 
     def finish(self) -> None:
         """Wait for the piece under way. Raise its error."""
-        # What follows from a piece may begin another one.
+        # `after` may begin another piece.
         while self._pending is not None:
             self._collect_result()
 
@@ -145,7 +145,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Wake:
-    """An item of the inbox that only ends the loop's wait, since a piece of work is finished."""
+    """An inbox item that only ends the loop's wait, since a piece of work is finished."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,10 +182,10 @@ class ProcessParts:
 
     @contextmanager
     def running(self, *readers: ReaderThread, end: Callable[[], None]) -> Iterator[None]:
-        """Start the reader of `control` and `readers`; when the body ends, close everything.
+        """Start the reader for `control` and `readers`; when the body ends, close everything.
 
-        `end` is called first: it ends what the work thread may wait for. The last heartbeat has the
-        state `ended`, after an error `failed`.
+        `end` is called first then: it ends what the work thread may wait for. The last heartbeat
+        has the state `ended`, or after an error `failed`.
         """
         started = [self.control, *readers]
         try:

@@ -1,9 +1,9 @@
-"""The role `train` of a worker's training process: which move is due, by `control` and `fleet`.
+"""The role `train` in a worker's training process: which move is due, by `control` and `fleet`.
 
 Pure. `apply` folds the records in order. `due` returns the move to make; `acquired`, `released` and
-`rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never a decision of an
-older scheduler. Any assignment of the worker concerns this process: an assignment to roll out takes
-the role `train` away. The role is taken only once the rollout process has given up its own.
+`rejoined` note that it was made. Only a newer (epoch, assignment) is obeyed, never an older
+scheduler's decision. The worker's every assignment concerns this process: an assignment to roll out
+takes the role `train` away. The role is taken only once the rollout process has given up its own.
 """
 
 from dataclasses import dataclass
@@ -15,18 +15,19 @@ from seamlessflow.schemas.records import Record
 
 Due = Literal["acquire", "release", "rejoin"]
 ROLLOUT_SILENT_MS = 15_000
-"""Age of its last heartbeat at which a rollout process no longer holds the devices."""
+"""A rollout process whose last heartbeat is older than this no longer holds the devices."""
 
 
 @dataclass(slots=True)
 class TrainerRoles(WorkerRoles):
-    """State of a training process that concerns its role."""
+    """A training process's state, as far as it concerns the role."""
 
     rollout: tuple[int, bool] = (-1, False)
-    """Time of the rollout process's last record, and whether it held the devices then."""
+    """The rollout process's last record: its time, and whether the process held the devices
+    then."""
 
     followed: tuple[int, int] = (-1, -1)
-    """Gang epoch and number of the newest step that it followed to its end."""
+    """The newest step that it followed to its end: gang epoch and step number."""
 
     @property
     def rollout_holds(self) -> bool:
@@ -54,7 +55,7 @@ class TrainerRoles(WorkerRoles):
                 self._heartbeat(record)
 
     def due(self) -> Due | None:
-        """Return the move to make now, or None. Not to be called while work is under way."""
+        """Return the move to make now, or None. Do not call it while work is under way."""
         if self.leaving or (self.held is not None and self.lost):
             return "release"
         if self.lost:
@@ -80,14 +81,14 @@ class TrainerRoles(WorkerRoles):
         self.wanted = None
 
     def counts(self, started: r.StepStarted) -> bool:
-        """Return whether a start that is read now counts; a later claim leaves it valid."""
+        """Return whether a `StepStarted` that is read now counts; a later claim leaves it valid."""
         return started.epoch >= self.epoch
 
     def may_start(self, started: r.StepStarted) -> bool:
         """Return whether `started` is for the held assignment and its step is not followed yet.
 
-        If the trainer announces a batch again, the start of its step is written again to the same
-        gang. The process may read that start when the step is over.
+        If the trainer announces a batch again, its step's `StepStarted` is written again to the
+        same gang. The process may read that record when the step is over.
         """
         return (
             self.held is not None

@@ -22,23 +22,22 @@ from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.steps.inputs import return_rules
 
 ESTIMATED = frozenset({Column.PAIR_LOSS}).union(*map(lesson_columns, OUTPUTS.values()))
-"""Columns that follow from others, which the trainer computes."""
+"""Columns that the trainer computes from other columns."""
 
 
 def annotated(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
-    """Return the batch with all that its loss needs. Raises `MethodFailed`, and the back end's
-    errors.
+    """Return the batch with all that its loss needs.
 
-    A step that is executed again has the same result: it depends only on settings, batch and
-    weights.
+    The result depends only on settings, batch and weights, so a step that is executed again has the
+    same result. Raises `MethodFailed`, and the back end's errors.
     """
     return estimated(settings, computed(settings, batch, backend))
 
 
 def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
-    """Return the batch with the columns of the devices. Raises the back end's errors.
+    """Return the batch with the columns that devices compute. Raises the back end's errors.
 
-    Tokens without a log-prob of their sampler have one then: that before the step.
+    A token without its sampler's log-prob gets its log-prob under the weights before the step.
     """
     names = needed(settings)
     unscored = has_unscored(batch)
@@ -54,12 +53,11 @@ def computed(settings: TrainerSection, batch: Batch, backend: Backend) -> Batch:
 def estimated(settings: TrainerSection, batch: Batch) -> Batch:
     """Return the batch with the advantages that follow from its columns. Raises `MethodFailed`.
 
-    Tokens that a mask takes out of the loss have left it, before advantages of a batch are
-    estimated.
+    Masks take their tokens out of the loss first, so advantages over a batch do not see them.
 
-    Columns that the loss does not need are then left out: they would go to every rank. With one
-    update a step, log-probs of the policy before the step are among them. They equal the trained
-    ones, except for rounding in other micro-batches.
+    Then columns that the loss does not need are left out: they would go to every rank. With one
+    update a step, these include the log-probs under the policy before the step. They equal the
+    trained ones, except for rounding in other micro-batches.
     """
     batch = masked_batch(batch, settings.masks)
     rules = return_rules(settings, batch.step)
@@ -92,14 +90,14 @@ def needed(settings: TrainerSection) -> tuple[Column, ...]:
 
 
 def _of_loss(settings: TrainerSection) -> set[Column]:
-    """Return the columns that the losses of the policy and of a critic need."""
+    """Return the columns that the policy's loss and a critic's loss need."""
     outputs = OUTPUTS[settings.advantage] if settings.critic_used else ()
     columns = {*value_columns(outputs), *lesson_columns(outputs)}
     if settings.loss.kl:
         columns |= {Column.REFERENCE}
     if settings.loss.of_pairs:
         columns |= {Column.PAIR_LOSS}
-    # At one update a step the trained weights are those before it.
+    # With one update a step, the trained weights are those before the step.
     if settings.updates > 1 and settings.loss.chosen_correction != "none":
         columns |= {Column.PROXIMAL}
     return columns

@@ -1,11 +1,11 @@
-"""Barren steps: those in which no token could be trained, and the end of a run that has only them.
+"""Barren steps, in which no token could be trained. Too many in a row end the run.
 
 Nothing to train is not the same as nothing learned: a group whose sessions are rewarded alike could
-be trained. A rule that masks every token will do so again, so it is reported at the first step. A
-step that only lost its groups is not barren, since the agents' environment may come back. But it is
-barren before the first trained step, as nothing shows yet that the agent works. A step that lost
-its groups to a failed method is always barren: the method will fail again. Pure; called by the
-sequence of steps.
+be trained. A rule that masks every token will do so again, so the first such step is reported. A
+step that only lost its groups is not barren, since the agents' environment may come back. Before
+the first trained step it is barren, as nothing shows yet that the agent works. A step that lost its
+groups to a failed method is always barren: the method will fail again. Pure; called by
+`sequence.py`.
 """
 
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ class NothingToTrain(SeamlessFlowError):
 
 @dataclass(slots=True)
 class BarrenSteps:
-    """The barren steps in a row, up to the present one."""
+    """The count of barren steps in a row, up to the present step."""
 
     count: int = 0
 
     def add(self, tokens: StepTokens, trained_before: int) -> bool:
-        """Count a step; return whether it begins a row of barren steps, which is to be reported.
+        """Count a step; return whether it begins a row of barren steps and must be reported.
 
-        `tokens`: tokens of its batch and of the groups that it gave up. `trained_before`: earlier
-        steps of the run that trained something.
+        `tokens`: those in its batch and in the groups that it gave up. `trained_before`: how many
+        earlier steps trained something.
         """
         lost = bool(tokens.masked or tokens.failed)
         barren = not tokens.trainable and (lost or not trained_before)

@@ -1,7 +1,7 @@
-"""The dataloader: from finalized sessions to the next batch. Does no I/O but logging.
+"""The dataloader: it turns finalized sessions into the next batch. Does no I/O but logging.
 
-The loop calls it with the records of `trajectories` (`add`) and `control` (`apply`). Returned
-records are for `control`. `next_batch` returns a recorded step as it was recorded, and a new step
+The loop gives it the records on `trajectories` (`add`) and on `control` (`apply`). Records that it
+returns are for `control`. `next_batch` returns a recorded step as it was recorded, and a new step
 as soon as enough groups are ready.
 """
 
@@ -51,8 +51,8 @@ _log = logging.getLogger(__name__)
 Records = list[Record]
 
 NOTHING_OF_IT = "no_token"
-"""Reason to drop a group without a turn of the policy, in a run of several policies. The scheduler
-does not count it as a loss."""
+"""Reason to drop a group without any turn by this policy, in a run with several policies. The
+scheduler does not count it as a loss."""
 
 EXPIRY_QUIET_MS = 500
 """Silence on `trajectories` after which a passed deadline counts.
@@ -72,27 +72,27 @@ class Dataloader:
     _control_state: ControlState
     _policy: str
     rules: BatchRules
-    """Rules of batches; a re-execution sets them anew for a lineage with other rules."""
+    """Rules for batches; a re-execution sets them anew for a lineage with other rules."""
     _limits: BatchLimits
     _added_ms: int
-    """The newest session's time; the time of the start before the first session."""
+    """Time at which the newest session was added; before the first session, the start."""
     _positions: dict[int, int] = field(default_factory=dict)
     left: dict[int, int] | None = None
-    """Offset of the last session of a recording at the start, by partition that is not read to
-    there; None: live."""
+    """A recording's last offset at the start, by partition; partitions read to there are removed.
+    None: live sessions."""
     follow: bool = False
-    """True if the trainer waits for further sessions of the recording."""
+    """True if the trainer waits for further sessions in the recording."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Groups dropped since the last step, by reason."""
     newest_drop: str = ""
-    """Detail of the last of these drops."""
+    """The last such drop's detail."""
     given_up: StepTokens = field(default_factory=StepTokens)
-    """Tokens of the complete groups among them."""
+    """Tokens in those dropped groups that were complete."""
     mixing: Mixing = field(default_factory=Mixing)
     """Pools of stored sessions, and what is chosen from them."""
     policies: Collection[str] = ()
-    """All policies of the run; their sessions may have turns of this policy. Empty: this policy
-    alone."""
+    """All policies in the run; their sessions may have turns by this policy. Empty: only this
+    policy."""
     _unused: UnusedRewards = field(default_factory=UnusedRewards)
     _cut: CutErrors = field(default_factory=CutErrors)
     _sessions: SessionsOfStep = field(default_factory=SessionsOfStep)
@@ -110,22 +110,22 @@ class Dataloader:
 
     @property
     def ready(self) -> int:
-        """Return the number of groups that wait for a step."""
+        """Return how many groups wait for a step."""
         return len(self._grouping.ready)
 
     @property
     def ready_groups(self) -> Collection[str]:
-        """Return the ids of these groups."""
+        """Return the ids of the groups that wait for a step."""
         return self._grouping.ready.keys()
 
     @property
     def ended(self) -> bool:
-        """Return True if all sessions of a recording were read, and no more will come."""
+        """Return whether a recording's sessions were all read, and no more will come."""
         return self.left is not None and not (self.left or self.follow)
 
     @property
     def used_up(self) -> bool:
-        """Return True if no batch can follow: a recording was read, and no group is left."""
+        """Return whether no batch can follow: a recording was read, and no group is left."""
         return self.ended and not self.ready
 
     def clock(self, step: int) -> StepClock:
@@ -137,7 +137,7 @@ class Dataloader:
         """Return whether to read further sessions before `step`; waiting groups take memory."""
         if self.left or self.store.awaits:
             return True
-        # However many groups are ready: a recorded step needs its own, and `wait` those it awaits.
+        # However many are ready: a recorded step needs its own groups, `wait` those under way.
         full = self.ready >= self._limits.window
         return not full or step in self._resume.again or self.rules.on_stale == "wait"
 
@@ -149,7 +149,7 @@ class Dataloader:
         now_ms: int,
         trace: Headers = (),
     ) -> Records:
-        """Add the session of a record of `trajectories`; return the records that follow."""
+        """Add the session from a record on `trajectories`; return the records that follow."""
         self._positions[partition] = offset + 1
         self._added_ms = now_ms
         if self.left is not None and offset >= self.left.get(partition, offset + 1):
@@ -183,7 +183,7 @@ class Dataloader:
         return self._counted(records) + unused + self._cut.notice(trajectory, now_ms)
 
     def apply(self, record: Record, now_ms: int) -> None:
-        """Apply a record of `control` that the control state has folded already."""
+        """Apply a record on `control` that the control state has folded already."""
         if isinstance(record, GroupExpired) and record.group_id in self._control_state.expired:
             self._expiring.setdefault(record.group_id, now_ms)
 
@@ -210,11 +210,14 @@ class Dataloader:
         return expired
 
     def next_batch(self, step: int, now_ms: int) -> tuple[Batch | SkippedStep | None, Records]:
-        """Return the batch of `step`, or None until it is complete, and the dropped groups."""
+        """Return the batch for `step` (None until it is complete) and records for dropped groups.
+
+        If no group is left for the step, a `SkippedStep` stands for the batch.
+        """
         clock = self.clock(step)
         if step in self._resume.again:
             return self._recorded(step, clock), []
-        # The batches of a recording must not depend on the order in which partitions are read.
+        # A recording's batches must not depend on the order in which partitions are read.
         if self.left:
             return None, []
         if self.ready < self._limits.groups and not self._exhausted():
@@ -223,7 +226,7 @@ class Dataloader:
         selection = select(mixed.groups, self._limits.groups, clock, self.rules)
         dropped = [self._give_up(group, now_ms) for group in selection.dropped]
         if dropped and self.mixing.rules.name and self.ready:
-            return None, dropped  # the plan was for these; the next call makes one for others
+            return None, dropped  # the plan counted on them; the next call makes a new one
         full = len(selection.chosen) == self._limits.groups
         if (not full and not self._exhausted()) or self._waits(clock, now_ms):
             return None, dropped
@@ -240,19 +243,19 @@ class Dataloader:
         ready = self._grouping.ready.values()
         if not self.mixing.rules.name:
             return Mixed(tuple(ready))
-        # A stored session must not be spent on a group of a later step.
+        # A stored session must not be spent on a later step's group.
         first = in_order(ready, clock, self.rules)[: self._limits.groups]
         return self.mixing.planned(step, first)
 
     def consumed(self, batch: Batch) -> None:
-        """End the groups of `batch`: its step is committed."""
+        """End the groups in `batch`: its step is committed."""
         for group in batch.new_groups:
             self._grouping.settle(group.group.group_id)
         self.store.trained(batch.step, batch.groups, self.rules)
         self.mixing.trained(batch.step, batch)
 
     def drop_metrics(self) -> dict[str, float]:
-        """Return metrics of sessions since the last call: dropped groups, failures, limits."""
+        """Return metrics about sessions since the last call: dropped groups, failures, limits."""
         metrics = {f"dropped/{reason}": float(count) for reason, count in self.dropped.items()}
         if masked := self.given_up.masked:
             metrics |= {f"masked/{reason}": float(count) for reason, count in masked.items()}
@@ -267,7 +270,8 @@ class Dataloader:
     def low_water(self, started_at: Mapping[int, int]) -> dict[int, int]:
         """Return the offsets from which a restarted trainer must read `trajectories`.
 
-        `started_at`: the offsets that this process began at, for partitions without a record since.
+        `started_at`: the offsets that this process began at, for partitions that had no record
+        since.
         """
         offsets = dict(started_at) | self._positions
         for source in (*self._grouping.held(), *self.store.held()):
@@ -309,7 +313,7 @@ class Dataloader:
         """Return whether pacing admits no group before the next step: too many were dropped."""
         if self.rules.recorded:
             return self.ended
-        # The groups that pacing admits ahead of a step, and those it replaces in it.
+        # How many groups pacing admits ahead of a step, and replaces within it.
         limits = self._limits
         credits = (limits.lag + 1 + limits.refill) * limits.groups + limits.extra
         lost = self.dropped.total() - self.dropped[NOTHING_OF_IT]
@@ -321,7 +325,7 @@ class Dataloader:
         return self.rules.on_stale == "wait" and bool(awaited(under_way, clock, limit, now_ms))
 
     def _concerned(self, trajectory: Trajectory) -> bool:
-        """Return whether a session may be of a group of this policy."""
+        """Return whether a session may belong to one of this policy's groups."""
         if trajectory.purpose == JUDGING:
             return False
         trains = trajectory.purpose == "train"
@@ -330,7 +334,7 @@ class Dataloader:
         return trajectory.policy in self.policies and trains
 
     def _without_turn(self, group_id: str, now_ms: int) -> Records:
-        """Drop a ready group if none of its sessions has a turn of the policy."""
+        """Drop a ready group if none of its sessions has a turn by the policy."""
         group = self._grouping.ready.get(group_id)
         if (
             not self.policies

@@ -1,7 +1,8 @@
 """Evaluations: the scheduler admits their groups, the trainer reports each round once it is over.
 
-A round is all groups that evaluate one version on one split. It is folded from `control` alone, so
-a trainer that resumes reports rounds that ended in its absence. Called by the sequence of steps.
+A round is all groups that evaluate one version on one split. It is folded only from `control`, so a
+trainer that resumes also reports rounds that ended while it was away. Called by the sequence of
+steps.
 """
 
 import logging
@@ -17,14 +18,14 @@ BEGIN_MS = 120_000
 """Longest wait, after the last step, for the scheduler to begin the last evaluation."""
 
 GRACE_MS = 60_000
-"""Longest wait for the end of a round after the deadlines of its groups."""
+"""Longest wait for a round's end after its groups' deadlines."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
 class Evaluations:
-    """The rounds of a run; `_sets` are the scheduler's evaluation sets by name."""
+    """A run's evaluation rounds; `_sets` are the scheduler's evaluation sets by name."""
 
     _control_state: ControlState
     _sets: Mapping[str, PassTerms]
@@ -33,7 +34,7 @@ class Evaluations:
     _ended_ms: int | None = None
 
     def completed(self, now_ms: int) -> list[EvaluationCompleted]:
-        """Return the reports of the rounds that are over, each once."""
+        """Return a report on each round that is over; no round is reported twice."""
         rounds = self._control_state.rounds
         over = [
             key
@@ -85,7 +86,7 @@ class Evaluations:
         begun = all(self._begun(version, split) for split in self._sets)
         if begun and not deadlines:
             return any(key not in self._sent for key in rounds)
-        # Rounds of one set may be under way while that of another has not begun.
+        # One set's rounds may be under way before another set's round has begun.
         limits = [at + GRACE_MS for at in deadlines]
         limit_ms = max(limits if begun else [*limits, self._ended_ms + BEGIN_MS])
         if now_ms < limit_ms:
@@ -94,7 +95,7 @@ class Evaluations:
         return False
 
     def _begun(self, version: int, split: str) -> bool:
-        """Return whether the round of a version on a set began, or was reported before."""
+        """Return whether a version's round on a set began, or was reported before."""
         state = self._control_state
         return version <= state.evaluated.get(split, -1) or (version, split) in state.rounds
 

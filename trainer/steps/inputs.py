@@ -40,7 +40,7 @@ class Update:
 
 
 def laid_out(settings: TrainerSettings, layout: Layout) -> TrainerSettings:
-    """Return the settings with a layout in place of theirs."""
+    """Return the settings with this layout instead of their own."""
     trainer = settings.trainer.model_copy(update={"layout": layout})
     return settings.model_copy(update={"trainer": trainer})
 
@@ -52,7 +52,7 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
     if is_user_function(trainer.advantage) or trainer.advantage in ESTIMATORS:
         by_name = estimator(trainer.advantage, return_rules(trainer), trainer.functions)
     else:
-        # Estimated once the batch is fixed, so that equal returns tell nothing before.
+        # Estimated once the batch is fixed: before, equal returns say nothing about a group.
         by_name = no_advantages
         filters.pop("zero_variance", None)
     if trainer.loss.of_pairs:
@@ -81,13 +81,13 @@ def batch_rules(settings: TrainerSettings) -> BatchRules:
 
 
 def selection_rules(trainer: TrainerSection) -> SelectionRules:
-    """Return a selection's settings."""
+    """Return the rules that select a group's sessions."""
     values = {**trainer.selection.model_dump(), "name": trainer.selection.name or ""}
     return SelectionRules(**values, seed=trainer.seed, functions=trainer.functions)
 
 
 def return_rules(trainer: TrainerSection, step: int = 0) -> ReturnRules:
-    """Return the settings of returns, as they are in `step`."""
+    """Return the rules for returns, as they are in `step`."""
     values = trainer.returns.model_dump(exclude={"entropy_scale", "hybrid_scale"})
     return ReturnRules(
         **values,
@@ -106,14 +106,14 @@ def step_updates(
     trained_before: int,
     remembered: Collection[int],
 ) -> list[Update]:
-    """Return the updates of the step that trains `batch`, from weights of this version.
+    """Return the updates with which a step trains `batch`, from the weights `version`.
 
     `trained_before`: earlier steps, without skipped ones. `remembered`: versions that the back end
-    has a copy of.
+    has copied.
     """
     updates: list[Update] = []
     for epoch, part in _parts(settings.trainer, batch):
-        # Engines are measured against the weights before the step, so by its first update.
+        # Engines are measured against the weights before the step, so only in its first update.
         measured = NOWHERE if updates else version
         inputs = step_input(settings, part, measured, trained_before, () if updates else remembered)
         updates.append(Update(epoch, part.chains(), inputs))
@@ -121,7 +121,7 @@ def step_updates(
 
 
 def of_step(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Return the metrics of a step from those of its updates."""
+    """Return a step's metrics, from its updates' metrics."""
     if len(updates) == 1:
         return dict(updates[0])
     metrics: dict[str, float] = {"updates": len(updates)}
@@ -138,11 +138,11 @@ def step_input(
     trained_before: int,
     remembered: Collection[int],
 ) -> StepInput:
-    """Return the input of the update that trains `batch`; see `step_updates`."""
+    """Return the input for the update that trains `batch`; see `step_updates`."""
     chains = batch.chains()
     trainer = settings.trainer
     if trainer.source_prefix is not None:
-        # Versions of another run: no token is of weights that this trainer has or had.
+        # Versions from another run: this trainer never had the weights that sampled the tokens.
         version = NOWHERE
         remembered = ()
     groups_C = [place for place, group in enumerate(batch.groups) for _ in group.chains]
@@ -152,7 +152,7 @@ def step_input(
         trainer.layout,
         units_C=units(trainer.loss.unit, chains, groups_C),
         weights_C=chain_weights(chains, trainer.loss, batch.counted(), trainer.chains),
-        # A chain of so many tokens has its room in memory anyway.
+        # Memory for a chain of that length is needed anyway.
         longest=settings.policy.max_context,
     )
     rate = learning_rate(trainer.optimizer, trained_before, settings.run.steps)
@@ -161,7 +161,7 @@ def step_input(
 
 
 def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
-    """Return the rate of `step` (from 0) of `steps`.
+    """Return the learning rate for `step` (from 0), in a run with so many `steps`.
 
     It rises linearly to `lr`, then falls by the schedule to `min_lr`. It reaches that only after
     the last step, since a rate of 0 would waste that step's sessions.
@@ -181,10 +181,10 @@ def learning_rate(settings: OptimizerSection, step: int, steps: int) -> float:
 
 
 def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]:
-    """Yield the epoch and each update's groups; each epoch has an order of its own.
+    """Yield each update's epoch and groups; every epoch has its own order.
 
-    The order depends on seed and step only, so a run can be repeated. A part without a trained
-    token is no update.
+    The order depends only on seed and step, so a run can be repeated. A part without a trained
+    token makes no update.
     """
     groups = [group for group in batch.groups if group.chains or group.counted]
     if trainer.mini_batches == 1 or not batch.trained():
@@ -199,7 +199,7 @@ def _parts(trainer: TrainerSection, batch: Batch) -> Iterator[tuple[int, Batch]]
 
 
 def _learning(part: Batch) -> Batch:
-    """Return a part of a batch, in which the weights of each output of a critic sum to 1 again."""
+    """Return a batch's part, rescaled so that the weights for each critic output sum to 1 again."""
     for output in EVERY_OUTPUT:
         names = [lesson.weight for lesson in output.lessons]
         total = sum(
@@ -214,7 +214,7 @@ def _learning(part: Batch) -> Batch:
 
 
 def _scaled(part: Batch, names: Collection[Column], factor: np.float32) -> Batch:
-    """Return a part of a batch with these columns times a factor."""
+    """Return a batch's part with these columns multiplied by a factor."""
 
     def change(chain: Chain) -> Chain:
         scaled = {name: chain.columns[name] * factor for name in names if name in chain.columns}
@@ -227,9 +227,9 @@ def _scaled(part: Batch, names: Collection[Column], factor: np.float32) -> Batch
 def _samples(
     chains: Sequence[Chain], trainer: TrainerSection, step: int, remembered: set[int]
 ) -> list[MicroBatch]:
-    """Choose chains with tokens of earlier versions whose weights are still in memory.
+    """Choose chains with tokens from earlier versions whose weights are still in memory.
 
-    Their random order depends on seed and step only, so a run can be repeated.
+    Their random order depends only on seed and step, so a run can be repeated.
     """
     random = np.random.default_rng([trainer.seed, step])
     chosen = list[Chain]()

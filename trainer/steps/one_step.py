@@ -1,9 +1,9 @@
 """One optimizer step, from the batch to published weights, in an order that survives a kill.
 
-The order: train, the file of trained tokens, `StepCommitted` (acknowledged), weights on disk,
+The order: train, the file with trained tokens, `StepCommitted` (acknowledged), weights on disk,
 `WeightsPublished` and `PolicyWeights`, `GroupConsumed` for each group, `StepCompleted`. A step
 whose `StepCommitted` is on `control` counts. After a restart it is executed again unless a
-checkpoint covers it. Runs in the thread of `Work`.
+checkpoint covers it. Runs in the work thread (`Work`).
 """
 
 import threading
@@ -71,13 +71,13 @@ class StepOrder:
     facts: dict[str, float]
     """Metrics that are known before training."""
     version: int
-    """Version of the weights being trained."""
+    """Version whose weights are trained."""
     next_version: int
     """Version that the step makes."""
     lineage: str
     parent_lineage: str
     trained_before: int
-    """Steps before this one, without skipped ones: the place in the schedule of rates."""
+    """Steps before this one, without skipped ones: the place in the learning-rate schedule."""
     consumed: Collection[str]
     """Groups whose `GroupConsumed` is on `control` already."""
     started_ms: int
@@ -110,7 +110,7 @@ class StepRunner:
     _fenced: threading.Event = field(default_factory=threading.Event)
     _ending: threading.Event = field(default_factory=threading.Event)
     _copied: Phases = field(default_factory=Phases)
-    """Time of the copy for a checkpoint since the last step; a metric of the next one."""
+    """Time spent on a checkpoint's copy since the last step; a metric in the next step."""
 
     def fence(self) -> None:
         """Commit nothing from now on, not even a step under way."""
@@ -125,7 +125,7 @@ class StepRunner:
         self._publication.settle()
 
     def run(self, order: StepOrder) -> StepDone:
-        """Execute a step. Raise `StepFenced`, `StepFailed` and errors of the back end and of Kafka.
+        """Execute a step. Raise `StepFenced`, `StepFailed`, and the back end's and Kafka's errors.
 
         Callers must not catch an error: after a step that failed half-way the process ends and
         resumes.
@@ -158,7 +158,10 @@ class StepRunner:
             self._backend.snapshot()
 
     def save(self, content: Checkpoint) -> Path:
-        """Write a checkpoint of the newest snapshot; return its directory. From any thread."""
+        """Write a checkpoint from the oldest unwritten snapshot; return its directory.
+
+        Any thread may call it.
+        """
         root = self._settings.checkpoints_dir
         keep = self._settings.trainer.checkpoints_kept
         return checkpoint.write(root, content, self._backend.save, keep)
@@ -204,7 +207,7 @@ class StepRunner:
                 self._backend.remembered(),
             )
             metrics = of_step([self._updated(order.batch.step, update) for update in updates])
-        # Each token is in one update of an epoch.
+        # Within an epoch, each token is in one update.
         once = [
             (update.chains, update.input.micro_batches) for update in updates if not update.epoch
         ]

@@ -2,8 +2,8 @@
 
 Each version is a complete Hugging Face directory with configuration and tokenizer, or only an
 adapter. An adapter's manifest names the initial model and its content. The tokenizer that
-`PolicyWeights` names is in a directory of its own and never changes. Weights that are current when
-a trainer starts are version 0 of a new run, or the newest. Called by the steps, at start, and by
+`PolicyWeights` names has its own directory and never changes. When a trainer starts, the current
+weights are version 0 in a new run, else the newest version. Called by the steps, at start, and by
 evaluations without a trainer (`seamlessflow/runs/chosen_weights.py`).
 """
 
@@ -47,7 +47,7 @@ _INDEX = ".index.json"
 
 
 class WeightsDirectoryInUse(SeamlessFlowError):
-    """A new run whose weights directory, or storage, holds versions of another run."""
+    """A new run whose weights directory, or storage, holds another run's versions."""
 
     lasting = True
 
@@ -59,7 +59,7 @@ class WeightsDirectoryInUse(SeamlessFlowError):
 
 
 class Publication:
-    """Versions of one policy in the weights directory."""
+    """One policy's versions in the weights directory."""
 
     def __init__(self, settings: TrainerSettings) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class Publication:
         shown = (past for past in settings.run.frozen.values() if past is not None)
         self._past = [past.every for past in shown if past.policy == settings.run.policy]
         self.step_before: int | None = None
-        """Optimizer steps behind the version before the next one; None: there is none."""
+        """Optimizer steps that made the version written last; None: there is none."""
 
     @cached_property
     def _renderer(self) -> RendererSettings:
@@ -94,17 +94,17 @@ class Publication:
 
     @property
     def tokenizer_hash(self) -> str:
-        """Hash of the tokenizer and of all else that decides a prompt's tokens."""
+        """Hash over the tokenizer and all else that decides a prompt's tokens."""
         return rendering_hash(self._rendered, self._renderer)
 
     def check_rendering(self) -> None:
-        """Raise `RendererError` if prompts of the policy cannot be rendered."""
+        """Raise `RendererError` if the policy's prompts cannot be rendered."""
         Renderer.load(self._rendered, self._renderer)
 
     def prepare(self) -> None:
-        """Copy all files of the initial model except its weights, once.
+        """Copy all of the initial model's files except weights, once.
 
-        Raise `ModelUnusable`, also for a run that goes on with a model of other tokens.
+        Raise `ModelUnusable`, also if the run would go on with a model that has other tokens.
         """
         model = self._settings.policy.model
         self.check_model()
@@ -126,8 +126,7 @@ class Publication:
     def write(self, backend: Backend, version: int, step: int, lineage: str) -> PublishedWeights:
         """Write the back end's weights, made by `step` optimizer steps, as `version`.
 
-        Versions older than `trainer.versions_kept` allows are deleted. Raises the errors of
-        `settle`.
+        Versions older than `trainer.versions_kept` allows are deleted. Raises `settle`'s errors.
         """
         self.settle()
         base = self._base
@@ -147,7 +146,7 @@ class Publication:
         if any(is_past(step, self.step_before, every) for every in self._past):
             keep(written.path)
         self.step_before = step
-        # Before the copy is made, whose drafts it would take for those of a failed publication.
+        # Before the copy is made: `retain` would take its drafts for a failed publication's.
         retain(self._root, self._settings.trainer.versions_kept)
         self.send(written)
         return written
@@ -155,7 +154,7 @@ class Publication:
     def facts(
         self, version: int, step: int, lineage: str, dtype: str, base: BaseModel | None
     ) -> Manifest:
-        """Return the manifest of a version without its files; `base`: an adapter's base model."""
+        """Return a version's manifest without its files; `base`: an adapter's base model."""
         return Manifest(
             policy=self._settings.run.policy,
             version=version,
@@ -189,8 +188,9 @@ class Publication:
             self.settle()
 
     def sent_before(self) -> str:
-        """Return the storage's URL if it has versions of this policy after the initial one, else an
-        empty text. Raises `StorageUnavailable`.
+        """Return the storage's URL if it has this policy's versions after the initial one.
+
+        Else return an empty text. Raises `StorageUnavailable`.
         """
         sender = self._sender
         return sender.url if sender is not None and sender.newest() > 0 else ""
@@ -205,7 +205,7 @@ class Publication:
     def announcement(
         self, published: PublishedWeights, lineage: str, now_ms: int
     ) -> WeightsPublished:
-        """Return the record of published weights for `control`."""
+        """Return the record for `control` that announces published weights."""
         return WeightsPublished(
             at_ms=now_ms,
             policy=self._settings.run.policy,
@@ -216,7 +216,9 @@ class Publication:
         )
 
     def policy_weights(self, published: PublishedWeights, now_ms: int) -> PolicyWeights:
-        """Return the record of published weights for `fleet`, which rollout processes load."""
+        """Return the record for `fleet` that names published weights, for rollout processes to
+        load.
+        """
         policy = self._settings.policy
         return PolicyWeights(
             policy=self._settings.run.policy,
@@ -224,7 +226,7 @@ class Publication:
             tokenizer_directory=str(self._tokenizer),
             tokenizer_hash=rendering_hash(self._tokenizer, self._renderer),
             renderer=self._renderer.to_json(),
-            # A turn that fills the model's own limit has ended by the context, too.
+            # A turn that fills the model's own limit has also ended by the context.
             max_context=context_limit(self._tokenizer, policy.max_context),
             overrides=self._overrides(),
             train_inexact=policy.train_inexact,
@@ -243,7 +245,7 @@ class Publication:
         return tensors_hash(published.path)
 
     def _overrides(self) -> Sampling:
-        """Return the sampling parameters of all sessions, which give the trained distribution."""
+        """Return the sampling parameters for all sessions, which give the trained distribution."""
         policy = self._settings.policy
         return Sampling(
             max_tokens=policy.max_tokens,
@@ -259,7 +261,7 @@ class Publication:
 
 
 def companions(directory: Path) -> list[Path]:
-    """Return the files of a model's directory that are not weights."""
+    """Return the files in a model's directory that are not weights."""
     return [
         path
         for path in sorted(directory.iterdir())

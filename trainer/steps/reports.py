@@ -20,22 +20,22 @@ _log = logging.getLogger(__name__)
 
 
 class Reports:
-    """The metrics of the last steps and the alarms that follow from them. Called by the steps."""
+    """The last steps' metrics, and the alarms that follow from them. Called by the steps."""
 
     def __init__(
         self, settings: TrainerSection, sinks: Sequence[Sink], decode: DecodeText = str
     ) -> None:
-        """`decode` returns the text of token ids."""
+        """`decode` turns token ids into text."""
         self._settings = settings
         self._sinks = sinks
         self._decode = decode
         self._recent: deque[tuple[int, StepMetrics]] = deque(maxlen=settings.explain_after)
         self._alarmed = False
         self._lone = False
-        """True once a group of one session is reported."""
+        """True once a group with one session is reported."""
 
     def report_step(self, done: StepDone) -> list[ProgressStalled]:
-        """Write the metrics of a step to all sinks; return the alarms for `control`."""
+        """Write a step's metrics to all sinks; return the alarms for `control`."""
         order = done.order
         metrics = done.metrics
         for sink in self._sinks:
@@ -46,9 +46,9 @@ class Reports:
         return [*alarms, *self.nothing_learned(metrics, done.at_ms)]
 
     def report_evaluation(self, evaluation: EvaluationCompleted, named: bool = False) -> None:
-        """Write a row for a round of an evaluation to all sinks, unless no session counted.
+        """Write a row for an evaluation round to all sinks, unless no session counted.
 
-        `named`: there are several sets, so each metric's name has its set's name.
+        `named`: there are several sets, so each metric's name includes its set's name.
         """
         if evaluation.reward_mean is None:
             return
@@ -67,7 +67,8 @@ class Reports:
     def nothing_learned(self, metrics: StepMetrics, at_ms: int) -> list[ProgressStalled]:
         """Count a step; return an alarm with the reasons if the last ones had no gradient.
 
-        Skipped steps count also. The next alarm needs as many new steps.
+        `trainer.explain_after` says how many; skipped steps count also. The next alarm needs as
+        many new steps.
         """
         self._recent.append((at_ms, metrics))
         if len(self._recent) < self._settings.explain_after:
@@ -96,7 +97,7 @@ class Reports:
             sink.close()
 
     def _lone_group(self, done: StepDone) -> list[ProgressStalled]:
-        """Return an alarm at the first group of one session that cannot teach anything."""
+        """Return an alarm at the first group that teaches nothing because it has one session."""
         detail = why_alone(done.order.batch.groups, self._settings.advantage)
         if self._lone or not (detail and self._settings.compares_sessions):
             return []
@@ -129,7 +130,7 @@ def _line(metrics: StepMetrics) -> str:
 
 
 def _chances(evaluation: EvaluationCompleted) -> dict[str, float]:
-    """Return the chances to pass and the ends of their intervals, by the names of metrics."""
+    """Return the chances to pass and the ends of their intervals, by metric name."""
     named = ("pass_at", "pass_at_low", "pass_at_high", "pass_all", "pass_all_low", "pass_all_high")
     return {
         f"eval_{name}/{k}": chance

@@ -1,6 +1,6 @@
 """A run's optimizer steps, in order: announce a batch, train it once the scheduler starts it.
 
-It knows the progress of training. Called by the loop while no other work is under way.
+It knows how far training has come. Called by the loop while no other work is under way.
 """
 
 import copy
@@ -43,7 +43,7 @@ class Announced:
 
 @dataclass(eq=False)
 class StepSequence:
-    """A run's steps, from where this process resumes it."""
+    """A run's steps, beginning with the step at which this process resumes."""
 
     _process: ProcessParts
     _checkpoint: Checkpoint
@@ -68,7 +68,7 @@ class StepSequence:
         self._evaluations = Evaluations(self._control_state, sets)
         self._saved = self.origin
         self._free_ms = self._process.now_ms()
-        """End of the last step, or this trainer's start."""
+        """The last step's end, or this trainer's start."""
         self._writing = Work(self._process.wake)
         """The checkpoint that is being written, beside the steps."""
         self._process.status.version = self.origin.version
@@ -90,7 +90,7 @@ class StepSequence:
         return not self._evaluations.under_way(self.origin.version, self._process.now_ms())
 
     def apply(self, record: Record) -> None:
-        """Apply a record of `control`. Raise `AnotherTrainer`."""
+        """Apply a record on `control`. Raise `AnotherTrainer`."""
         lineage = self._resume.lineage
         gang = self._process.gang
         match record:
@@ -119,10 +119,10 @@ class StepSequence:
             self._begin(announced)
 
     def finish(self) -> None:
-        """Wait for work under way, report the end of the run if it is reached, and save.
+        """Wait for work under way, report the run's end if it is reached, and save.
 
-        A gang does not save here, because its other ranks may have ended. It executes unsaved steps
-        again.
+        A gang with several ranks does not save here, because its other ranks may have ended. After
+        a restart it executes unsaved steps again.
         """
         process = self._process
         self._runner.end_soon()
@@ -205,7 +205,7 @@ class StepSequence:
             "wait_s": (now_ms - announced.ready_ms) / 1000,
         }
         metrics = {**announced.facts, **waited}
-        # Of masked tokens some are of the batch, others of groups dropped for it.
+        # Some masked tokens are in the batch, others in groups dropped for it.
         for name, value in self._dataloader.drop_metrics().items():
             metrics[name] = metrics.get(name, 0.0) + value
         order = StepOrder(
@@ -215,8 +215,8 @@ class StepSequence:
             next_version=self._next_version,
             lineage=self._resume.lineage,
             parent_lineage=self._resume.origin.lineage,
-            # A copy: the loop goes on changing the set while the step runs in its thread.
             trained_before=self.origin.trained,
+            # A copy: the loop goes on changing the set while the step runs in its thread.
             consumed=frozenset(self._control_state.consumed),
             started_ms=now_ms,
             control_offset=announced.control_offset,
@@ -240,7 +240,7 @@ class StepSequence:
         process.status.state = "ready"
         process.send(*self._reports.report_step(done))
         due = step % process.settings.trainer.checkpoint_every == 0
-        # One that is late may be left out; the steps behind the last are executed again.
+        # A late checkpoint may be left out; the steps after the last one are executed again.
         if self.all_done or (due and self._writing.idle):
             self._save()
         else:
@@ -265,7 +265,7 @@ class StepSequence:
 
         def copied(_: None) -> None:
             self._runner.rest(origin.step - 1)
-            # The last one may find the one before it unfinished.
+            # The last checkpoint may find the previous one unfinished.
             self._writing.finish()
             self._writing.begin(lambda: self._runner.save(content), saved)
 

@@ -1,18 +1,18 @@
 """The record of trained tokens: every token that entered a loss, one file per optimizer step.
 
-It is made from the packed micro-batches, not from the input of packing. So an independent reader
-can compare it with the log. It is written before the step is committed, so a committed version
-always has its file. `trained/step-<step>-version-<version>.jsonl.gz`, gzipped lines of JSON:
+It is made from the packed micro-batches, not from the chains before packing. So an independent
+reader can compare it with the log. It is written before the step is committed, so a committed
+version always has its file, `trained/step-<step>-version-<version>.jsonl.gz`: gzipped JSON lines.
 
     {"format": 1, "step": 4, "version": 5, "lineage": "..", "policy": "..", "tokens": 123}
     {"session": "..", "turn": "..", "offset": 0, "ids": [..], "logprobs": [..], "versions": [..],
      "advantage": 0.7, "temperature": 1.0}
 
-`step` counts from 0, `version` is the one that the step makes. Each further line is a run of
-consecutive tokens of a turn's completion, the first at `offset`. `logprobs` are the engine's values
+`step` counts from 0; `version` is the version that the step makes. Each further line is a run of
+consecutive tokens in a turn's completion, the first at `offset`. `logprobs` are the engine's values
 in float32 at `temperature`. `versions` are those that sampled the tokens. `advantage` is one number
-for all tokens, or a list. A token is in one line only. `StepCommitted` has the SHA-256 of the
-lines, which shows whether a file was changed later.
+for all tokens, or a list. A token is in only one line. `StepCommitted` has the lines' SHA-256,
+which shows whether a file was changed later.
 """
 
 import gzip
@@ -48,7 +48,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainedRun:
-    """Consecutive trained tokens of a turn's completion."""
+    """Consecutive trained tokens in a turn's completion."""
 
     session: str
     turn: str
@@ -64,10 +64,10 @@ class TrainedRun:
 def write_trained(
     directory: Path, header: Header, parts: Sequence[tuple[Sequence[Chain], Sequence[MicroBatch]]]
 ) -> str:
-    """Write the file of a step atomically, replacing one of the same name.
+    """Write a step's file atomically, replacing one with the same name.
 
-    `parts`: chains and their micro-batches, for each update of an epoch. Returns the SHA-256 of the
-    lines, in hexadecimal. Raises `DiskFull`.
+    `parts`: chains and their micro-batches, for each update in an epoch. Returns the lines'
+    SHA-256, in hexadecimal. Raises `DiskFull`.
     """
     directory.mkdir(parents=True, exist_ok=True)
     digest = hashlib.sha256()
@@ -84,12 +84,12 @@ def write_trained(
 
 
 def file_name(step: int, version: int) -> str:
-    """Return the name of the file of a step that made this version."""
+    """Return the file name for a step that made this version."""
     return f"step-{step:08d}-version-{version:08d}.jsonl.gz"
 
 
 def parsed(content: bytes) -> tuple[Header, list[TrainedRun]]:
-    """Return the header and the runs of a file's lines."""
+    """Return the header and the runs from a file's lines."""
     first, *rest = (orjson.loads(line) for line in content.splitlines())
     return Header(**first), [TrainedRun(**run) for run in rest]
 

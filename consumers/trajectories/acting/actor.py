@@ -1,7 +1,7 @@
 """The actor: decides commands and follows up events that were read back, in owned partitions.
 
-It calls the pure functions of `decisions` and gives their outcome to the outbox. Called by
-`Ownership` and the main loop, on the main thread only. No method blocks.
+It calls the pure functions of `decisions` and gives their outcome to the outbox. `Ownership` and
+the main loop call it, on the main thread only. No method blocks.
 """
 
 from collections import defaultdict, deque
@@ -64,12 +64,12 @@ class Actor:
         self._metrics = instruments.metrics
         self._due = DueSessions(acting, request_ends)
         self._deferred: defaultdict[int, dict[str, deque[Received]]] = defaultdict(dict)
-        """Commands that wait until events of their session are read back, by partition and name."""
+        """Commands that wait until their session's events are read back, by partition and name."""
         self._untokenised: dict[tuple[int, str], Received] = {}
-        """Commands that wait for a long text's tokens, each the first of its name."""
+        """Each session's command that waits for its long text's tokens, by partition and name."""
 
     def handle_command(self, partition: Partition, received: Received) -> None:
-        """Decide a command, or defer it until all events of its session are read back."""
+        """Decide a command, or defer it until all its session's events are read back."""
         partition.next_request = received.offset + 1
         command = received.record
         if isinstance(command, GatewayQuestion):
@@ -89,7 +89,7 @@ class Actor:
             self._decide(partition, received)
 
     def handle_event(self, partition: Partition, received: Received, folded: Folded) -> None:
-        """Reply and follow up after an event of an owned partition was applied (`folded`)."""
+        """Reply and follow up after an owned partition's event was applied (`folded`)."""
         session = folded.session
         event = received.record
         self._count_event(event, folded.accepted)
@@ -109,7 +109,7 @@ class Actor:
     def _act_on(self, partition: Partition, received: Received, folded: Folded) -> None:
         event = received.record
         if answered(folded):
-            # A retry gets the replies of its turn again, which must keep their bounds.
+            # A retry gets its turn's replies again, and they must keep their bounds.
             joined = isinstance(event, r.TurnJoined | r.TurnPlayedBack)
             self._reply(
                 received, folded, self._outbox.reply if joined else self._outbox.reply_merged
@@ -118,7 +118,7 @@ class Actor:
             self._follow_up(partition, folded.session, received, folded)
 
     def resume(self, partition: Partition) -> None:
-        """Decide the commands that waited until the ended sessions of the partition were known."""
+        """Decide the commands that waited until the partition's ended sessions were known."""
         for name in list(self._deferred[partition.number]):
             self._decide_deferred(partition, name)
 
@@ -127,7 +127,7 @@ class Actor:
         self._deferred.pop(number, None)
 
     def repeat_replies(self, partition: Partition, received: Received, folded: Folded) -> None:
-        """Send the replies of an event that the former owner may have sent already."""
+        """Send an event's replies, which the former owner may have sent already."""
         if folded.session is None:
             self._reply(received, folded, self._outbox.reply)
             return
@@ -146,7 +146,7 @@ class Actor:
             self._failures.not_assembled(partition, session.session_id, failure)
 
     def end_failed(self, partition: Partition, received: Received, folded: Folded) -> None:
-        """End the session that an event failed under a former owner, unless that one ended it."""
+        """End a session whose event failed under a former owner, unless that owner ended it."""
         session = folded.session
         error = folded.error
         if session is None or error is None:
@@ -165,7 +165,7 @@ class Actor:
                 send(number, record, span.headers or received.headers)
 
     def reconcile(self, partition: Partition) -> None:
-        """Resume the running turns and set the alarms of all sessions, after a takeover."""
+        """Resume the running turns and set all sessions' alarms, after a takeover."""
         for session in partition.sessions.in_memory:
             with self._failures.guard(partition, session, "resume it"):
                 self._placement.resume(partition, session)
@@ -179,7 +179,10 @@ class Actor:
 
     @property
     def leaves_open(self) -> bool:
-        """Return whether a session in memory is open, or waits for judges, of a finished run."""
+        """Return whether a finished run has a session that is open or waits for judges.
+
+        Only sessions in memory count.
+        """
         due_ms = self._contexts.run_ends.due_ms
         return any(
             (session.closed is None or session.lacking_judges)

@@ -1,8 +1,8 @@
-"""The deadlines of all sessions in owned partitions, and what follows once they have passed.
+"""The deadlines of all sessions in owned partitions, and what happens when they pass.
 
 A session has one alarm, at its earliest deadline; all alarms are in one heap. A spilled session's
-deadline is known without it, so it is read back only when it is due. Main thread only; no method
-blocks.
+deadline is kept outside the session, so the session is read back only when it is due. Main thread
+only; no method blocks.
 """
 
 import heapq
@@ -20,7 +20,7 @@ _LOOK_AGAIN_MS = 50
 
 
 class Alarms:
-    """Alarms by partition and session id, the earliest of each session; times in milliseconds."""
+    """Alarms by partition and session id, one for each session; times in milliseconds."""
 
     def __init__(self) -> None:
         self._set: dict[tuple[int, str], int] = {}
@@ -34,7 +34,7 @@ class Alarms:
             heapq.heappush(self._heap, (due_ms, *place))
 
     def pop_due(self, now_ms: int, most: int) -> Iterator[tuple[int, str]]:
-        """Remove `most` alarms that are due, or fewer; yield their partitions and session ids."""
+        """Remove at most `most` alarms that are due; yield each one's partition and session id."""
         while most and self._heap and self._heap[0][0] <= now_ms:
             due_ms, partition, session_id = heapq.heappop(self._heap)
             if self._set.get((partition, session_id)) == due_ms:  # else replaced by an earlier one
@@ -49,7 +49,7 @@ class Alarms:
 
 
 class DueSessions:
-    """Alarms of sessions, and the decisions when they ring."""
+    """The sessions' alarms, and the decisions when they ring."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class DueSessions:
         self._alarms.set(partition.number, session.session_id, self._due_ms(session))
 
     def expect_spilled(self, partition: Partition) -> None:
-        """Set the alarms of all spilled sessions of a partition."""
+        """Set the alarms of a partition's spilled sessions."""
         for session_id, spilled in partition.sessions.spilled.items():
             self._alarms.set(partition.number, session_id, spilled.due_ms)
 
     def expect_end_of_run(self) -> None:
-        """Set the alarms of all sessions anew: a run has finished. Spilled ones are read back."""
+        """Set all sessions' alarms anew: a run has finished. Spilled sessions are read back."""
         ends = self._contexts.run_ends
         due_ms = (ends.finished_ms or 0) + ends.grace_ms
         for partition in self._partitions.values():
@@ -89,9 +89,10 @@ class DueSessions:
                 self._alarms.set(partition.number, name, own_ms)
 
     def decide(self, now: int) -> None:
-        """Decide deadlines that have passed, the next ones first; the others at the next call.
+        """Decide deadlines that have passed, the earliest first, and leave some to later calls.
 
-        After an outage those of all idle sessions have: each may have to be read back.
+        After an outage the deadlines of all idle sessions have passed, and each session may have to
+        be read back.
         """
         for number, session_id in self._alarms.pop_due(now, _MOST_AT_ONCE):
             partition = self._partitions.get(number)

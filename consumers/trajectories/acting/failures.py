@@ -1,9 +1,8 @@
-"""Sessions that the manager cannot go on with: an unexpected error about one ends it, not the
-manager.
+"""Failures: an unexpected error about a session ends that session, not the manager.
 
-If it were raised again, the error would end every manager that owns the partition, one after the
-other. All its sessions would stop. So the session is closed as aborted, by events that all managers
-fold alike. Main thread only; no method blocks.
+If the manager raised the error again, it would end. Then every later owner of the partition would
+end too, and all the partition's sessions would stop. So the session is closed as aborted, by events
+that all managers fold alike. Main thread only; no method blocks.
 """
 
 import logging
@@ -34,7 +33,7 @@ class Failures:
 
     @contextmanager
     def guard(self, partition: Partition, session: Session, doing: str) -> Iterator[None]:
-        """Give the session up if the body raises, except for what must end the process."""
+        """Give the session up if the body raises, except for errors that must end the process."""
         try:
             yield
         except ENDS_PROCESS:
@@ -88,16 +87,16 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """Partitions that a manager acts in, and what all who act there share."""
+    """A manager's partitions, with the objects shared by everything that acts in them."""
 
     partitions: dict[int, Partition]
-    """Those that are assigned, by number; `Ownership` alone changes the mapping."""
+    """The assigned partitions, by number; only `Ownership` changes the mapping."""
     contexts: Contexts
     outbox: Outbox
     failures: Failures
 
 
 def named(received: Received) -> str:
-    """Return what kind of record it is and where it stands, for logs."""
+    """Return a record's kind and its place on the log, for logs."""
     kind = type(received.record).__name__
     return f"{kind} at {received.topic}[{received.partition}]@{received.offset}"

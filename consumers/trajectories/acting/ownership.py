@@ -1,9 +1,9 @@
-"""Assignment and ownership: this manager's partitions, and those of them it may act on.
+"""Assignment and ownership: which partitions this manager has, and in which it may act.
 
 The Kafka consumer group assigns partitions; its callbacks run in the thread that reads `requests`.
-Assigned is not owned. This manager appends a claim. It owns the partition once it reads that claim
-back as the first of its epoch. All earlier events are applied by then. A newer claim of another
-manager ends ownership as soon as it is read.
+Assigned is not owned. This manager first appends a claim. It owns the partition once it reads that
+claim back as the first of its epoch. By then it has applied all earlier events. Another manager's
+newer claim ends ownership as soon as it is read.
 """
 
 import logging
@@ -27,10 +27,7 @@ _REVOKE_TIMEOUT_S = 20
 
 
 class Ownership:
-    """Passes records of owned partitions to the actor; keeps commands of the others for later.
-
-    Called on the manager's main thread only. Only `revoked` blocks.
-    """
+    """Passes records of owned partitions to the actor; keeps commands for other partitions."""
 
     def __init__(
         self,
@@ -61,11 +58,11 @@ class Ownership:
         )
 
     def leave(self) -> None:
-        """Let revocations return at once from now on: the main loop no longer runs."""
+        """Let revocations return at once from now on, because the main loop no longer runs."""
         self._leaving = True
 
     def assigned(self, partitions: Mapping[int, tuple[int, PartitionProgress]]) -> None:
-        """Begin to take over partitions, given with next offset of `requests` and progress."""
+        """Begin to take over partitions, each given with next `requests` offset and progress."""
         self._assignments += 1
         # Numbered, so that a claim sent for an earlier assignment does not count for this one.
         owner = f"{self._manager}.{self._assignments}"
@@ -127,7 +124,7 @@ class Ownership:
             self._actor.handle_event(partition, received, folded)
 
     def look(self) -> None:
-        """Let partitions that are taken over wait with reading for what they hold. Once a round."""
+        """Pause reading for takeovers that hold too much, or resume it. Called once a round."""
         self._read_ahead.look()
 
     def _answer_early(self, takeover: Takeover, folded: Folded) -> None:
@@ -145,13 +142,13 @@ class Ownership:
             else BEGINNING
             for takeover in takeovers
         }
-        # What the inbox holds before `_begin_reading` was read for an earlier assignment.
+        # Records that are in the inbox before `_begin_reading` were read for an earlier assignment.
         self._readers.add_sessions(
             starts, lambda: self._inbox.post(partial(_begin_reading, takeovers))
         )
 
     def _ended_read(self, takeovers: list[Takeover], ends: Mapping[int, EndedRead]) -> None:
-        """Take over what former owners ended, and do what waited for it."""
+        """Load the sessions that former owners ended, and do the work that waited for them."""
         current = [
             takeover
             for takeover in takeovers
@@ -160,7 +157,7 @@ class Ownership:
         for takeover in current:
             takeover.partition.ended.load(ends.get(takeover.partition.number, EndedRead()))
             self._actor.resume(takeover.partition)
-        # Without a progress only these ends show which trajectories are there already.
+        # Without a committed progress, only these ends show which trajectories exist already.
         lost = [takeover for takeover in current if not takeover.partition.progress.committed]
         if lost:
             self._read_sessions(lost)
@@ -182,7 +179,7 @@ class Ownership:
             self._readers.remove_sessions(held)
 
     def _forget(self, number: int) -> None:
-        """Drop all that is known of a partition by an earlier assignment."""
+        """Drop everything that an earlier assignment left about a partition."""
         partition = self._partitions.pop(number, None)
         if partition is not None:
             partition.sessions.clear()
@@ -202,7 +199,7 @@ class Ownership:
             self._begin_to_act(partition, self._takeovers.pop(partition.number))
 
     def _begin_to_act(self, partition: Partition, takeover: Takeover) -> None:
-        # Commands before this end may have been carried out by former owners.
+        # Former owners may have carried out commands that stand before this end.
         self._request_ends.want()
         # The order matters: replies that may be missing, then turns, then commands behind them.
         for events in takeover.unanswered.values():

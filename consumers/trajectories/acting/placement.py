@@ -1,7 +1,7 @@
-"""Placement of turns on workers: dispatch, return from leaving workers, wait for new ones. New
-workers also get their part of the running turns.
+"""Placement of turns on workers: dispatch, return from leaving workers, wait for new workers.
 
-The records themselves come from `decisions/dispatch.py`. Main thread only; no method blocks.
+New workers also get their share of the running turns. `decisions/dispatch.py` builds the records.
+Main thread only; no method blocks.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,11 +17,11 @@ from seamlessflow.schemas.topics import Headers
 
 _Running = tuple[Partition, Session, Turn]
 _SETTLES_MS = 1_000
-"""Time after a worker began to serve in which turns are evened out."""
+"""Time after a worker begins to serve, during which the turns are evened out."""
 
 
 class Placement:
-    """The running turns of all partitions that this manager owns."""
+    """Places the running turns in all partitions that this manager owns."""
 
     def __init__(
         self,
@@ -39,20 +39,20 @@ class Placement:
         self._waiting: dict[tuple[int, str], None] = {}
         """Partition and id of sessions with a turn that no worker could take, oldest first."""
         self._traced: dict[str, Headers] = {}
-        """Headers that name a running turn's trace, by its id; none for most turns."""
+        """Headers that name a running turn's trace, by turn id; most turns have none."""
         self._arrivals_tried = 0
-        """Value of `RolloutFleet.arrivals` at the last attempt to place the waiting turns."""
+        """`RolloutFleet.arrivals` at the last attempt to place the waiting turns."""
         self._beginners = 0
-        """Value of `RolloutFleet.beginners` in the last round."""
+        """`RolloutFleet.beginners` in the last round."""
         self._uneven_until = 0
-        """Time after which the last worker that began to serve has had its part of the turns."""
+        """Time after which the newest worker has got its share of the turns."""
         self._even_again = 0
-        """Earliest time of the next look at the parts; then all that moved has a worker again."""
+        """Earliest time for the next look at the shares; by then all moved turns have a worker."""
         self._moving: set[str] = set()
         """Turns that a busy worker was asked to hand back in the last look."""
 
     def trace(self, turn_id: str, headers: Headers) -> None:
-        """Keep the trace of a turn for its later dispatches; no `headers`: drop it."""
+        """Keep a turn's trace for its later dispatches; without `headers`, drop it."""
         if headers:
             self._traced[turn_id] = headers
         else:
@@ -65,7 +65,7 @@ class Placement:
     def place(
         self, partition: Partition, session: Session, reason: str, headers: Headers = ()
     ) -> None:
-        """Dispatch all turns of the session that have no worker."""
+        """Dispatch all the session's turns that have no worker."""
         for turn in list(session.running.values()):
             if turn.worker is None:
                 why = "rebalanced" if turn.started.turn_id in self._moving else reason
@@ -89,9 +89,9 @@ class Placement:
                 self.add_waiting(partition, session.session_id)
 
     def resume(self, partition: Partition, session: Session) -> None:
-        """Resume the turns of a former owner, whose last prompts may not have been sent.
+        """Resume a former owner's turns, whose last prompts may not have been sent.
 
-        A worker that still serves gets the same dispatch again and ignores it if it has it.
+        A worker that still serves gets the same dispatch again. It ignores one that it has already.
         """
         for turn in list(session.running.values()):
             prompts = dispatch.repeated(session, turn, self._contexts.now(partition))
@@ -108,11 +108,11 @@ class Placement:
             self.expect_hand_back(departure.worker)
 
     def expect_hand_back(self, worker: str) -> None:
-        """Give a leaving worker time to hand back its turns; `take_back_overdue` takes the rest."""
+        """Let a leaving worker hand back turns for a while; `take_back_overdue` takes the rest."""
         self._hand_back_until.setdefault(worker, self._contexts.clock() + self._hand_back_ms)
 
     def take_back_overdue(self, now: int) -> None:
-        """Take the turns of workers whose time to hand them back is over."""
+        """Take the turns from workers whose time to hand them back is over."""
         for worker in [worker for worker, due in self._hand_back_until.items() if due <= now]:
             del self._hand_back_until[worker]
             if worker not in self._fleet.workers:
@@ -144,11 +144,11 @@ class Placement:
                 self.place(partition, session, "interrupted")
 
     def even_out(self) -> None:
-        """Ask busy workers for the turns that those which began to serve should have. Once a round.
+        """Ask busy workers to give up turns for workers that began to serve. Once a round.
 
-        A turn that is handed back goes on behind its last token on the least loaded worker. Several
-        looks, since workers begin one after the other, and a dispatch has no worker before it is
-        read back.
+        A turn that is handed back goes on behind its last token on the least loaded worker. It
+        takes several looks, since workers begin one after the other, and a dispatch has no worker
+        until it is read back.
         """
         now = self._contexts.clock()
         if self._beginners != self._fleet.beginners:
@@ -184,7 +184,7 @@ class Placement:
                 self.redispatch(partition, session, turn, "worker_lost")
 
     def _placed(self, policy: str) -> dict[str, list[_Running]]:
-        """Return the turns of each worker of a policy, those that cost the least to move first."""
+        """Return the turns of each worker that serves a policy, the cheapest to move first."""
         workers = self._fleet.workers.values()
         placed: dict[str, list[_Running]] = {w.worker: [] for w in workers if w.policy == policy}
         for running in self._running():
@@ -208,7 +208,7 @@ def _wishes(running: _Running) -> tuple[str, ...]:
 
 
 def _tokens_to_recompute(running: _Running) -> tuple[bool, int]:
-    """Return a turn's tokens behind whether it has sampled any; before that it may still wait."""
+    """Return (has sampled, tokens) of a turn; one that has not sampled may still wait."""
     _, session, turn = running
     sampled = session.tree.nodes[turn.node].length
     return sampled > 0, turn.started.prompt_length + sampled

@@ -1,8 +1,8 @@
-"""Spilling of open sessions: the longest idle ones go to a file while they take too much memory.
+"""Spilling: the open sessions idle longest go to a file while sessions take too much memory.
 
-The file is a cache of the log, which no other process ever reads. It has no name once it is open,
-so it goes with the process however that ends. Main thread only: `Spilling` is called behind the
-batches and deadlines of a round. No event or decision that holds a session is under way then. A
+The file is a cache of the log, and no other process ever reads it. It has no name once it is open,
+so it goes when the process ends, however that happens. Main thread only: `Spilling` is called after
+a round's batches and deadlines. Then no event or decision that holds a session is under way. A
 session with a running turn is never spilled.
 """
 
@@ -25,10 +25,10 @@ _SPILLED = "seamlessflow_manager_spilled_sessions"
 _SPILLED_BYTES = "seamlessflow_manager_spilled_bytes"
 _READS = "seamlessflow_manager_spill_reads_total"
 _SPARED = 0.95
-"""Share of the budget that is left in use, so that not every round spills one session."""
+"""Share of the budget that stays in use, so that not every round spills one session."""
 _PRAGMAS = (
-    # A crash loses the file anyway, so nothing of it has to be safe. But a write that finds no room
-    # must be undone, which needs a journal.
+    # A crash loses the file anyway, so nothing in it has to be safe. But a write that finds no room
+    # must be undone, and that needs a journal.
     *("journal_mode = MEMORY", "synchronous = OFF", "locking_mode = EXCLUSIVE"),
     "cache_size = -4096",
     "temp_store = MEMORY",
@@ -37,7 +37,7 @@ _PREFIX = "spilled-sessions-"
 
 
 class Spilling:
-    """Spills sessions of all partitions of a manager while they take more than a budget."""
+    """Spills a manager's sessions, from all its partitions, while they take more than a budget."""
 
     def __init__(
         self,
@@ -106,18 +106,18 @@ class Spilling:
 
 
 class SpillFile:
-    """States by number in a table of SQLite, which uses freed space again."""
+    """States by number in an SQLite table, which uses freed space again."""
 
     def __init__(self, directory: Path) -> None:
         """Keep the directory; the file is made by the first `write`."""
         self._directory = directory
         self._database: sqlite3.Connection | None = None
         self.count = 0
-        """Number of states."""
+        """Number of states in the file."""
         self.held_bytes = 0
-        """Their size."""
+        """Their total size."""
         self.reads = 0
-        """Number of states that were taken."""
+        """Number of states taken so far."""
 
     def write(self, state: bytes) -> int:
         """Keep a state and return its number. Raises `OSError` if there is no room for it."""
@@ -141,7 +141,7 @@ class SpillFile:
         self._dropped(number)
 
     def close(self) -> None:
-        """Close the file, which is gone then."""
+        """Close the file, which no longer exists then."""
         if self._database is not None:
             self._database.close()
 
@@ -165,7 +165,7 @@ class SpillFile:
 
 
 def _opened(directory: Path) -> sqlite3.Connection:
-    """Return a new database whose file has no name any more."""
+    """Return a new database whose file no longer has a name."""
     directory.mkdir(parents=True, exist_ok=True)
     handle, name = mkstemp(prefix=_PREFIX, dir=directory)
     os.close(handle)

@@ -1,8 +1,8 @@
 """Takeovers: partitions that are assigned but not owned yet, and the work that waits until then.
 
-A first start reads the whole log and commits trajectories on its way; commands wait until it owns
-the partition. Kafka keeps both as long as needed, so their reading pauses (`ReadAhead`). Main
-thread only.
+At a first start a manager reads the whole log and commits trajectories on the way. Commands wait
+until it owns the partition. Kafka keeps both as long as needed, so reading them can pause
+(`ReadAhead`). Main thread only.
 """
 
 from collections.abc import Mapping
@@ -21,12 +21,14 @@ _MOST_BYTES = 64_000_000
 
 @dataclass(slots=True)
 class Takeover:
-    """State from the assignment of a partition until this manager reads back its own claim."""
+    """State from a partition's assignment until this manager reads back its own claim."""
 
     partition: Partition
     reading: bool = False
-    """True once events arrive for this assignment. Events before that were on their way for an
-    earlier one and must not be applied again."""
+    """True once events arrive for this assignment.
+
+    Earlier events were on their way for an earlier assignment and must not be applied again.
+    """
     commands: list[Received] = field(default_factory=list)
     unanswered: dict[str, list[tuple[Received, Folded]]] = field(default_factory=dict)
     """Events whose replies the former owner may not have sent, by session id."""
@@ -35,9 +37,9 @@ class Takeover:
     """Events that failed their sessions."""
 
     def note_event(self, received: Received, folded: Folded) -> bool:
-        """Note an event of a former owner that the partition has just applied.
+        """Note a former owner's event that the partition has just applied.
 
-        Returns True if its session has ended, and no owner committed the trajectory.
+        Returns True if its session has ended and no owner committed the trajectory.
         """
         partition = self.partition
         session = folded.session
@@ -62,7 +64,7 @@ class Takeover:
 
 
 class ReadAhead:
-    """Bound on the commands and trajectories that takeovers hold: above it their reading pauses."""
+    """Bound on commands and trajectories that takeovers hold: above it, their reading pauses."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class ReadAhead:
         emitted = [emission for takeover in takeovers for emission in takeover.partition.emitted]
         many = len(commands) > self._most_commands or sum(commands) > self._most_bytes
         self._pause(REQUESTS.name, many)
-        # A known progress leaves little to emit, and it is only committed by the owner.
+        # A known progress leaves little to emit, and only the owner commits that.
         excess = sum(emission.size for emission in emitted) > self._most_bytes
         self._pause(SESSIONS.name, excess)
 

@@ -1,4 +1,4 @@
-"""Schedule of the commits: trajectories soon, offsets alone every few rounds."""
+"""Schedule of commits: trajectories soon, offsets without trajectories only every few rounds."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _TRAJECTORIES = "seamlessflow_manager_trajectories_total"
 
 
 class CommitSchedule:
-    """Chooses, on the main thread, what the committer commits on its thread. Never blocks."""
+    """Chooses on the main thread what the committer commits on its own thread. Never blocks."""
 
     def __init__(
         self,
@@ -34,7 +34,7 @@ class CommitSchedule:
         self._most_bytes = int(settings.transaction_mb * 1_000_000)
         self._trajectories = metrics.counter(_TRAJECTORIES)
         self._in_flight: dict[int, Partition] | None = None
-        """Partitions of the job in progress, until `_ended` has run on the main thread."""
+        """Partitions in the current job, until `_ended` has run on the main thread."""
         self._next = 0.0
         self._rounds = 0
 
@@ -87,9 +87,10 @@ class CommitSchedule:
 def portion(
     emitted: Mapping[int, Sequence[Emission]], most_records: int, most_bytes: int
 ) -> dict[int, Sequence[Emission]]:
-    """Return the first emissions of each partition that fit into one transaction, one at least.
+    """Return each partition's first emissions that fit into one transaction, at least one in all.
 
-    A partition without emissions is there also; one whose first does not fit any more is not.
+    A partition without emissions is also in the result. A partition whose first emission no longer
+    fits is not.
     """
     taken: dict[int, Sequence[Emission]] = {}
     records = 0

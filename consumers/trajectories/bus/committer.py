@@ -1,8 +1,8 @@
-"""The committer: writes trajectories, their sessions' ends and the offsets that cover them in one
-transaction.
+"""The committer: writes trajectories, session ends and offsets in one transaction.
 
-It has a thread of its own and does one job at a time. It opens a transaction only when everything
-in it is ready, because readers of `trajectories` wait at an open one.
+The offsets cover the trajectories. The committer has its own thread and does one job at a time. It
+opens a transaction only when everything in it is ready, because readers of `trajectories` wait at
+an open one.
 """
 
 import logging
@@ -157,19 +157,19 @@ class Committer:
             self._kafka, self._id, closing, WITHOUT_LIMIT, self._trace
         )
         committed = self._committed(wanted)
-        # Each commit has a progress of its own, so equal progress proves that this one took effect.
-        # One is enough: another partition may have a new owner that has committed since.
+        # Each commit has its own progress, so equal progress proves that this one took effect. One
+        # partition is enough: another may have a new owner that has committed since.
         return any(
             committed[REQUESTS.name, partition] == (offset, progress.encode())
             for partition, (offset, progress) in job.offsets.items()
         )
 
     def _committed(self, wanted: list[LogPartition]) -> Mapping[LogPartition, tuple[int, str]]:
-        """Return the group's offsets and metadata, asked for without joining it.
+        """Return the group's offsets and metadata, without joining the group.
 
-        The reader of `requests` may be rebalancing. Asks with one client after the other: one may
-        have lost all brokers for ever (`BrokerWatch`), and is not polled. Raises `KafkaUnavailable`
-        once closing.
+        The reader of `requests` may be rebalancing. Uses a new client for each attempt. A client
+        may have lost all brokers for ever, and `BrokerWatch` cannot see that here, since the client
+        is not polled. Raises `KafkaUnavailable` once closing.
         """
         closing = self._closing.is_set
         while True:

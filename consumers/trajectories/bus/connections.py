@@ -1,4 +1,4 @@
-"""A manager's connections to Kafka, which own all of its threads but the main one."""
+"""A manager's connections to Kafka, which own all its threads except the main one."""
 
 from dataclasses import dataclass
 
@@ -19,14 +19,14 @@ class Connections:
     """Records arrive in the inbox and leave through the producer and the committer."""
 
     manager: str
-    """Name of the manager that they belong to."""
+    """Name of the manager that uses these connections."""
     inbox: ManagerInbox
     echoes: Echoes
     readers: Readers
     producer: Producer
     committer: Committer
     largest_trajectory: int = TRAJECTORIES.max_record_bytes
-    """Most bytes of a trajectory with its tokens."""
+    """Largest size in bytes for a trajectory with its tokens."""
 
 
 def connect(
@@ -38,8 +38,8 @@ def connect(
 ) -> Connections:
     """Return the connections of the manager `name`. No reader polls yet.
 
-    `static` is the part of its name that outlives a restart, or None if no part does. Waits until
-    its transactions can begin. Raises what `TransactionalProducer` raises.
+    `static` is the part of the name that outlives a restart, or None if no part does. Waits until
+    the manager's transactions can begin. Raises what `TransactionalProducer` raises.
     """
     kafka = settings.kafka
     group = settings.manager.group

@@ -1,4 +1,4 @@
-"""Replies of one turn that result from one batch of events, merged into one record. Pure.
+"""A turn's replies from one batch of events, merged into one record. Pure.
 
 The manager releases them before it reads the next batch, so merging delays no reply. Tokens that
 come one at a time go out one at a time. Under load a gateway reads one record instead of many.
@@ -27,7 +27,7 @@ class Addressed(NamedTuple):
 
 
 class HeldReplies:
-    """Deltas by gateway and turn, until another reply of the turn or `release` sends them."""
+    """Deltas by gateway and turn, held until `release` or another reply of the turn."""
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, str], list[Addressed]] = {}
@@ -42,7 +42,7 @@ class HeldReplies:
         return _joined([*self._held.pop(name, ()), addressed])
 
     def pass_through(self, addressed: Addressed) -> list[Addressed]:
-        """Return the replies to send now: those held of the turn, then this one unmerged."""
+        """Return the replies to send now: the turn's held replies, then this one unmerged."""
         reply: Any = addressed.reply
         held = self._held.pop((reply.gateway, reply.turn_id), ())
         return [*_joined(held), addressed]
@@ -80,7 +80,7 @@ class _Run:
         reply = addressed.reply
         if not self._open or not isinstance(reply, ReplyDelta | ReplyFinished):
             return False
-        # An end without a message reports a failure, which has no tokens to go on from.
+        # A finish without a message reports a failure, and has no tokens to continue.
         failed = isinstance(reply, ReplyFinished) and reply.message is None
         if failed or reply.token_offset != self._next_token or not self._add(reply.delta):
             return False
@@ -92,7 +92,7 @@ class _Run:
         return True
 
     def whole(self) -> Addressed:
-        """Return one reply with the content of all of them."""
+        """Return one reply with the content of all merged replies."""
         if len(self._all) == 1:
             return self._all[0]
         replies: list[Any] = [addressed.reply for addressed in self._all]

@@ -1,6 +1,6 @@
 """Inbox of the manager's main thread: records, and actions that must run on that thread.
 
-Silences in it show the outages of Kafka.
+A long silence in it shows a Kafka outage.
 """
 
 import time
@@ -10,16 +10,16 @@ from seamlessflow.infra.inbox import Inbox
 from seamlessflow.infra.kafka.client import Received
 
 _LONGEST_S = 0.05
-"""Deadlines and commits are looked at this often, however much comes in."""
+"""Longest time between looks at deadlines and commits, however much comes in."""
 SILENCE_MS = 10_000
 """Time without a record that counts as an outage: many heartbeats, and far below a minute."""
 
 
 class ManagerInbox(Inbox[Callable[[], None]]):
-    """Runs the actions as it meets them, in the order in which everything came."""
+    """Runs each action when it meets it, in the order in which everything came."""
 
     def batches(self, timeout_s: float) -> Iterator[list[Received]]:
-        """Yield what is there, or comes first within the time; for `_LONGEST_S` at most."""
+        """Yield what is there, or what comes first within the time; for `_LONGEST_S` at most."""
         batch = self.next_batch(timeout_s)
         until = time.monotonic() + _LONGEST_S
         while batch is not None:
@@ -29,7 +29,7 @@ class ManagerInbox(Inbox[Callable[[], None]]):
     def next_batch(self, timeout_s: float) -> list[Received] | None:
         """Return the next records, an empty list after an action, or None after the time.
 
-        Raises the error that another thread ended with.
+        Raises the error that ended another thread.
         """
         item = self.get(timeout_s)
         if item is None or isinstance(item, list):
@@ -41,9 +41,9 @@ class ManagerInbox(Inbox[Callable[[], None]]):
 class Outages:
     """Time since when gateways can read replies again, judged by what the manager itself reads.
 
-    While Kafka is there, something comes every second: heartbeats of gateways and workers. After a
-    silence the first record shows that replies arrive again too. From then on an agent may ask for
-    an answer that it could not get. Times in milliseconds.
+    While Kafka is up, something arrives every second: gateways and workers send heartbeats. After a
+    silence, the first record shows that replies arrive again too. From then on, an agent may ask
+    again for an answer that it could not get. Times in milliseconds.
     """
 
     def __init__(self, clock: Callable[[], int]) -> None:
@@ -52,12 +52,12 @@ class Outages:
         self._ended_ms = 0
 
     def read_records(self) -> None:
-        """Take note that records came just now."""
+        """Note that records came just now."""
         now_ms = self._clock()
         if now_ms - self._last_ms >= SILENCE_MS:
             self._ended_ms = now_ms
         self._last_ms = now_ms
 
     def ended_ms(self) -> int:
-        """Return when records came again after the last silence; 0 without one."""
+        """Return when records came again after the last silence, or 0 without a silence."""
         return self._ended_ms

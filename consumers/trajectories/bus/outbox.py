@@ -1,4 +1,4 @@
-"""Output of the manager outside of transactions: events, prompts, replies, dead letters.
+"""The manager's output outside of transactions: events, prompts, replies, dead letters.
 
 An event counts only once it is read back (`Echoes`).
 """
@@ -22,8 +22,8 @@ from seamlessflow.schemas.topics import FLEET, PROMPTS, REPLIES, SESSIONS, Heade
 class Echoes:
     """Events on their way to the log and back, by their bytes. Safe to call from any thread.
 
-    An event comes back byte for byte as it was sent, and equal bytes are equal records. Keeping the
-    record therefore saves decoding it.
+    An event comes back byte for byte as it was sent, and equal bytes are equal records. So keeping
+    the record saves decoding it.
     """
 
     def __init__(self) -> None:
@@ -40,15 +40,15 @@ class Echoes:
         return decode(value) if record is None else record
 
     def forget(self) -> None:
-        """Drop all events: some may never come back, the others are decoded like any record."""
+        """Drop all events: some may never come back, others are then decoded like any record."""
         self._expected.clear()
 
 
 class Outbox:
     """Queues records on one producer, so that earlier records are acknowledged first.
 
-    Called on the main thread; no method waits for Kafka. Each may raise `DeliveryFailed` for an
-    earlier record: the process ends then, because its state is ahead of the log.
+    Called on the main thread; no method waits for Kafka. Each method may raise `DeliveryFailed` for
+    an earlier record. Then the process ends, because its state is ahead of the log.
     """
 
     def __init__(self, producer: Producer, echoes: Echoes, fleet: RolloutFleet) -> None:
@@ -58,10 +58,10 @@ class Outbox:
         self._held = HeldReplies()
 
     def carry_out(self, partition: Partition, decision: Decision, headers: Headers = ()) -> None:
-        """Append the events, and send the prompts once all of these are on the log (I1).
+        """Append the events, and send the prompts once all these events are on the log (I1).
 
-        Sent together, a fast worker's output could come before the dispatch that it answers.
-        Raises what `encode` raises, before anything has changed.
+        If both were sent together, a fast worker's output could arrive before its dispatch. Raises
+        what `encode` raises, before anything has changed.
         """
         values = [self._producer.encode(event) for event in decision.events]
         partition.note_appended(decision.events)
@@ -94,7 +94,7 @@ class Outbox:
         self._producer.send(FLEET.name, started, key=fleet_key(started))
 
     def claim(self, claim: PartitionClaimed) -> None:
-        """Append a claim of a partition."""
+        """Append this manager's claim to a partition."""
         self._producer.send(SESSIONS.name, claim, partition=claim.partition)
 
     def reply(self, partition: int, reply: Record, headers: Headers = ()) -> None:
@@ -102,10 +102,10 @@ class Outbox:
         self._send_replies(self._held.pass_through(Addressed(partition, reply, headers)))
 
     def reply_merged(self, partition: int, reply: Record, headers: Headers = ()) -> None:
-        """Send a reply, merged with the next ones of its turn until `flush`.
+        """Send a reply, merged with its turn's next replies until `flush`.
 
-        Not for a reply that may be a duplicate. A gateway drops those by token offset, whole or not
-        at all, so their bounds must match the log.
+        Not for a reply that may be a duplicate. A gateway drops duplicates by token offset, each
+        whole or not at all, so their bounds must match the log.
         """
         self._send_replies(self._held.add(Addressed(partition, reply, headers)))
 

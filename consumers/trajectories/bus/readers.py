@@ -1,10 +1,9 @@
-"""The manager's reader threads: `fleet` with `control`, `requests`, `sessions`. A further thread
-for each takeover reads `ended_sessions`.
+"""The manager's reader threads: `fleet` with `control`, `requests`, `sessions`.
 
-`requests` is read as a member of the Kafka consumer group; `Ownership` then adds the same
-partitions of `sessions`. The sessions that former owners ended are read beside the takeover, and
-running sessions do not wait for that. Two kinds of commands need them: those without an open
-session, and calls by name that may repeat earlier ones.
+For each takeover another thread reads `ended_sessions`. `requests` is read as a member of the Kafka
+consumer group; `Ownership` then adds the same partitions of `sessions`. The sessions that former
+owners ended are read beside the takeover, and running sessions do not wait for that. Two kinds of
+commands need them: those without an open session, and calls by name that may repeat earlier calls.
 """
 
 import logging
@@ -49,7 +48,7 @@ _log = logging.getLogger(__name__)
 _CLOSE_TIMEOUT_S = 5
 _AGAIN_S = 1.0
 Found = Mapping[int, EndedRead]
-"""The ended sessions by partition; one without any may lack."""
+"""Ended sessions by partition. A partition without ended sessions may be missing."""
 Bury = Callable[[Sequence[Letter]], None]
 
 
@@ -75,13 +74,13 @@ def decode_ended(value: bytes) -> Record:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A manager as a member of the Kafka consumer group of managers."""
+    """A manager as a member of the managers' Kafka consumer group."""
 
     manager: str
     group: str
-    """The group's name, without the prefix of topics."""
+    """The group's name, without the topic prefix."""
     instance: str | None
-    """Name that outlives a restart, by which Kafka knows a static member; None of another one."""
+    """The static member's name, which outlives a restart; None for another kind of member."""
 
 
 class Readers:
@@ -132,15 +131,15 @@ class Readers:
         self._bounds = BoundsReader(kafka, inbox.fail)
 
     def read_fleet_to_end(self) -> None:
-        """Read `fleet` to its end, before anything can be decided: it holds policies and workers.
+        """Read `fleet` to its end, before anything is decided: it holds policies and workers.
 
-        Blocks until Kafka answers, then for `kafka.wait_s` at most. Raises `KafkaUnavailable`, also
-        once `stopping`, and the error of the thread that reads.
+        Blocks until Kafka answers, then for at most `kafka.wait_s`. Raises `KafkaUnavailable`, also
+        once `stopping`, and the reading thread's error.
         """
         self._fleet.start()
         topics = [(FLEET.name, 0), (CONTROL.name, 0)]
         ends = self._fleet.ask(lambda reader: reader.ends(topics), WITHOUT_LIMIT)
-        # `control` from now on: who serves at this moment is known from heartbeats on `fleet`.
+        # `control` from now on: heartbeats on `fleet` show who serves at this moment.
         starts = {(FLEET.name, 0): BEGINNING, (CONTROL.name, 0): ends[CONTROL.name, 0]}
         self._fleet.call(lambda reader: reader.assign(starts))
         outage = Outage(self._kafka, self._stopping)
@@ -154,7 +153,7 @@ class Readers:
         """Join the consumer group and start reading. Callbacks run in the thread of `requests`.
 
         `assigned` gets next offset and progress by partition. `revoked` gets partitions that Kafka
-        gives away once it returns.
+        gives away once the callback returns.
         """
 
         def with_progress(partitions: list[tuple[str, int]]) -> None:
@@ -182,11 +181,11 @@ class Readers:
         self._sessions.start()
 
     def read_ended(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
-        """Call `deliver` with what former owners of these partitions ended."""
+        """Call `deliver` with the sessions that these partitions' former owners ended."""
         self._ended.read(numbers, deliver)
 
     def add_sessions(self, offsets: Mapping[int, int], added: Callable[[], None]) -> None:
-        """Also read these partitions of `sessions`. `added` is called before their first record."""
+        """Also read these `sessions` partitions. `added` is called before their first record."""
         starts = {(SESSIONS.name, number): offset for number, offset in offsets.items()}
 
         def add(reader: Reader) -> None:
@@ -196,13 +195,13 @@ class Readers:
         self._sessions.call(add)
 
     def remove_sessions(self, numbers: list[int]) -> None:
-        """Stop reading these partitions of `sessions`. Records already read may still arrive."""
+        """Stop reading these `sessions` partitions. Records already read may still arrive."""
         self._echoes.forget()
         gone = [(SESSIONS.name, number) for number in numbers]
         self._sessions.call(lambda reader: reader.remove(gone))
 
     def pause(self, topic: str, numbers: Collection[int], on: bool) -> None:
-        """Read nothing of these partitions of `requests` or `sessions` until called with False.
+        """Stop reading these `requests` or `sessions` partitions until a call with `on` False.
 
         Records already read may still arrive.
         """
@@ -213,7 +212,7 @@ class Readers:
     def ask_for_bounds(
         self, numbers: Sequence[int], answer: Callable[[RequestBounds], None]
     ) -> None:
-        """Call `answer` with start and end of these partitions of `requests`, as far as known."""
+        """Call `answer` with the bounds of these `requests` partitions, as far as known."""
         self._bounds.ask(numbers, answer)
 
     def close(self) -> None:
@@ -223,7 +222,7 @@ class Readers:
         self._letters.close()
 
     def _warn_of_lost(self, without_offset: Iterable[int]) -> None:
-        """Log for which partitions the consumer group has no offset although they hold events."""
+        """Log which partitions hold events although the consumer group has no offset for them."""
         places = [(SESSIONS.name, number) for number in without_offset]
         ends = self.requests.reader.ends(places, WITHOUT_LIMIT) if places else {}
         held = {number: end for (_, number), end in ends.items() if end > 0}
@@ -241,10 +240,7 @@ class Readers:
 
 
 class EndedReader:
-    """Reads partitions of `ended_sessions` to their end, each time in a thread of its own.
-
-    `bury` and `failed` run in that thread.
-    """
+    """Reads partitions of `ended_sessions` to their end, each time in a separate thread."""
 
     def __init__(
         self, kafka: KafkaSettings, bury: Bury, failed: Callable[[BaseException], None]
@@ -256,7 +252,7 @@ class EndedReader:
         self._threads: list[threading.Thread] = []
 
     def read(self, numbers: Sequence[int], deliver: Callable[[Found], None]) -> None:
-        """Call `deliver` with all that these partitions hold now. Returns at once."""
+        """Call `deliver` with everything that these partitions hold now. Returns at once."""
         self._threads = [thread for thread in self._threads if thread.is_alive()]
         thread = threading.Thread(
             target=self._run, args=(numbers, deliver), name="ended sessions reader", daemon=True

@@ -1,7 +1,7 @@
-"""The ends of partitions of `requests`, measured once a second and when a deadline waits for them.
+"""The ends of `requests` partitions, measured once a second and when a deadline waits for them.
 
-A thread of its own asks Kafka. In an outage a question waits for seconds. Neither a reader of
-records nor the main thread may stand still for it.
+A separate thread asks Kafka. In an outage, a question waits for seconds. Neither the main thread
+nor a record reader may stand still for it.
 """
 
 import threading
@@ -16,14 +16,14 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import REQUESTS
 
 RequestBounds = Mapping[int, tuple[int, int]]
-"""First offset and the one behind the last record, by partition."""
+"""First offset, and the offset behind the last record, by partition."""
 _CLOSE_TIMEOUT_S = 10
 _ASK_S = 5.0
 _EVERY_MS = 1_000
 
 
 class RequestEnds:
-    """The ends of the partitions that this manager owns. Main thread only; no method blocks.
+    """The ends of this manager's owned partitions. Main thread only; no method blocks.
 
     At most one measurement is under way.
     """
@@ -65,14 +65,14 @@ class RequestEnds:
     def _note_bounds(self, asked: list[Partition], asked_ms: int, bounds: RequestBounds) -> None:
         self._under_way = False
         for partition in asked:
-            # Not for a partition that was assigned again meanwhile, which is another object.
+            # A partition that was assigned again meanwhile is another object: skip it.
             if partition.number in bounds and self._partitions.get(partition.number) is partition:
                 start, end = bounds[partition.number]
                 partition.note_bounds(start, end, asked_ms, self._clock())
 
 
 class BoundsReader:
-    """Thread that answers one question after the other, without partitions that have no leader."""
+    """Thread that answers questions one by one, leaving out partitions without a leader."""
 
     def __init__(self, kafka: KafkaSettings, failed: Callable[[BaseException], None]) -> None:
         self._lookup = BoundsLookup(kafka)
@@ -84,7 +84,7 @@ class BoundsReader:
         self._thread.start()
 
     def ask(self, numbers: Sequence[int], answer: Callable[[RequestBounds], None]) -> None:
-        """Call `answer` on this thread with the bounds of these partitions. Returns at once."""
+        """Call `answer` on this thread with these partitions' bounds. Returns at once."""
         self._asked.put((numbers, answer))
 
     def close(self) -> None:

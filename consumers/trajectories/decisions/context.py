@@ -1,5 +1,7 @@
-"""The inputs of a decision (`Context`), their sources (`Contexts`), and its outcome (`Decision`),
-which may be a refusal (`refuse`)."""
+"""A decision's inputs (`Context`) and their sources (`Contexts`), and its outcome (`Decision`).
+
+The outcome may be a refusal (`refuse`).
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,22 +17,22 @@ from seamlessflow.schemas.records import CommandAnswered, PolicyWeights, Record
 from seamlessflow.schemas.topics import SESSIONS, TRAJECTORIES, SessionCommand
 
 LARGEST_EVENT_BYTES = SESSIONS.max_record_bytes - 65_536
-"""Most bytes of all that can grow large in an event; the rest of its record has the other room."""
+"""Most bytes for the parts that can grow large in an event; 64 KiB stay for the other parts."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControlTerms:
-    """Rule that ends turns of training early, and the share of sessions that go on all the same."""
+    """Rule that ends training turns early, and the share of sessions that go on regardless."""
 
     rule: r.TurnControl | None = None
     exempt: float = 0.0
     record_top: int = 0
-    """Number of likeliest tokens that are recorded beside each token."""
+    """Number of likeliest tokens recorded beside each token."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeTerms:
-    """Judges of the run, by the names of their rewards, and how long a session waits for them."""
+    """The run's judges, by their rewards' names, and how long a session waits for them."""
 
     names: tuple[str, ...] = ()
     wait_ms: int = 0
@@ -38,7 +40,7 @@ class JudgeTerms:
 
 @dataclass(frozen=True, slots=True)
 class RunTerms:
-    """Settings of the run for all sessions: how turns end early, and which judges are awaited."""
+    """The run's settings for all sessions: how turns end early, and which judges are awaited."""
 
     control: ControlTerms = ControlTerms()
     judges: JudgeTerms = JudgeTerms()
@@ -54,14 +56,14 @@ class Context:
     epoch: int
     now_ms: int
     no_progress_ms: int
-    """A turn without output for this long is dispatched to another worker."""
+    """A turn without output for this long goes to another worker."""
     used: Callable[[str], bool] = lambda session_id: False
-    """Returns True for a session id that was opened before."""
+    """Returns True for a session id that was used before."""
     ended: EndedSessions = field(default_factory=EndedSessions)
     readable_since_ms: int = 0
-    """Time of this manager's claim, or the time at which a later outage of Kafka ended.
+    """When this manager claimed the partition, or when a later Kafka outage ended.
 
-    Gateways may lack answers that the log had before.
+    Gateways may lack answers that were on the log before.
     """
     fates: SessionFates = field(default_factory=SessionFates)
     run_ends: RunEnds = field(default_factory=RunEnds)
@@ -78,19 +80,19 @@ class Contexts:
     no_progress_ms: int
     clock: Callable[[], int] = now_ms
     largest_trajectory: int = TRAJECTORIES.max_record_bytes
-    """Most bytes of a trajectory with its tokens."""
+    """Largest size in bytes for a trajectory with its tokens."""
     fates: SessionFates = field(default_factory=SessionFates)
     outage_ended_ms: Callable[[], int] = lambda: 0
-    """Returns when the last outage of Kafka ended; 0 without one."""
+    """Returns when the last Kafka outage ended, or 0 without an outage."""
     run_ends: RunEnds = field(default_factory=RunEnds)
     terms: RunTerms = RunTerms()
 
     def now(self, partition: Partition) -> Context:
-        """Return the context of a decision made now about a session of `partition`."""
+        """Return the context for a decision made now about a session in `partition`."""
         return self.at(partition, self.clock())
 
     def at(self, partition: Partition, now_ms: int) -> Context:
-        """Return a decision's context as of this time."""
+        """Return a decision's context as it is at this time."""
         return Context(
             self.fleet,
             self.renderer,
@@ -115,9 +117,9 @@ class Decision:
     events: list[Record] = field(default_factory=list)
     prompts: list[tuple[int, Record]] = field(default_factory=list)
     answer: CommandAnswered | None = None
-    """Answer to a repeated command: what it asks for is on the log already."""
+    """Answer to a repeated command: the effect it asks for is on the log already."""
     decide_again: bool = False
-    """The command is to be decided again once these events were read back."""
+    """True if the command must be decided again once these events are read back."""
 
     def extend(self, other: "Decision") -> None:
         """Append the events and prompts of `other`."""

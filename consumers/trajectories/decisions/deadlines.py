@@ -1,4 +1,4 @@
-"""Deadlines of sessions and turns. Pure. Every wait has a deadline, every missed one an event."""
+"""Deadlines of sessions and turns. Pure. Every wait has a deadline; missing it makes an event."""
 
 from collections.abc import Iterator
 
@@ -23,13 +23,13 @@ _OF_FINISHED_RUN = SessionEnding("aborted", "setting", "")
 def due_ms(session: Session, run_over_ms: int | None = None) -> int | None:
     """Return the session's earliest deadline, or None once it is finalized.
 
-    `run_over_ms`: the time at which it is closed since its run has finished.
+    `run_over_ms`: the time when the session is closed because its run has finished.
     """
     return min(_deadlines(session, run_over_ms), default=None)
 
 
 def overdue(session: Session, context: Context) -> Decision:
-    """Return the decision that follows from the deadlines that have passed."""
+    """Return the decision that follows from the passed deadlines."""
     decision = Decision()
     for turn in list(session.running.values()):
         decision.extend(_overdue_turn(session, turn, context))
@@ -125,6 +125,6 @@ def _reward_is_overdue(session: Session, context: Context) -> bool:
 
 
 def _wait_ends_ms(closed: r.SessionClosed, run_over_ms: int | None) -> int:
-    """Return until when a closed session waits: the judges of a run end with it."""
+    """Return until when a closed session waits. A run's judges end with the run."""
     until_ms = closed.await_reward_until_ms
     return until_ms if run_over_ms is None or not closed.judges else min(until_ms, run_over_ms)

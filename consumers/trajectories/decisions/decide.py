@@ -1,11 +1,11 @@
-"""Decisions of commands: the events to append and the prompts to send. Pure.
+"""Decisions about commands: the events to append and the prompts to send. Pure.
 
-Each command leads to at least one event, `CommandRefused` among them. There are two exceptions:
+Each command leads to at least one event, for example `CommandRefused`. There are two exceptions:
 
-- a command that was carried out before, or that repeats one that was
+- a command that was carried out before, or that repeats such a command
 - a `CancelTurn` that comes too late, or from a gateway whose client a retry replaced
 
-`Actor` makes sure that the session holds the events of all earlier commands.
+`Actor` makes sure that the session has applied the events of all earlier commands.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ def _refusal(
         return refuse(command, context, 404, "unknown_session", f"no session {command.session_id}")
     if isinstance(command, r.AssignReward):
         return _reward_refusal(session, command, context)
-    # Closing has ended all turns, so a cancel that comes later is no error and decides nothing.
+    # Closing has ended all turns, so a later cancel is no error and decides nothing.
     if session.closed and not isinstance(command, r.CancelTurn):
         return refuse(command, context, 409, "session_closed", session.closed.reason)
     if session.ended_by and isinstance(command, r.RequestTurn):  # it is about to be closed
@@ -110,9 +110,9 @@ def _unknown_policy(
 
 
 def _too_late(command: SessionCommand, why: str, context: Context) -> r.CommandRefused:
-    """Return the refusal of a call of a finalized session; `why` it was pruned, or empty.
+    """Return the refusal for a call to a finalized session; `why` it was pruned, or empty.
 
-    The agent of a pruned session may not know of its end, so its reward is no mistake.
+    A pruned session's agent may not know that it has ended, so its reward is no mistake.
     """
     late_reward = bool(why) and isinstance(command, r.AssignReward)
     code = "session_pruned" if late_reward else "session_closed"
@@ -134,7 +134,7 @@ def _reward_refusal(
 
 
 def _begin(command: SessionCommand, terms: r.SessionTerms, context: Context) -> Decision:
-    """Open a session of the name that the request gives; the request is decided once it is open."""
+    """Open a session with the requested name. The request is decided once it is open."""
     refusal = _unknown_policy(command, terms.policy, terms.policies, context)
     if refusal is not None:
         return Decision([refusal])
@@ -254,7 +254,7 @@ def _join(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnJoined:
 def _cancel(session: Session, command: r.CancelTurn, context: Context) -> Decision:
     """Return the decision that ends a running turn, or marks a completed one as undelivered.
 
-    Empty if the turn ended otherwise, or if another gateway waits for it.
+    It is empty if the turn ended otherwise, or if another gateway waits for it.
     """
     turn = session.turns.get(command.turn_id)
     if turn is None or _wanted_by_another_gateway(turn, command):
@@ -286,15 +286,15 @@ def _undelivered(command: r.CancelTurn, context: Context) -> r.TurnUndelivered:
 
 
 def _wanted_by_another_gateway(turn: Turn, command: r.CancelTurn) -> bool:
-    """Return True if a retry joined the turn later, through another gateway than this one.
+    """Return True if a retry joined the turn later, through a different gateway.
 
-    The latest gateway decides for all, since its client is as a rule that of the earlier ones.
+    The latest gateway decides for all, since as a rule all of them serve the same client.
     """
     return command.reply is not None and command.reply not in turn.waiting[-1:]
 
 
 def _assign_reward(session: Session, command: r.AssignReward, context: Context) -> Decision:
-    """Return the decision of a reward, or of a judge's word that it gives none."""
+    """Return the decision about a reward, or about a judge's statement that it gives none."""
     before = session.rewards.get(judgement(command.reward))
     revision = 0 if before is None else before.revision + 1
     event = r.RewardAssigned(

@@ -1,4 +1,4 @@
-"""Dispatches of turns to workers: the first, further ones, repeats, and how to stop them. Pure."""
+"""Dispatches of turns to workers: first dispatches, further ones, repeats and stops. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 
 class _Sampled(NamedTuple):
-    """Tokens of a turn that were accepted so far, and the state of its rule behind them."""
+    """A turn's accepted tokens so far, and its rule's state behind them."""
 
     ids: bytes
     control_state: bytes | None
@@ -24,7 +24,7 @@ _NOTHING = _Sampled(b"", None)
 
 def first(session: Session, started: TurnStarted, prompt: bytes, context: Context) -> Decision:
     """Return a turn's first dispatch, or an empty decision if no worker can take it now."""
-    # The parent's worker has the beginning of the prompt in its KV cache.
+    # The parent's worker has the beginning of this prompt in its KV cache.
     parent = session.turns.get(started.parent_turn or "")
     affinity = parent.worker if parent is not None else None
     worker = context.fleet.choose(_needs(session, started), affinity)
@@ -34,7 +34,7 @@ def first(session: Session, started: TurnStarted, prompt: bytes, context: Contex
 
 
 def again(session: Session, turn: Turn, reason: str, context: Context) -> Decision:
-    """Return a further dispatch of a turn, behind the tokens accepted so far.
+    """Return a turn's next dispatch, behind the tokens accepted so far.
 
     Empty if no worker can take the turn now.
     """
@@ -44,7 +44,7 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
     worker = context.fleet.choose(_needs(session, started), None, avoided)
     if worker is None:
         return Decision()
-    # Only a worker that seems to hang still samples; in all other cases it has stopped or is lost.
+    # Only a worker that seems to hang still samples; otherwise it has stopped or is lost.
     stopped = stop(session, [turn], reason, context) if hangs else []
     sampled = _sampled(session, turn)
     number = turn.dispatch + 1
@@ -56,10 +56,7 @@ def again(session: Session, turn: Turn, reason: str, context: Context) -> Decisi
 
 
 def repeated(session: Session, turn: Turn, context: Context) -> list[tuple[int, Record]]:
-    """Return the prompt of the turn's present dispatch again, in case it was never sent.
-
-    A worker ignores repeats. Empty if the worker no longer serves.
-    """
+    """Return the prompt of the turn's current dispatch again, in case it was never sent."""
     if turn.worker is None or not context.fleet.routable(turn.worker, turn.incarnation):
         return []
     worker = context.fleet.workers[turn.worker]
@@ -93,15 +90,15 @@ def stop(
 
 
 def _pinned(session: Session, started: TurnStarted) -> int | None:
-    """Return the pinned version, which is one of the session's policy, not of other policies."""
+    """Return the pinned version, or None for a turn whose policy is not the session's."""
     return session.opened.pinned_version if started.policy == session.opened.policy else None
 
 
 def _needs(session: Session, started: TurnStarted) -> Needs:
     """Return what a worker must have for the turn.
 
-    A group counts as admitted under the weights that were published when its sessions were opened.
-    Older weights would make tokens that are too stale once the group is trained.
+    A group is admitted under the weights that were published when its sessions were opened. Older
+    weights would make tokens that are too stale when the group is trained.
     """
     pinned = _pinned(session, started)
     opened = session.opened
@@ -111,7 +108,7 @@ def _needs(session: Session, started: TurnStarted) -> Needs:
 
 
 def _why(reason: str, worker: RoutableWorker, wishes: Wishes) -> str:
-    """Return a dispatch's reason, with the tags that it follows or not."""
+    """Return a dispatch's reason, with the turn's wishes and whether the worker meets them."""
     if not wishes:
         return reason
     spilled = not worker.tags >= wishes.prefers

@@ -1,11 +1,11 @@
-"""Ends of sessions: the events that close and finalize one, and causes that only the manager knows.
+"""Ends of sessions: the events that close and finalize one, and causes only the manager knows.
 
 Those causes are limits that the policy ran into. The last prompt was too long for the context, or
-the last completion was cut there or at `max_tokens`. As a rule the agent then fails, gives no
-reward, or leaves its session open. If that counted as the environment's failure, the session would
-be tried again and left out. Long answers would never be punished. So it counts as the policy's
-doing, unless the call that closes the session says otherwise. The outcome is on `SessionClosed`.
-Pure.
+the last completion was cut at the context's end or at `max_tokens`. As a rule the agent then fails,
+gives no reward, or leaves its session open. If that counted as the environment's failure, the
+session would be tried again and left out. Long answers would never be punished. So it counts as the
+policy's doing, unless the call that closes the session says otherwise. `SessionClosed` records the
+outcome. Pure.
 """
 
 from collections.abc import Iterator
@@ -31,15 +31,15 @@ from seamlessflow.schemas.records import (
 
 TIME = "time"
 CONTROL = "control"
-"""Limit of a session whose last completion a rule of control ended, and name of its reward."""
+"""Limit of a session whose last completion a control rule ended; also its reward's name."""
 _JUDGED = ("complete", "truncated")
 _UNNAMED = "reward"
-"""Name of a reward without one: of one that is final, if a session waits for no names."""
+"""Default reward name, awaited when a session waits for a reward but names none."""
 _LEFT_OUT = {"retry": "environment", "drop": "setting"}
 
 
 class SessionEnding(NamedTuple):
-    """Status, cause and limit of a session that ended, as `SessionClosed` records them."""
+    """An ended session's status, cause and limit, as `SessionClosed` records them."""
 
     status: str
     cause: str
@@ -52,16 +52,16 @@ class AwaitedRewards(NamedTuple):
     names: tuple[str, ...]
     wait_ms: int
     judges: tuple[str, ...] = ()
-    """Those of them that judges of the run give."""
+    """The names among them whose rewards the run's judges give."""
 
 
 def awaited_rewards(
     session: Session, command: CloseSession, cause: str, context: Context
 ) -> AwaitedRewards:
-    """Return the rewards that a session waits for: those of the call, and those of judges.
+    """Return the rewards that a session waits for: those the call names, and the judges'.
 
-    Judges reward what an agent ended by itself. An end that is no doing of the policy, a time-out
-    among them, is worth what it is without them. A judge's own session has none.
+    Judges reward a session that its agent ended. They do not judge an end that the policy did not
+    cause, for example a time-out. A judge's own session has no judges.
     """
     asked = command.await_rewards
     judges = context.judges.names
@@ -75,11 +75,11 @@ def awaited_rewards(
 
 
 def ending(session: Session, command: CloseSession) -> SessionEnding:
-    """Return the ending of the session that the command closes."""
+    """Return the ending for the session that the command closes."""
     status = command.status
     cause = command.cause
     if session.playing_back and (status == "complete" or cause == "policy"):
-        # The agent ended before the chosen turn, so nothing of it is new.
+        # The agent ended before the chosen turn, so the session holds nothing new.
         return SessionEnding("aborted", "environment", "")
     if status == "timeout":
         return SessionEnding(status, cause, TIME)
@@ -93,7 +93,7 @@ def ending(session: Session, command: CloseSession) -> SessionEnding:
 
 
 def ending_left_open(session: Session) -> SessionEnding:
-    """Return the ending of a session that the manager closes, since its client did not."""
+    """Return the ending for a session that the manager closes because its client did not."""
     limit = _limit(session)
     if limit and not session.running:
         return _truncated(limit)
@@ -101,9 +101,9 @@ def ending_left_open(session: Session) -> SessionEnding:
 
 
 def ruled(session: Session, context: Context, command: CloseSession | None = None) -> SessionClosed:
-    """Return the event that closes a session which a rule of control ended, asked or not.
+    """Return the event that closes a session after a control rule ended it, asked or not.
 
-    It is the policy's doing, whatever its agent says; without a return the session leaves its
+    The end is the policy's doing, whatever the agent says. Without a return the session leaves its
     group.
     """
     turn = session.turns[session.ended_by]
@@ -125,7 +125,7 @@ def ruled(session: Session, context: Context, command: CloseSession | None = Non
 
 
 def close(session: Session, event: SessionClosed, context: Context) -> Decision:
-    """Return the decision that closes the session and, if it waits for no reward, finalizes it."""
+    """Return the decision that closes the session, and finalizes it if no reward is awaited."""
     running = list(session.running.values())
     decision = Decision(
         [*_rule_reward(session, context), event],
@@ -149,7 +149,7 @@ def finalized(session: Session, reason: str, context: Context) -> SessionFinaliz
 
 
 def given_up(session: Session, context: Context) -> Decision:
-    """Return the decision that ends a session that the manager cannot go on with; may be closed."""
+    """Return the decision that ends a session, open or closed, which the manager must give up."""
     if session.finalized_at_ms is not None:
         return Decision()
     closed = SessionClosed(
@@ -169,12 +169,12 @@ def given_up(session: Session, context: Context) -> Decision:
 
 
 def _return_of(turn: Turn) -> float | None:
-    """Return what a session counts that the turn's rule ended; None if it leaves its group."""
+    """Return the value of a session that the turn's rule ended; None if it leaves its group."""
     return None if turn.started.control is None else turn.started.control.reward
 
 
 def _rule_reward(session: Session, context: Context) -> Iterator[RewardAssigned]:
-    """Yield the reward of a session that a rule ended, by which it counts in its group."""
+    """Yield the reward that counts in the group for a session that a rule ended."""
     turn = session.turns.get(session.ended_by)
     value = None if turn is None else _return_of(turn)
     if turn is None or value is None:
@@ -190,7 +190,7 @@ def _rule_reward(session: Session, context: Context) -> Iterator[RewardAssigned]
 
 
 def _limit(session: Session) -> str:
-    # Without any completion the first prompt was too long, which is not the policy's doing.
+    # Without any completion, the first prompt was too long, and the policy did not cause that.
     done = any(turn.state is TurnState.COMPLETED for turn in session.sampled_turns)
     return session.limit if done else ""
 

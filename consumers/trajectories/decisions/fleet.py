@@ -1,4 +1,4 @@
-"""Workers that serve rollouts, and known policies: a fold over `control` and `fleet`."""
+"""The fleet: workers that serve rollouts, and known policies; a fold over `control` and `fleet`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -18,7 +18,7 @@ class Description:
 
     tags: frozenset[str] = frozenset()
     capacity: int = 0
-    """Turns that it samples at once; 0: unknown."""
+    """Turns that it samples at once, or 0 if unknown."""
     at_ms: int = 0
     incarnation: str = ""
 
@@ -35,7 +35,7 @@ class RoutableWorker:
     slot: int
     version: int | None
     policy: str = ""
-    """Policy that it serves; empty for any."""
+    """The policy that it serves, or empty for any policy."""
     load: int = 0
     """Running turns that this manager dispatched to it."""
     description: Description = UNKNOWN
@@ -66,14 +66,14 @@ class Needs:
 class Departure:
     """A worker that will not finish the turns dispatched to it so far.
 
-    `at_once`: take them from it now. Otherwise it hands them back itself. Only those that it never
-    read have to be taken from it a moment later.
+    `at_once`: take its turns now. Otherwise the worker hands them back itself. Only turns that it
+    never read must be taken from it a moment later.
     """
 
     worker: str
     at_once: bool
     incarnation: str | None = None
-    """Only turns of this incarnation, or None for all of the worker."""
+    """Only this incarnation's turns, or None for all the worker's turns."""
 
 
 @dataclass(slots=True)
@@ -86,20 +86,22 @@ class RolloutFleet:
     assignments: dict[str, int] = field(default_factory=dict)
     """Newest assignment read, by worker."""
     unconfirmed: dict[str, int] = field(default_factory=dict)
-    """Workers known from one heartbeat only, with the time it was read. It may be their last: this
-    manager does not read the records of `control` from before its start."""
+    """Workers known from only one heartbeat, with the time it was read.
+
+    That heartbeat may be their last: this manager does not read `control` from before its start.
+    """
     epoch: int = -1
     arrivals: int = 0
-    """Grows whenever a turn that no worker could take may have become possible to place."""
+    """Grows whenever a worker may have become able to take a waiting turn."""
     beginners: int = 0
     """Grows with each worker that begins to serve, without any turn."""
     described: dict[str, Description] = field(default_factory=dict)
-    """Workers with a rollout process, whatever their role."""
+    """Descriptions of workers with a rollout process, whatever their role."""
 
     def apply(self, record: Record, now_ms: int) -> Departure | None:
         """Apply one record. Return the departure that follows from it, or None.
 
-        Records of a scheduler whose epoch is older than one read before are ignored.
+        Records from a scheduler with an older epoch than one already read are ignored.
         """
         match record:
             case r.WorkerHeartbeat(process="rollout"):
@@ -112,7 +114,7 @@ class RolloutFleet:
                 self.unconfirmed.pop(record.worker, None)
                 self.arrivals += 1
                 self.beginners += 1
-                # It has none of the turns of its earlier incarnations or roles.
+                # It has none of the turns from its earlier incarnations or roles.
                 return Departure(record.worker, at_once=True)
             case r.RoleAssigned() if record.epoch >= self.epoch:
                 self.assignments[record.worker] = record.assignment
@@ -137,7 +139,7 @@ class RolloutFleet:
         return None
 
     def expire(self, now_ms: int) -> list[Departure]:
-        """Remove the workers with only one heartbeat ever read, 10 s ago or more."""
+        """Remove workers whose only heartbeat was read 10 s ago or earlier; return departures."""
         silent = [
             worker
             for worker, read_ms in self.unconfirmed.items()
@@ -155,8 +157,8 @@ class RolloutFleet:
 
         A worker must serve the policy (and the version, if pinned) and have the required tags.
 
-        Prefers workers with the preferred tags that have a place for it. Among them it prefers
-        those that need not load weights for it. It then prefers `affinity`, which has the turn's
+        Prefers workers that have the preferred tags and room for the turn. Among them it prefers
+        workers that need not load weights for it. It then prefers `affinity`, which has the turn's
         prefix in its cache. A worker that is much busier than the least loaded one gets neither
         preference. `avoided` gets the turn only if no other worker can take it.
         """
@@ -180,7 +182,7 @@ class RolloutFleet:
         return cached if _is_as_free(cached, least) else least
 
     def strictness(self, policy: str) -> Strictness:
-        """Return how histories of the policy are compared; `arguments` for an unknown policy."""
+        """Return how the policy's histories are compared, or `arguments` for an unknown policy."""
         weights = self.policies.get(policy)
         return weights.strictness if weights else "arguments"  # type: ignore[return-value]
 
@@ -190,7 +192,7 @@ class RolloutFleet:
             self.workers[worker].load += 1
 
     def remove_turn(self, worker: str | None, incarnation: str) -> None:
-        """Stop counting a turn of this incarnation; without effect if it no longer serves."""
+        """Stop counting this incarnation's turn; no effect if the incarnation no longer serves."""
         present = self.workers.get(worker or "")
         if present is not None and present.incarnation == incarnation and present.load > 0:
             present.load -= 1
@@ -201,7 +203,7 @@ class RolloutFleet:
         return present is not None and present.incarnation == incarnation
 
     def recount(self, turns: Iterable[tuple[str, str]]) -> None:
-        """Count all loads anew from (worker, incarnation) of the running turns."""
+        """Count all loads anew from the running turns' (worker, incarnation) pairs."""
         for worker in self.workers.values():
             worker.load = 0
         for name, incarnation in turns:
@@ -209,7 +211,7 @@ class RolloutFleet:
                 self.workers[name].load += 1
 
     def lacks(self, wishes: Wishes, now_ms: int) -> bool:
-        """Return True if no worker that was heard of lately has the required tags."""
+        """Return True if no worker with a recent heartbeat has the required tags."""
         if not wishes.requires:
             return False
         heard = [
@@ -217,7 +219,7 @@ class RolloutFleet:
             for description in self.described.values()
             if now_ms - description.at_ms < HEARTBEAT_VALID_MS
         ]
-        # Without any worker, as at a start, nothing is known about those that come.
+        # Without any worker, for example at a start, nothing is known about workers to come.
         return bool(heard) and not any(description.tags >= wishes.requires for description in heard)
 
     def _add(self, record: r.RoleAcquired | r.WorkerHeartbeat, slot: int) -> None:
@@ -263,7 +265,7 @@ class RolloutFleet:
         return None if present is None else Departure(record.worker, True, present.incarnation)
 
     def _apply_loss(self, record: r.WorkerLost) -> None:
-        # The next incarnation may have been heard of before the loss of this one.
+        # The next incarnation's heartbeat may arrive before this one's loss.
         if self.described.get(record.worker, UNKNOWN).incarnation == record.incarnation:
             del self.described[record.worker]
         present = self.workers.get(record.worker)

@@ -20,7 +20,7 @@ class ForkProblem(NamedTuple):
 
 
 def fork_problem(opened: r.SessionOpened, context: Context) -> ForkProblem | None:
-    """Return the reason why no session can open so, or None if it can, also without a fork."""
+    """Return the reason why no session can open with this fork; None if it can, or without one."""
     fork = opened.fork
     if fork is None:
         return None
@@ -56,7 +56,7 @@ def _other_policy(opened: r.SessionOpened, fork: r.ForkedPrefix) -> ForkProblem 
 def _contradiction(
     opened: r.SessionOpened, fork: r.ForkedPrefix, context: Context
 ) -> ForkProblem | None:
-    """Return the error that the fold would raise: copying is tried on a session of no use."""
+    """Return the contradiction that the fold would find, by copying into a throw-away session."""
 
     def strictness(policy: str) -> Strictness:
         return context.fleet.policies[policy].strictness  # type: ignore[return-value]

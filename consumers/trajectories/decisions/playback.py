@@ -1,9 +1,9 @@
-"""Decisions about requests of an agent to which a recorded session is played back. Pure.
+"""Decisions about an agent's requests while a recorded session is played back to it. Pure.
 
-A request that asks what a copied turn was asked gets that turn's answer. The request for the chosen
-turn is sampled, and so are all after it. Any other request shows that the agent, or a tool that
-really ran again, differs from the recording. From then on nothing of the prefix is true, so the
-session ends.
+A request that equals a copied turn's request gets that turn's answer. The request for the chosen
+turn is sampled, and so are all later ones. Any other request shows that the agent, or a tool that
+really ran again, differs from the recording. Then the prefix is no longer true, so the session
+ends.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import PolicyWeights
 
 FORK_DIVERGED = "fork_diverged"
-"""Reason of the end of a session whose agent left the recording that was played back to it."""
+"""Reason for the end of a session whose agent left the recording played back to it."""
 _SHOWN = 80
 
 
@@ -29,7 +29,7 @@ def played_back(
     """
     key = asked_key(session, command, policy)
     asked = [turn for turn in session.turns.values() if turn.started.history_key == key]
-    # Several samples of one prompt are played in the order in which they were recorded.
+    # Several samples for one prompt are played in recorded order.
     left = [turn for turn in asked if not turn.played]
     if not left and session.fork is not None and key == session.fork.history_key:
         return None
@@ -56,7 +56,7 @@ def _event(turn: Turn, command: r.RequestTurn, context: Context) -> r.TurnPlayed
 
 
 def _diverged(session: Session, command: r.RequestTurn, detail: str, context: Context) -> Decision:
-    """Return the session's end. It comes first: a refusal alone would leave it open."""
+    """Return the session's end, which comes first: a refusal alone would leave it open."""
     closed = r.SessionClosed(
         session_id=session.session_id,
         epoch=context.epoch,
@@ -76,7 +76,7 @@ def _diverged(session: Session, command: r.RequestTurn, detail: str, context: Co
 
 
 def divergence(session: Session, messages: Sequence[bytes], strictness: Strictness) -> str:
-    """Return in words at which turn and message a request leaves the recording, and how."""
+    """Return a sentence: at which turn and message a request leaves the recording, and how."""
     expected = _expected(session)
     shared = [_common(recorded, messages, strictness) for _, recorded in expected]
 
@@ -99,9 +99,9 @@ def divergence(session: Session, messages: Sequence[bytes], strictness: Strictne
 
 
 def _expected(session: Session) -> list[tuple[str, list[bytes]]]:
-    """Return the messages of all prompts of the recording that may come, by recorded turn.
+    """Return the messages of all recorded prompts that may come, each with its turn's id.
 
-    The last is the chosen one.
+    The chosen prompt is the last; it has no id.
     """
     prompts = [
         (turn.copied_from, session.history(turn)[:-1])
@@ -116,7 +116,7 @@ def _expected(session: Session) -> list[tuple[str, list[bytes]]]:
 
 
 def _common(recorded: Sequence[bytes], messages: Sequence[bytes], strictness: Strictness) -> int:
-    """Return the number of first messages that count as the same."""
+    """Return how many leading messages count as the same."""
     pairs = zip(recorded, messages, strict=False)
     equal = (message_key(a, strictness) == message_key(b, strictness) for a, b in pairs)
     return next(

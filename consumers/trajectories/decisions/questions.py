@@ -1,6 +1,6 @@
-"""Answers to questions: how many tokens a prompt has, and a session's state. Pure.
+"""Answers to questions: a prompt's token count, and a session's state. Pure.
 
-They leave nothing on the log.
+Questions leave nothing on the log.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ def count(session: Session | None, command: CountTokens, context: Context) -> Co
 def describe(
     session: Session | None, question: DescribeSession, context: Context
 ) -> CommandAnswered:
-    """Return a session's state as JSON, or 404 for one that never was."""
+    """Return a session's state as JSON, or 404 for a session that never existed."""
     session_id = question.session_id
     if session is not None:
         answer = _described(question, _present(session))
@@ -58,7 +58,7 @@ def unanswered(question: GatewayQuestion, status: int, reason: str, detail: str)
 
 
 def _policy_name(session: Session | None, command: CountTokens) -> str | None:
-    """Return the policy a turn would have, or None if it would be refused for its session."""
+    """Return the policy that a turn would get, or None if its session would refuse the turn."""
     if session is not None and not session.closed:
         return session.policy_of(command.module)
     terms = command.terms
@@ -84,7 +84,7 @@ def _trajectory(session: Session, question: DescribeSession, context: Context) -
 
 
 def _present(session: Session) -> Mapping[str, Any]:
-    """Return the members of a session that is open, or closed and waits for rewards."""
+    """Return the state of a session that is open, or closed and waiting for rewards."""
     opened = session.opened
     closed = session.closed
     described = {
@@ -119,7 +119,7 @@ def _present(session: Session) -> Mapping[str, Any]:
 def _answer_to(
     question: GatewayQuestion, *, tokens: int | None = None, state: bytes | None = None
 ) -> CommandAnswered:
-    """Return the answer to a question: a number of tokens, or a session's state as JSON."""
+    """Return the answer to a question: a token count, or a session's state as JSON."""
     return CommandAnswered(
         gateway="" if question.reply is None else question.reply.gateway,
         session_id=question.session_id,

@@ -2,19 +2,19 @@
 
 A client whose answer was lost repeats its call, and gets the answer that it missed. A repeated
 session call (open, reward, close) leaves no event. A second event would change the trajectory or
-hold nothing new. A retried request joins the turn that it means.
+add nothing new. A retried request joins the turn that it means.
 
-With an idempotency key it means the latest turn of that key, however old. If a call has several
-choices, each is a turn of its own, found by its number.
+A request with an idempotency key means the latest turn with that key, however old. If a call has
+several choices, each choice is a separate turn, found by its number.
 
 The vendors' clients send no key, only how often they tried before. Earlier tries may not have
-reached the log (429, 503). Without a key, a retry joins a turn only if that can be its own. Such a
-turn has the same question and was begun by an earlier try. The client may lack its answer. In doubt
-a new turn starts. That costs a sibling that is not trained. Joining another call's turn would
+reached the log (429, 503). Without a key, a retry joins a turn only if that can be its own turn.
+Such a turn has the same question, an earlier try began it, and the client may lack its answer. In
+doubt a new turn starts. That costs a sibling that is not trained. Joining another call's turn would
 return an old sample as a new one.
 
-One case goes wrong. A retry joins a turn of the same question that another call waits for. This
-happens if its first try did not reach the log.
+One case goes wrong. If a retry's first try did not reach the log, the retry may join another call's
+turn with the same question.
 """
 
 from seamlessflow.consumers.trajectories.decisions.context import Context
@@ -31,7 +31,7 @@ from seamlessflow.schemas.records import (
 from seamlessflow.schemas.topics import SessionCommand
 
 RETRY_WINDOW_MS = 60_000
-"""Time in which a client may ask again, from when its answer could be read.
+"""Time in which a client may ask again, counted from when it could read its answer.
 
 The vendors' clients wait 8 s at most between two tries (the gateway asks for 1 s). Several tries in
 a row may get lost.
@@ -40,11 +40,11 @@ _JOINED = (TurnState.RUNNING, TurnState.COMPLETED)
 
 
 class KeyReused(ValueError):
-    """A call with a different call's idempotency key."""
+    """A call with an idempotency key that a different call has used."""
 
 
 def changed_by(session: Session | None, command: SessionCommand, context: Context) -> str | None:
-    """Return the id of the session that an earlier, equal call changed, or None if none did."""
+    """Return the id of the session that an earlier, equal call changed, or None."""
     match command:
         case OpenSession():
             opening = calls.opening_hash(command)
@@ -73,7 +73,7 @@ def answer(
 ) -> CommandAnswered | None:
     """Return the answer to a command that was carried out, or None if no gateway waits.
 
-    `session`: the one of this id, None if it is finalized.
+    `session`: the session with this id, or None if it is finalized.
     """
     if command.reply is None:
         return None
@@ -87,13 +87,13 @@ def answer(
 def meant_turn(session: Session, command: RequestTurn, context: Context) -> Turn | None:
     """Return the turn that the command asks for again, or None if it asks for a new sample.
 
-    An equal body alone means a new sample. Raises `KeyReused`.
+    An equal body without a key or a retry count asks for a new sample. Raises `KeyReused`.
     """
     if command.idempotency_key is not None:
         return _turn_of_key(session, command, command.idempotency_key)
     if not command.retry_count:
         return None
-    # Searches all turns: such retries are rare, an index of bodies would cost every turn.
+    # Searches all turns: such retries are rare, and an index by body would cost every turn.
     tried = (turn for turn in reversed(session.turns.values()) if _may_be(turn, command))
     missed = (turn for turn in tried if _may_be_missed(session, turn, command, context))
     latest = next(missed, None)

@@ -1,12 +1,12 @@
-"""Training as `control` shows it to the manager: fates of sessions, and ends of runs.
+"""Training as the manager sees it on `control`: sessions' fates, and ends of runs.
 
 Two folds that begin with the manager and are used on its main thread. A finalized session has left
-the manager's memory, and its trajectory is the trainer's. `SessionFates` keeps what the trainer
-made of the newest ones, for questions about a session (`seamlessflow show` knows all).
+the manager's memory, and its trajectory belongs to the trainer. `SessionFates` keeps what the
+trainer did with the newest sessions, for questions about a session (`seamlessflow show` knows all).
 
 When a run has finished, the manager closes sessions that their agents leave open. `RunEnds` says
-when. An agent may have given up a call that the manager carried out later, and would never close
-that session.
+when. An agent may have given up a call that the manager carried out later. That agent would never
+close the session.
 """
 
 from collections import OrderedDict
@@ -20,16 +20,16 @@ from seamlessflow.schemas.records import Record
 from seamlessflow.schemas.tokens import shown_step, trained_sessions
 
 KEPT = 10_000
-"""Sessions and groups whose fate is kept."""
+"""Number of sessions, and of groups, whose fate is kept."""
 GRACE_MS = 60_000
-"""Time in which agents may close their sessions themselves."""
+"""Time that agents have to close their sessions themselves."""
 K = TypeVar("K")
 V = TypeVar("V")
 
 
 @dataclass(frozen=True, slots=True)
 class FinalizedSession:
-    """The place of a session in its group, and its end."""
+    """A session's place in its group, and its end."""
 
     group_id: str
     sample: int
@@ -47,14 +47,14 @@ class GroupFate:
     detail: str = ""
     step: int | None = None
     sessions: frozenset[str] = frozenset()
-    """Sessions of a trained group that have a token in the loss."""
+    """A trained group's sessions that have a token in the loss."""
     filtered: str = ""
-    """Filter that took the advantages of a trained group away."""
+    """Filter that took a trained group's advantages away."""
 
 
 @dataclass(slots=True)
 class SessionFates:
-    """The fates of sessions by id. Used on the manager's main thread."""
+    """The sessions' fates by id. Used on the manager's main thread."""
 
     _finalized: OrderedDict[str, FinalizedSession] = field(default_factory=OrderedDict)
     _groups: OrderedDict[str, GroupFate] = field(default_factory=OrderedDict)
@@ -70,12 +70,12 @@ class SessionFates:
         _keep(self._finalized, opened.session_id, place)
 
     def why_pruned(self, session_id: str) -> str:
-        """Return the reason of a session that was pruned; empty for any other."""
+        """Return why a session was pruned, or an empty string if it was not."""
         ended = self._finalized.get(session_id)
         return ended.reason if ended is not None and ended.status == "pruned" else ""
 
     def apply(self, record: Record) -> None:
-        """Apply a record of `control`."""
+        """Apply a record from `control`."""
         match record:
             case r.GroupReady():
                 _keep(self._groups, record.group_id, GroupFate("ready"))
@@ -90,7 +90,7 @@ class SessionFates:
                 _keep(self._failed, place, f"{record.cause}: {record.detail}")
 
     def describe(self, session_id: str) -> Mapping[str, Any]:
-        """Return members for a finalized session's description; none if it is not known."""
+        """Return members for a finalized session's description, or none if it is unknown."""
         ended = self._finalized.get(session_id)
         if ended is None:
             return {}
@@ -122,36 +122,39 @@ class RunEnds:
     """The policies whose run has finished. Used on the manager's main thread."""
 
     grace_ms: int = GRACE_MS
-    """0 once the manager was asked to end: the agents of its run ended before it."""
+    """Time to close sessions; 0 once the manager must end, as the run's agents ended before."""
     frozen: set[str] = field(default_factory=set)
-    """Policies that are not trained: their weights say so, and no run of theirs finishes."""
+    """Policies that are not trained: their weights say so, and their runs never finish."""
     _finished: dict[str, int] = field(default_factory=dict)
-    """Time by policy."""
+    """Finishing time by policy."""
     _went_on_ms: int = 0
-    """Time of the newest group of training."""
+    """When the newest training group was admitted."""
     _players: set[str] = field(default_factory=set)
     """Policies that play roles in the same episodes."""
 
     @property
     def finished_ms(self) -> int | None:
-        """The newest time at which the run of a policy finished; None while it goes on."""
+        """The newest time when a policy's run finished, or None while the run goes on."""
         newest_ms = max(self._finished.values(), default=0)
         return newest_ms if newest_ms > self._went_on_ms else None
 
     def apply(self, record: Record) -> None:
-        """Apply a record of `control` or of `fleet`."""
+        """Apply a record from `control` or `fleet`."""
         match record:
             case r.PolicyWeights(frozen=True):
                 self.frozen.add(record.policy)
             case r.RunFinished():
                 self._finished[record.policy] = record.at_ms
-            # It goes on, for another policy or more steps.
+            # The run goes on, for another policy or with more steps.
             case r.GroupAdmitted() if record.purpose != "eval":
                 self._went_on_ms = max(self._went_on_ms, record.at_ms)
                 self._players |= {role.policy for role in record.roles}
 
     def due_ms(self, opened: r.SessionOpened) -> int | None:
-        """Return when to close a session that is still open; None if it goes on, or is no run's."""
+        """Return when to close a session that is still open, or None to leave it open.
+
+        It stays open while its run goes on, and if it belongs to no run.
+        """
         finished_ms = self.finished_ms
         named = {opened.policy, *opened.policies.values()}
         # An episode goes on until the last policy in it has finished.
@@ -168,7 +171,7 @@ def _fate_in_step(commit: r.StepCommitted, group: r.StepGroup) -> GroupFate:
 
 
 def _in_step(trained: bool, step: int, filtered: str) -> Mapping[str, Any]:
-    """Return what a step made of a session of its batch."""
+    """Return what a step did with a session in its batch."""
     if trained:
         without = {"detail": f"without advantages, by the filter {filtered}"} if filtered else {}
         return {"state": "trained", "step": step, **without}
@@ -188,9 +191,10 @@ def _keep(kept: OrderedDict[K, V], key: K, value: V) -> None:
 
 
 def _of_run(opened: r.SessionOpened) -> bool:
-    """Return True for a session that a task of training or exploration began, by its agent's id.
+    """Return True for a session that a training or exploration task began, by its agent's id.
 
-    Services name theirs otherwise. An evaluation may follow the end.
+    Services name their sessions differently. An evaluation may follow the run's end, so it does not
+    count.
     """
     named = session_id(opened.group_id, opened.sample, opened.attempt)
     return opened.purpose != "eval" and bool(opened.group_id) and opened.session_id == named

@@ -1,8 +1,8 @@
 """The event that starts a turn, with its place in the tree and its sampling parameters. Pure.
 
-An engine's log-probs are those of the model's distribution at the turn's temperature, over the
-whole vocabulary (`TurnStarted.logprob_temperature`). So a temperature is exact, and everything else
-that changes the distribution is not.
+An engine reports log-probs from the model's distribution at the turn's temperature, over the whole
+vocabulary (`TurnStarted.logprob_temperature`). So any temperature is exact. Everything else that
+changes the distribution makes them inexact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 _UNFORCED = ("auto", "none")
 _BIAS_BYTES = 24
 _TRUNCATIONS = ("top_p", "top_k")
-"""The reasons that `PolicyWeights.train_truncated` is about."""
-# Values with which a parameter leaves the distribution as the model computes it.
+"""The reasons that `PolicyWeights.train_truncated` covers."""
+# Values with which a parameter leaves the model's distribution unchanged.
 _NEUTRAL = {
     "min_p": (None, 0.0),
     "presence_penalty": (None, 0.0),
@@ -60,7 +60,7 @@ class BadRequest(ValueError):
 def start(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, context: Context
 ) -> tuple[r.TurnStarted, bytes]:
-    """Return the event and all ids of the prompt. Raises `BadRequest`."""
+    """Return the event and all the prompt's ids. Raises `BadRequest`."""
     hit = _match(session, command, policy, context)
     room = policy.max_context - len(hit.prompt_ids) // TOKEN_BYTES
     sampling = effective_sampling(command.sampling, policy.overrides, max(room, 0))
@@ -73,7 +73,7 @@ def start(
 
 
 def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -> bytes:
-    """Return the key of the request's whole history. Raises `BadRequest`."""
+    """Return the key for the request's whole history. Raises `BadRequest`."""
     key = _shape(command, policy)
     messages = whole_history(session, command)
     strictness: Strictness = "exact" if command.raw else policy.strictness  # type: ignore[assignment]
@@ -83,9 +83,10 @@ def asked_key(session: Session, command: r.RequestTurn, policy: PolicyWeights) -
 
 
 def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
-    """Return the request's messages: those of `previous_turn` in their place, references resolved.
+    """Return the request's messages, with references resolved.
 
-    Raises `BadRequest`.
+    The request's own instructions come first, then the history of `previous_turn`, then the new
+    messages. Raises `BadRequest`.
     """
     messages = command.messages
     if any(map(is_reference, messages)):
@@ -97,7 +98,7 @@ def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
         detail = f"the session has no response {command.previous_turn!r} to go on from"
         raise BadRequest(detail, "previous_response_not_found")
     inherited = session.history(turn)[turn.started.own_messages :]
-    # Each request brings its own instructions, which stand before the history.
+    # Each request brings its own instructions, and they stand before the history.
     count = command.own_messages
     new = messages[count:]
     _refuse_unanswered(turn.message, new)
@@ -105,7 +106,7 @@ def whole_history(session: Session, command: r.RequestTurn) -> Sequence[bytes]:
 
 
 def record_bytes(started: r.TurnStarted) -> int:
-    """Return about how many bytes the event takes on the log: all that can grow large."""
+    """Return roughly the event's size on the log in bytes: all the parts that can grow large."""
     return (
         len(started.suffix_ids)
         + len(started.tools or b"")
@@ -119,8 +120,8 @@ def record_bytes(started: r.TurnStarted) -> int:
 def effective_sampling(asked: Sampling, overrides: Sampling, room: int) -> Sampling:
     """Return the parameters `asked` for with the policy's `overrides` applied.
 
-    The least limit of length counts: the agent's, the policy's, or `room`. `room` is the number of
-    tokens that still fit into the context. All other overrides replace what was asked for.
+    The smallest length limit counts: the agent's, the policy's, or `room`. `room` is how many
+    tokens still fit into the context. All other overrides replace the agent's values.
     """
     changed = {name: value for name, value in vars(overrides).items() if value != _UNSET[name]}
     limits = (room, asked.max_tokens, overrides.max_tokens)
@@ -132,7 +133,7 @@ def inexact_reason(sampling: Sampling) -> str:
     """Return the parameter that makes the sampled distribution differ from the log-probs.
 
     Empty if they are exact. A truncation is named only if nothing else is inexact. A forced tool
-    call is exact: its opening is in the prompt, and no engine constrains what follows it.
+    call is exact: its opening is in the prompt, and no engine constrains the tokens behind it.
     """
     if sampling.temperature is not None and sampling.temperature < COLDEST:
         return "greedy"
@@ -205,7 +206,7 @@ def _trains(session: Session) -> bool:
 def _control(session: Session, policy: PolicyWeights, context: Context) -> r.TurnControl | None:
     """Return the rule that may end the turn early; evaluations and frozen policies have none.
 
-    A session is exempt or not for all of its turns, by its id.
+    The session's id decides for all its turns whether the session is exempt.
     """
     terms = context.control
     if terms.rule is None or policy.frozen or not _trains(session):
@@ -215,9 +216,9 @@ def _control(session: Session, policy: PolicyWeights, context: Context) -> r.Tur
 
 
 def _seeded_by(session: Session) -> str:
-    """Return the session whose sampling seeds this one takes; empty if it has none.
+    """Return the session whose sampling seeds this one takes, or an empty string.
 
-    One of an exploration takes its own, so that another one can take them later.
+    An exploration session takes its own seeds, so that another session can take them later.
     """
     opened = session.opened
     if opened.seed_session is not None:
@@ -226,7 +227,7 @@ def _seeded_by(session: Session) -> str:
 
 
 def _seed(session: Session, command: r.RequestTurn) -> int | None:
-    """Return a turn's seed, by its place in its session; None: the worker chooses one."""
+    """Return a turn's seed by its place in its session, or None if the worker chooses one."""
     name = _seeded_by(session)
     if not name:
         return None
@@ -235,10 +236,10 @@ def _seed(session: Session, command: r.RequestTurn) -> int | None:
 
 
 def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
-    """Return the tags that the call asks for, or those of its session. Raises `BadRequest`.
+    """Return the tags that the call asks for, or its session's tags. Raises `BadRequest`.
 
-    An exploration's session, and one that samples it again, keep to their workers: a call cannot
-    bring what a cheap worker sampled into training.
+    An exploration session always uses its own workers, and so does a session that samples it again.
+    No call can bring tokens from a cheap worker into training.
     """
     try:
         of_session = read_wishes(session.opened.metadata.get(WISHES, ""))
@@ -250,7 +251,7 @@ def _wishes(session: Session, command: r.RequestTurn) -> tuple[str, ...]:
 def _matched(
     session: Session, command: r.RequestTurn, policy: PolicyWeights, hit: Match
 ) -> dict[str, Any]:
-    """Return the fields that say where the request was matched, and by what."""
+    """Return the fields that show where the request was matched, and by which rule."""
     return {
         "parent_node": hit.parent_node,
         "parent_end": hit.parent_end,
@@ -318,7 +319,7 @@ def _resolved(session: Session, message: bytes) -> bytes:
 
 
 def _refuse_unanswered(answer: bytes, new_messages: Sequence[bytes]) -> None:
-    """Raise `BadRequest` for a call of the answer without a result, which only the tree shows."""
+    """Raise `BadRequest` if a call in the answer has no result; only the tree shows the calls."""
     calls = orjson.loads(answer).get("tool_calls") or ()
     results = {orjson.loads(message).get("tool_call_id") for message in new_messages if calls}
     if missing := [call["id"] for call in calls if call["id"] not in results]:
@@ -326,7 +327,7 @@ def _refuse_unanswered(answer: bytes, new_messages: Sequence[bytes]) -> None:
 
 
 def _logprob_temperature(sampling: Sampling) -> float:
-    """Return the temperature of the log-probs that engines report; of a greedy turn, 1."""
+    """Return the temperature at which engines report log-probs; 1 for a greedy turn."""
     return sampling.temperature or 1.0
 
 

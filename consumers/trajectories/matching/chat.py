@@ -2,12 +2,12 @@
 
 Four rules, the strongest first:
 
-- `extend`: the messages of a sampled turn plus new ones. The renderer's bridge appends the new ones
-  to the exact ids that were sampled. This is the usual case. Its cost grows with the history only
-  by hashing it. Among the new ones may be answers that the policy did not sample
-  (`foreign_answer`). Without new ones the policy answers once more behind its own answer
+- `extend`: a sampled turn's messages plus new ones. The renderer's bridge appends the new ones
+  to the exact ids that were sampled. This is the usual case. A longer history costs only more
+  hashing. The new messages may include answers that the policy did not sample
+  (`foreign_answer`). Without new messages the policy answers once more behind its own answer
   (`answer_last`).
-- `same`: the messages of an earlier turn, which render to the same tokens; another sample.
+- `same`: an earlier turn's messages, which render to the same tokens; another sample.
 - `render`: the whole history is rendered anew and forks where its tokens leave the tree.
 - `root`: the tree does not even share the first message.
 """
@@ -41,7 +41,7 @@ from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """A history's longest known beginning: number of messages, and turns that end there."""
+    """A history's longest known beginning: message count, and the turns that end there."""
 
     length: int
     turns: Sequence[str]
@@ -57,7 +57,7 @@ def match(
     strictness: Strictness,
     named: str | None = None,
 ) -> Match:
-    """Match `messages`, each in canonical JSON. Raises what the renderer raises for bad messages.
+    """Match `messages`, each as canonical JSON. Raises the renderer's errors for bad messages.
 
     `named`: id of the turn that the request says it continues.
     """
@@ -109,18 +109,18 @@ def _walk(
 def _choose(
     session: Session, walk: _Walk, messages: Sequence[bytes], named: str | None
 ) -> tuple[Turn, bool]:
-    """Return the turn to continue among those with equal messages, and True if that is a guess."""
+    """Return the turn to continue among turns with equal messages, and True if it is a guess."""
     if named is not None and named in walk.turns:
         return session.turns[named], False
     turns = list(walk.turns)
     if len(turns) > 1:
-        # Keys leave out tool-call ids; the gateway wrote each turn's id into its calls' ids.
+        # Keys leave out tool-call ids, but the gateway wrote each turn's id into its calls' ids.
         answer = orjson.loads(messages[walk.length - 1])
         of_calls = _turns_of_calls(answer)
         candidates = [turn_id for turn_id in turns if turn_id in of_calls]
         if candidates:
             return session.turns[candidates[-1]], False
-        # They leave out the text beside calls too.
+        # Keys leave out the text beside calls too.
         turns = [turn for turn in turns if _same_text(session.turns[turn], answer)] or turns
     return session.turns[turns[-1]], len(turns) > 1
 
@@ -158,7 +158,7 @@ def _extend(
     prompt_node = tree.nodes[turn.prompt_node]
     node = tree.nodes[turn.node]
     completion = bytes(node.ids)
-    # The prompt's last node usually holds all that the bridge reads, however long the history is.
+    # The prompt's last node usually holds everything that the bridge reads, even in a long history.
     tail = renderer.tail(bytes(prompt_node.ids))
     if len(tail) == len(prompt_node.ids):
         tail = renderer.tail(tree.path(prompt_node.node_id, prompt_node.length))
@@ -194,7 +194,7 @@ def _render(
     if shared == prompt and asked_before(session, walk.history_key):
         rule = "same"
         detail = SAME_PROMPT
-    # Without a whole message in common, the shared tokens are only the template's beginning.
+    # Without a whole common message, the shared tokens are only the template's beginning.
     elif not _ends_a_message(shared, renderer.stop_token_ids):
         rule = "root"
         node = ROOT

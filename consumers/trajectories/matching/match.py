@@ -1,12 +1,12 @@
-"""The terms of matching: the renderer that it asks, and its outcome, a place in the session's tree.
+"""The terms of matching: the renderer that it asks, and the match, a place in the tree.
 
-The renderer is the part of `seamlessflow.infra.rendering.renderer.Renderer` that matching uses, as
-protocols.
+The protocols here are the part of `seamlessflow.infra.rendering.renderer.Renderer` that matching
+uses.
 
-A match may bring interventions: answers of the assistant that no policy sampled in the session. A
-person, an expert or another program spoke for the policy. An answer that an earlier request had is
-none any more, however often later requests repeat it. What was decided when the turn started stands
-on `TurnStarted`. Plain prompts have no messages, and so no interventions. Pure.
+A match may bring interventions: assistant answers that no policy sampled in the session. A person,
+an expert or another program spoke for the policy. An answer that an earlier request already had no
+longer counts, however often later requests repeat it. `TurnStarted` records the decision made when
+the turn started. Plain prompts have no messages, and so no interventions. Pure.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from seamlessflow.consumers.trajectories.sessions.tree import ROOT, Node, Tree
 from seamlessflow.schemas.tokens import TOKEN_BYTES
 
 SAME_PROMPT = "same_prompt"
-"""Detail of a match that adds no tokens: another sample of a known prompt."""
+"""Detail for a match that adds no tokens: another sample of a known prompt."""
 RequestMessages = Sequence[Mapping[str, Any]]
 
 
@@ -55,7 +55,7 @@ class PromptRenderer(TextEncoder, Protocol):
         tools: RequestMessages | None,
         name: str | None,
     ) -> bytes:
-        """Return the ids that open a call of function `name`, or of any, behind the prompt."""
+        """Return the ids that open a call to function `name`, or to any, behind the prompt."""
         ...
 
     def tail(self, prompt: bytes) -> bytes:
@@ -89,9 +89,9 @@ class Match:
     ambiguous: bool = False
     parent_turn: str | None = None
     answer_differs: tuple[str, ...] = ()
-    """Strictnesses by which the answer that the messages repeat is not the extended turn's."""
+    """Strictnesses by which the repeated answer differs from the extended turn's answer."""
     prefill: int = 0
-    """Number of tokens at the end of the prompt that the answer begins with."""
+    """Number of tokens at the prompt's end with which the answer begins."""
 
     def with_answer_begun(self, ids: bytes, tree: Tree) -> "Match":
         """Append the answer's first tokens to the prompt. Equal prompts share one place."""
@@ -109,7 +109,10 @@ class Match:
 
 
 def fork_point(session: Session, history_key: bytes) -> Match | None:
-    """Return the place behind a copied prompt if this is its history: nothing is rendered anew."""
+    """Return the place behind a copied prompt with this history; nothing is rendered anew.
+
+    None if the session has no such prompt.
+    """
     fork = session.fork
     if fork is None or fork.prompt_node == ROOT or fork.history_key != history_key:
         return None
@@ -144,16 +147,16 @@ def _shared(tree: Tree, parent: int, end: int, ids: bytes) -> Node | None:
 
 
 SINCE_RULES = 2
-"""Version of the fold's rules from which on interventions are known."""
+"""First version of the fold's rules that knows interventions."""
 _OF_THE_ASSISTANT = b'"role":"assistant"'
 
 
 def intervenes(session: Session, hit: Match, strictness: Strictness) -> bool:
     """Return whether an answer among a match's new messages is an intervention.
 
-    Turns of the history that the request goes on from stand in their places before these messages.
-    Any other turn may have sampled such an answer, or had it in its request: an agent that changes
-    its history repeats them. Answers are compared by `strictness`.
+    The turns that the request continues stand in the history before these messages. Any other turn
+    may have sampled such an answer, or had it in its request: an agent that changes its history
+    repeats them. Answers are compared by `strictness`.
     """
     answers = _answers(hit.new_messages, strictness)
     if not answers or session.opened.fold_version < SINCE_RULES:
@@ -169,13 +172,13 @@ def intervenes(session: Session, hit: Match, strictness: Strictness) -> bool:
 
 
 def _answers(messages: Sequence[bytes], strictness: Strictness) -> Counter[bytes]:
-    """Return how often each answer is among messages, by its key."""
+    """Return how often each answer occurs among messages, by the answer's key."""
     answers = (message for message in messages if _OF_THE_ASSISTANT in message)
     return Counter(message_key(answer, strictness) for answer in answers)
 
 
 def _history(session: Session, turn_id: str | None) -> Iterator[Turn]:
-    """Yield a turn and those that it went on from, as far as none was rendered anew."""
+    """Yield a turn and its chain of parents, back to the first that was rendered anew."""
     while turn_id is not None and (turn := session.turns.get(turn_id)) is not None:
         yield turn
         turn_id = turn.started.parent_turn

@@ -1,9 +1,9 @@
 """Matching of prompts without a chat template: plain text or token ids. Pure.
 
 A text may begin with a whole earlier turn, prompt and answer. It then continues that turn's exact
-ids, and only its new end is tokenised. A stop string that ended the turn is part of these ids but
-not of the answer. The text must repeat it there. Ids that begin with a whole earlier turn continue
-it where they leave the tree. Everything else forks there, with text tokenised whole. If its tokens
+ids, and only its new end is tokenised. A stop string that ended the turn is in these ids but not in
+the answer, and the text must repeat it. Ids that begin with a whole earlier turn continue it where
+they leave the tree. Everything else forks at that place, and text is tokenised whole. If its tokens
 do not leave the tree, the turn is another sample.
 """
 
@@ -32,8 +32,8 @@ def match_raw(
 ) -> Match:
     """Match `{"role": "raw", "content": text}` or `{"role": "raw", "ids": [...]}`.
 
-    `stop_token_ids` beside ids: tokens at which the client takes an answer to end. Raises
-    `ValueError` for those at which the policy's do not, and for anything else.
+    `stop_token_ids` beside ids: tokens at which the client expects an answer to end. Raises
+    `ValueError` if the policy's answers do not end at one of them, and for anything else.
     """
     asked = orjson.loads(message)
     _refuse_other_stops(asked, encoder.stop_token_ids)
@@ -67,13 +67,13 @@ def _not_empty(prompt: bytes) -> bytes:
 def _extended(
     session: Session, text: str, policy: str, key: bytes, encoder: TextEncoder
 ) -> Match | None:
-    """Continue the turn with the text's longest part; of equal ones the latest."""
+    """Continue the turn that the text repeats longest; among equal ones, the latest."""
     begun = [
         (turn, whole)
         for turn, whole in _whole_texts(session)
         if turn.started.policy == policy and text.startswith(whole) and len(text) > len(whole)
     ]
-    # Longest first, and of equal ones the latest, since sorting keeps the reversed order.
+    # Longest first. Among equal ones the latest is first, since sorting keeps the reversed order.
     for turn, whole in sorted(reversed(begun), key=lambda pair: -len(pair[1])):
         extended = _behind(session, turn, text[len(whole) :], key, encoder)
         if extended is not None:
@@ -103,7 +103,7 @@ def _behind(
 ) -> Match | None:
     node = session.tree.nodes[turn.node]
     end = _end_of_text(bytes(node.ids), encoder.stop_token_ids)
-    # Without a stop token at its end, the turn was stopped by a string that the answer leaves out.
+    # If no stop token ends the turn, a string stopped it, and the answer leaves that string out.
     stopped_by = ""
     if turn.finish_reason == "stop" and end == node.length:
         stopped_by = encoder.decode(bytes(node.ids)).removeprefix(_answer(turn))
@@ -126,7 +126,7 @@ def _behind(
 
 
 def _end_of_text(ids: bytes, stop_token_ids: tuple[int, ...]) -> int:
-    """Return the number of tokens before the stop tokens at the end."""
+    """Return how many tokens stand before the stop tokens at the end."""
     tokens = memoryview(ids).cast("i")
     end = len(tokens)
     while end and tokens[end - 1] in stop_token_ids:
@@ -144,7 +144,7 @@ def _ids_in(asked: dict[str, Any], name: str) -> bytes:
 
 
 def _named(session: Session, forked: Match, policy: str, stop_token_ids: tuple[int, ...]) -> Match:
-    """Return the match as the extension of the turn that the ids begin with, if there is one."""
+    """Return the match as an extension of the turn that the ids begin with, if any."""
     place = forked.parent_node
     end = forked.parent_end
     while place != ROOT and not session.tree.nodes[place].sampled:
@@ -169,7 +169,7 @@ def _named(session: Session, forked: Match, policy: str, stop_token_ids: tuple[i
 
 
 def _samples(session: Session, node: Node) -> list[Turn]:
-    """Return the completed turns that sampled exactly the tokens of `node` behind its prompt."""
+    """Return the completed turns that sampled exactly the tokens in `node` behind its prompt."""
     tree = session.tree
     turns = session.turns.values()
     ended = [turn for turn in turns if turn.state is TurnState.COMPLETED]

@@ -1,6 +1,6 @@
 """Settings by which a turn was matched, as its `TurnStarted` records them. Pure.
 
-Nothing that is folded depends on them: replays count with them what others would have matched.
+The fold does not depend on them. Replays use them to count what other settings would have matched.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from seamlessflow.schemas.records import PolicyWeights, TurnStarted
 
 @dataclass(frozen=True, slots=True)
 class MatchSettings:
-    """Settings of a policy that decide where its requests are matched."""
+    """A policy's settings that decide where its requests are matched."""
 
     renderer: bytes
     """Renderer settings as canonical JSON."""
@@ -22,7 +22,7 @@ class MatchSettings:
 
     @classmethod
     def from_policy(cls, policy: PolicyWeights) -> "MatchSettings":
-        """Return those of a policy."""
+        """Return a policy's match settings."""
         return cls(policy.renderer, policy.strictness, policy.tokenizer_hash)
 
     def to_json(self) -> bytes:
@@ -43,13 +43,13 @@ class MatchSettings:
 
 
 def newly_recorded(session: Session, policy: PolicyWeights) -> bytes:
-    """Return the policy's settings as JSON; empty if its turn before had the same ones."""
+    """Return the policy's settings as JSON, or empty if its previous turn had the same."""
     now = MatchSettings.from_policy(policy).to_json()
     return b"" if now == _latest(session, policy.policy) else now
 
 
 def recorded_settings(session: Session, started: TurnStarted) -> MatchSettings | None:
-    """Return the settings of a turn that is not folded yet; None if they were not recorded."""
+    """Return the settings for a turn not folded yet, or None if they were not recorded."""
     if started.matching is None:
         return None
     settings = started.matching or _latest(session, started.policy)
@@ -57,7 +57,7 @@ def recorded_settings(session: Session, started: TurnStarted) -> MatchSettings |
 
 
 def _latest(session: Session, policy: str) -> bytes | None:
-    """Return the settings that the policy's latest turn was matched by; None if not recorded."""
+    """Return the settings that matched the policy's latest turn, or None if not recorded."""
     for turn in reversed(session.turns.values()):
         if turn.started.policy == policy and turn.started.matching != b"":
             return turn.started.matching

@@ -18,15 +18,15 @@ from seamlessflow.schemas.records import PolicyWeights
 
 _log = logging.getLogger(__name__)
 KEPT = 64
-"""Number of renderers kept; a dropped one is made again when it is asked for."""
+"""Number of renderers kept; a dropped one is made again when needed."""
 _THREADS = 2
 
 
 class Renderers:
-    """Renderers by tokenizer and settings; errors too, until the policy's next weights."""
+    """Renderers by tokenizer and settings. Errors are kept too, until the policy's next weights."""
 
     def __init__(self, put_off: int | None = None) -> None:
-        """`put_off`: letters of the longest text that is tokenised here; None: any."""
+        """Set `put_off`, the letters in the longest text that is tokenised here; None: no limit."""
         self._put_off = put_off
         self._made: OrderedDict[tuple[str, bytes], Renderer | RendererError] = OrderedDict()
         self._tokenizers: dict[str, Renderer | RendererError] = {}
@@ -34,8 +34,8 @@ class Renderers:
     def prepare(self, policy: PolicyWeights) -> None:
         """Make a policy's renderer before the first request needs it; takes seconds at most.
 
-        An error is logged; each request for the policy is then refused with it. It is one too if
-        the directory has another tokenizer here than the trainer published.
+        An error is logged, and each request for the policy is then refused with it. It is also an
+        error if the directory here holds another tokenizer than the trainer published.
         """
         self._forget_errors(policy.tokenizer_hash)
         try:
@@ -86,7 +86,7 @@ class Renderers:
 
 
 class LongPrompts:
-    """Texts that are being tokenised, each with what waits for it."""
+    """Texts that are being tokenised, each with the work that waits for it."""
 
     def __init__(self, post: Callable[[Callable[[], None]], None]) -> None:
         """`post` runs a function on the main thread; it is called by other threads."""
@@ -95,14 +95,14 @@ class LongPrompts:
         self._waiting: dict[str, list[Callable[[], None]]] = {}
 
     def tokenise(self, wanted: TokensWanted, then: Callable[[], None]) -> None:
-        """Call `then` on the main thread once the text is tokenised, or could not be."""
+        """Call `then` on the main thread once the text is tokenised, or tokenising it failed."""
         waiting = self._waiting.setdefault(wanted.text, [])
         waiting.append(then)
         if len(waiting) == 1:
             self._threads.submit(self._run, wanted)
 
     def close(self) -> None:
-        """Begin no more; what is under way ends by itself."""
+        """Begin no more work; work under way ends by itself."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _run(self, wanted: TokensWanted) -> None:

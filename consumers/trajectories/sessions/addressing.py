@@ -1,9 +1,9 @@
 """Addresses of commands: from a session id or a name to the session. Pure.
 
-An id stands for one session for ever, so that its key never gives access to another one. A name
+An id stands for one session for ever, so that its key never gives access to another session. A name
 stands for the sessions that requests began under it, one after the other. A command by name goes to
-the latest. It goes to an earlier one if it can only concern that one. It also does if it repeats,
-with its key, a call that the earlier one got.
+the latest session. It goes to an earlier session if it can only concern that session, or if its key
+repeats an earlier call to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,16 +28,16 @@ def addressed(
     named: Mapping[str, Sequence[str]],
     ended: EndedSessions,
 ) -> Session | None:
-    """Return the session that the command addresses, or None if it never was or is finalized.
+    """Return the session that the command addresses, or None if it is finalized or unknown.
 
-    `named`: by name, the ids of its sessions that are not finalized, oldest first.
+    `named`: by name, its sessions that are not finalized, as ids, oldest first.
     """
     name = command.session_id
     ids = named.get(name, ())
     if isinstance(command, DescribeSession):
         return sessions.get(name) or (sessions.get(ids[-1]) if ids else None)
     if isinstance(command, RequestTurn | CountTokens):
-        # Only terms make it a name, whose sessions are newer than one opened with it as its id.
+        # Only terms make it a name. A name's sessions are newer than a session with it as id.
         return sessions.get(ids[-1] if ids and command.terms is not None else name)
     if isinstance(command, AssignReward | CloseSession) and ended.changed_by(command):
         return None
@@ -54,7 +54,7 @@ def addressed(
 
 
 def _knows(session: Session, command: SessionCommand) -> bool:
-    """Return True if the session has the turn that the command is about, or the call it repeats."""
+    """Return True if the session has the command's turn, or the call that the command repeats."""
     match command:
         case CancelTurn(turn_id=turn_id):
             return turn_id in session.turns

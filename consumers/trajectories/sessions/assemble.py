@@ -1,6 +1,6 @@
-"""Assembly of a finalized session's `Trajectory` record. Pure: the same log gives the same bytes.
+"""Assembly: a finalized session's `Trajectory`. Pure: the same log gives the same bytes.
 
-Decides which sampled tokens may be trained, and counts every other one by its reason.
+Decides which sampled tokens may be trained, and counts all others by their reason.
 """
 
 from collections import Counter, defaultdict
@@ -27,7 +27,7 @@ from seamlessflow.schemas.tokens import FORKED, POLICY, of_exact_version
 from seamlessflow.schemas.topics import REPLIES, TRAJECTORIES
 
 FROZEN = "frozen"
-"""Reason of all turns of a policy that is served and not trained."""
+"""Reason for all turns whose policy is served and not trained."""
 _NOT_ASSEMBLED = "not_assembled"
 _NOT_IN_TIME = "no reward in time"
 _OPEN = "open"
@@ -36,9 +36,9 @@ _OPEN = "open"
 def assembled(
     session: Session, partition: int, limit: int = TRAJECTORIES.max_record_bytes
 ) -> tuple[Trajectory, Exception | None]:
-    """Return what `trajectory` returns; of a session that it raises an error for, the error also.
+    """Return the session's `trajectory` and None, or a record without tokens and the error.
 
-    The record has no tokens then, in every process that assembles it.
+    Every process that assembles it gets the same record.
     """
     try:
         return trajectory(session, partition, limit), None
@@ -51,7 +51,7 @@ def assembled(
 def trajectory(
     session: Session, partition: int, limit: int = TRAJECTORIES.max_record_bytes
 ) -> Trajectory:
-    """Return the record of a session after its `SessionFinalized` was applied.
+    """Return a session's record after its `SessionFinalized` was applied.
 
     Without tokens, and with status `aborted`, if it would take more than `limit` bytes, or if the
     session failed. Raises `ValueError` if the session is not finalized.
@@ -68,10 +68,10 @@ def standing(
     at_ms: int,
     limit: int = REPLIES.max_record_bytes,
 ) -> Trajectory:
-    """Return the record that a session would have, were it finalized now; it may be under way.
+    """Return the record that a session would have if it were finalized now.
 
-    Turns that are sampled at the moment are masked. Without tokens if it would take more than
-    `limit` bytes, by default those that a reply has room for.
+    Turns that are being sampled are masked. Without tokens if the record would take more than
+    `limit` bytes, by default as many as a reply has room for.
     """
     view = copy(session)
     closed = session.closed or SessionClosed(
@@ -98,7 +98,7 @@ def _whole(session: Session, partition: int) -> Trajectory:
     return replace(
         without_tokens(session, partition, end.reason),
         tokens=b"".join(node.ids for node in nodes),
-        # Tokens of prompts have no log-prob; zeros keep the arrays aligned.
+        # Prompt tokens have no log-prob; zeros keep the arrays aligned.
         logprobs=b"".join(node.logprobs or bytes(len(node.ids)) for node in nodes),
         loss_mask=b"".join(masks),
         spans=_spans(nodes, starts),
@@ -118,7 +118,7 @@ def _whole(session: Session, partition: int) -> Trajectory:
 
 
 def masked_reasons(session: Session) -> dict[int, str]:
-    """Return by sampled node the reason why its tokens are not trained; empty if they are."""
+    """Return by sampled node why its tokens are not trained; empty if they are."""
     left = undelivered(session)
     abandoned = _abandoned(session, left)
     return {
@@ -151,7 +151,7 @@ def _continued(session: Session) -> set[int]:
 
 
 def undelivered(session: Session) -> set[int]:
-    """Return the completed nodes that, as far as gateway and agent show, no client got.
+    """Return the completed nodes that no client got, as far as gateway and agent show.
 
     A later prompt that keeps a whole node shows that the agent has it. A part is no proof: another
     model's answer to the same prompt often begins with the same tokens.
@@ -162,9 +162,10 @@ def undelivered(session: Session) -> set[int]:
 
 
 def _keeps_answer(session: Session, node: Node) -> bool:
-    """Return True if the node's prompt keeps all that its parent sampled.
+    """Return True if the node's prompt keeps everything that its parent sampled.
 
-    The token that ended it need not be there: a rendered history may end the answer with another.
+    The token that ended the answer may be missing: a rendered history may end it with another
+    token.
     """
     answer = session.tree.nodes[node.parent]
     stopped = session.turns[answer.turn_id].finish_reason != "length"
@@ -172,16 +173,16 @@ def _keeps_answer(session: Session, node: Node) -> bool:
 
 
 def _abandoned(session: Session, left: set[int]) -> set[int]:
-    """Return the sampled nodes that the agent gave up for another sample of policy and prompt.
+    """Return the sampled nodes that the agent gave up for another sample (same policy and prompt).
 
-    Among several samples they are those that no later prompt continues, or all but the latest if
-    none is continued. One that no client got (`left`) is given up for any that a client got.
-    Samples of a policy that trains `all` siblings are never given up.
+    Among several samples these are the ones that no later prompt continues. If none is continued,
+    all but the latest are given up. A sample that no client got (`left`) is given up for any that a
+    client got. Samples of a policy that trains `all` siblings are never given up.
     """
     samples: defaultdict[tuple[str, int, int], list[Turn]] = defaultdict(list)
     for turn in session.sampled_turns:
         if turn.state is TurnState.COMPLETED:
-            # What another policy answers to the same prompt is no second sample of this one.
+            # Another policy's answer to the same prompt is no second sample.
             samples[turn.started.policy, *_position(session, turn)].append(turn)
     continued = _continued(session)
     abandoned: set[int] = set()
@@ -194,7 +195,7 @@ def _abandoned(session: Session, left: set[int]) -> set[int]:
 
 
 def _position(session: Session, turn: Turn) -> tuple[int, int]:
-    """Return node and length at which the turn's prompt ends; the same for equal prompts."""
+    """Return the node and length where the turn's prompt ends; the same for equal prompts."""
     node = session.tree.nodes[turn.prompt_node]
     end = node.length
     # A turn that samples a prompt again has an empty prompt node.
@@ -213,10 +214,10 @@ def _starts(nodes: list[Node]) -> list[int]:
 
 
 def _mask(node: Node, reason: str) -> bytes:
-    """Return a byte for each token: 1 if sampled by one known version, without `reason`."""
+    """Return a byte for each token: 1 if one known version sampled it and there is no `reason`."""
     mask = bytearray(node.length)
-    # A span with two versions was sampled while weights were replaced; which one sampled which
-    # token is not known.
+    # A span with two versions was sampled while weights were replaced. It is not known which
+    # version sampled which token.
     if reason or node.origin != POLICY or not node.spans:
         return bytes(mask)
     ends = [span.start for span in node.spans[1:]] + [node.length]
@@ -299,7 +300,7 @@ def _node(
 
 
 def _turn_rewards(session: Session) -> dict[str, float]:
-    """Return the sum of the rewards of each turn that has any."""
+    """Return by turn the sum over its rewards, for turns that have any."""
     sums: dict[str, float] = {}
     for reward in session.rewards.values():
         if reward.turn_id is not None:
@@ -317,7 +318,7 @@ def _masked_tokens(nodes: list[Node], masks: list[bytes], reasons: dict[int, str
 
 
 def _end(session: Session) -> SessionClosed:
-    """Return what closed the session, or the judges that left it without their rewards."""
+    """Return the event that closed the session, or the judges that left it without rewards."""
     closed, _ = end_of(session)
     lacking = session.lacking_judges
     if not lacking:

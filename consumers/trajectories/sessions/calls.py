@@ -1,8 +1,8 @@
 """Hashes of the calls that opened, rewarded and closed a session. Pure.
 
-A call that is repeated has the first one's hash. With an idempotency key that is so if key and
-content are the same. An open session keeps hashes of content and key. A finalized session keeps
-nothing else. There each is hashed together with the id or name that the call is addressed to.
+A repeated call has the first call's hash. Calls with an idempotency key repeat each other if key
+and content are the same. An open session keeps hashes of content and key. A finalized session keeps
+nothing else. Its hashes also include the id or name that the call is addressed to.
 """
 
 import orjson
@@ -45,7 +45,7 @@ def id_hash(session_id: str) -> int:
 
 
 def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
-    """Return the hash of the call that opens a session, or None if it has no key."""
+    """Return the hash of an opening call, or None if it has no key."""
     if opening.idempotency_key is None:
         return None
     chosen = {name: getattr(opening, name) for name in _OPENING}
@@ -61,7 +61,7 @@ def opening_hash(opening: OpenSession | SessionOpened) -> int | None:
 
 
 def _fork_identity(fork: ForkedPrefix) -> list[object]:
-    """Return what distinguishes forks; the session keeps this much of its own."""
+    """Return what distinguishes forks; the session keeps this much of its fork."""
     appended = [message.hex() for message in fork.appended]
     # An origin without a parent's return has the hash that earlier releases recorded.
     origin = {name: value for name, value in vars(fork.origin).items() if value is not None}
@@ -69,21 +69,21 @@ def _fork_identity(fork: ForkedPrefix) -> list[object]:
 
 
 def reward_hash(reward: Reward, key: str | None) -> int:
-    """Return the hash of a call that assigns a reward with this key, or without one."""
+    """Return a rewarding call's hash, with this key or without one."""
     content = reward.name, reward.value, reward.scope, reward.turn_id, reward.source
     return _hash("reward", key, content)
 
 
 def asked_hash(close: CloseSession) -> bytes:
-    """Return the hash of what a call asks for that closes a session; `SessionClosed` keeps it."""
+    """Return the hash of everything that a closing call asks for; `SessionClosed` keeps it."""
     asked = close.status, close.reason, close.cause, close.on_limit, close.await_reward_ms
-    # Earlier releases recorded the hash of a call without names.
+    # Earlier releases recorded the hash without names, for a call without names.
     content = (*asked, close.await_rewards) if close.await_rewards else asked
     return xxhash.xxh3_64_digest(orjson.dumps(content))
 
 
 def close_hash(asked: bytes, key: str | None) -> int:
-    """Return the hash of a call that closes a session with this key, or without one."""
+    """Return a closing call's hash, with this key or without one."""
     return _hash("close", key, asked.hex())
 
 
@@ -95,14 +95,14 @@ def call_hash(call: AssignReward | CloseSession) -> int:
 
 
 def addressed_hash(address: str, call: int) -> int:
-    """Return the hash of a call that is addressed to this id or name."""
+    """Return the hash of a call addressed to this id or name."""
     return _hash(address, call)
 
 
 def repeatable(session: Session) -> set[int]:
-    """Return the hashes of calls that change nothing if they come again before the session ends.
+    """Return the hashes of calls that change nothing if repeated before the session ends.
 
-    A reward without a key is none of them: it may be the next of several judgements.
+    A reward without a key is not among them: it may be the next of several judgements.
     """
     if session.closed is None or session.closed.call_hash is None:
         return session.keyed_calls
@@ -110,7 +110,7 @@ def repeatable(session: Session) -> set[int]:
 
 
 def hashes(session: Session) -> set[int]:
-    """Return the hash of a finalized session's id and those of all its calls by that id."""
+    """Return the hashes of a finalized session's id and of all its calls by that id."""
     session_id = session.session_id
     opening = opening_hash(session.opened)
     made = repeatable(session) | {reward_hash(reward, None) for reward in session.rewards.values()}
@@ -119,7 +119,7 @@ def hashes(session: Session) -> set[int]:
 
 
 def named_hashes(session: Session) -> set[int]:
-    """Return the hashes of a finalized session's calls with a key, as made by its name."""
+    """Return the hashes of a finalized session's calls with a key, addressed by its name."""
     name = session.opened.name
     return {addressed_hash(name, call) for call in session.keyed_calls if name}
 

@@ -1,8 +1,9 @@
 """A partition's finalized sessions, as hashes: their ids and their calls. Pure.
 
 They are kept as long as the log, so they must be small. A sorted array takes eight bytes a hash. A
-set has the latest ones, and is merged into the array when it is a fixed share of it. Only a call by
-name needs more, since its answer is the id of the session that it changed.
+set holds the latest hashes. It is merged into the array when it reaches a fixed share of the
+array's size. Only a call by name needs more, since its answer is the id of the session that it
+changed.
 """
 
 from dataclasses import dataclass, field
@@ -16,22 +17,25 @@ from seamlessflow.schemas.records import AssignReward, CloseSession, EndedSessio
 
 _MERGED_FROM = 4_096
 _SHARE = 16
-"""The set takes ten times the memory of the array for each hash, and merging sorts all of them."""
+"""Ratio of array size to set size at which the set is merged.
+
+The set takes ten times the array's memory for each hash, and merging sorts everything.
+"""
 _ENCODED = np.dtype("<u8")
 HASH_BYTES = _ENCODED.itemsize
 
 
 @dataclass(slots=True)
 class EndedRead:
-    """The sessions that former owners of a partition ended, read one after the other."""
+    """The sessions that a partition's former owners ended, read one after the other."""
 
     calls: bytearray = field(default_factory=bytearray)
-    """`EndedSession.calls` of all of them together."""
+    """`EndedSession.calls` of all sessions together."""
     named: dict[int, str] = field(default_factory=dict)
-    """Id of the session by each of `EndedSession.named_calls`."""
+    """Session id by each hash in `EndedSession.named_calls`."""
 
     def apply(self, ended: EndedSession) -> None:
-        """Add the next one."""
+        """Add the next ended session."""
         self.calls += ended.calls
         self.named.update(_named(ended))
 
@@ -79,7 +83,7 @@ class EndedSessions:
 
 
 def kept_of(session: Session) -> EndedSession:
-    """Return what is kept of a finalized session."""
+    """Return what the manager keeps about a finalized session."""
     return EndedSession(
         session_id=session.session_id,
         calls=_encoded(calls.hashes(session)),

@@ -1,4 +1,4 @@
-"""The fold: applies one event of `sessions` to its session, and changes nothing else.
+"""The fold: applies an event from `sessions` to its session, and changes nothing else.
 
 Deterministic and idempotent: the same log gives the same sessions, and a repeated event counts
 once. An event out of order is counted in `Session.ignored`. It has no other effect, with two
@@ -6,7 +6,7 @@ exceptions. A dispatch that comes too late ends the dispatch before it. A cancel
 too late shows that its client left without the answer.
 
 If the rules raise an error for an event, its session fails in every process that folds it. From
-then on only the session's end counts, which the partition's owner then appends.
+then on only the session's end counts, and the partition's owner appends that end.
 """
 
 from collections.abc import Callable
@@ -33,28 +33,28 @@ from seamlessflow.schemas.records import Record, Reward
 from seamlessflow.schemas.tokens import POLICY, TOKEN_BYTES
 
 FOLD_VERSION = 2
-"""Version of the rules by which new sessions are merged; docs/manager/rules.md has each.
+"""Version of the rules that merge new sessions; docs/manager/rules.md describes each version.
 
-A session keeps the version of its `SessionOpened` for ever, so rules are added and never edited.
+A session keeps the version in its `SessionOpened` for ever, so rules are added and never edited.
 """
 FOLDED_SINCE = "0.1.0"
 """First release whose managers know these rules; a manager cannot write for an older one."""
 PROMPT_TOO_LONG, TURN_LIMIT = "prompt_too_long", "turn_limit"
-"""Reasons of calls that did not fit into the context, or into the session's turns."""
+"""Reasons for refusing calls that do not fit into the context, or into the session's turns."""
 _LIMITS = {PROMPT_TOO_LONG: "context", TURN_LIMIT: "turns"}
 _ENDS = r.SessionClosed | r.SessionFinalized | r.CommandRefused
 
 
 class Folded(NamedTuple):
-    """The session after an event, whether the event was accepted, and the turn that it concerns."""
+    """The session after an event, whether the event was accepted, and the turn it concerns."""
 
     session: Session | None
     accepted: bool
     turn: Turn | None = None
     cut: tuple[Turn, ...] = ()
-    """Turns that were running and that the event, `SessionClosed`, ended."""
+    """Turns that were running when the event, a `SessionClosed`, ended them."""
     error: Exception | None = None
-    """Error by which the event failed the session; the event was not accepted."""
+    """Error with which the event failed the session; the event was not accepted."""
 
 
 def apply(
@@ -62,7 +62,7 @@ def apply(
 ) -> Folded:
     """Apply `event`, which has this `offset` in the session's partition. Changes `session`.
 
-    `strictness(policy)`: how later histories are compared with the messages that it sampled.
+    `strictness(policy)`: how later histories are compared with messages that the policy sampled.
     """
     begins = session is None
     if session is None:
@@ -130,7 +130,7 @@ def _start(session: Session, event: r.TurnStarted, offset: int) -> Folded:
     late = session.closed is not None or turn_id in session.turns
     if late or not tree.holds(event.parent_node, event.parent_end):
         return Folded(session, False)
-    # Two nodes for each turn: what the prompt adds, and behind it what will be sampled.
+    # Two nodes for each turn: the tokens that the prompt adds, and behind them the sampled ones.
     prompt = tree.grow(event.parent_node, event.parent_end, event.suffix_origin, turn_id, offset)
     prompt.ids += event.suffix_ids
     sampled = tree.grow(prompt.node_id, prompt.length, POLICY, turn_id, offset)
@@ -150,7 +150,7 @@ def _dispatch(session: Session, event: r.TurnDispatched) -> Folded:
         return Folded(session, False, turn)
     if event.from_offset != session.tree.nodes[turn.node].length:
         # Output was appended in between. The worker may sample all the same, so the number is used
-        # up. A later dispatch of the same number would accept that output as its own.
+        # up. A later dispatch with the same number would accept that output as its own.
         turn.dispatch = event.dispatch
         turn.worker = None
         return Folded(session, False, turn)
@@ -179,14 +179,14 @@ def _output(session: Session, event: Output, strictness: Callable[[str], Strictn
     for tensor in event.tensors:
         turn.tensors[tensor.name] = appended(turn.tensors.get(tensor.name), tensor)
     turn.last_progress_ms = session.last_activity_ms = event.at_ms
-    # A retry that joins the running turn gets its output so far; once completed, the whole of it.
+    # A retry that joins the running turn gets its output so far; once completed, all its output.
     if turn.started.stream and event.token_ids and not isinstance(event, r.TurnCompleted):
         turn.progress.append(event)
     if isinstance(event, r.TurnInterrupted):
         turn.worker = None
     if isinstance(event, r.TurnCompleted):
         _complete(session, turn, event, strictness(turn.started.policy))
-    elif event.token_ids:  # a worker that hands a turn back without beginning it has no state
+    elif event.token_ids:  # a turn handed back before it began has no state
         turn.control_state = event.control_state
     return Folded(session, True, turn)
 
@@ -226,7 +226,7 @@ def _cancel(session: Session, event: r.TurnCancelled) -> Folded:
     turn = session.running.get(event.turn_id)
     if turn is None:
         _mark_undelivered(session, event)
-    # Carried out, even if the turn has ended meanwhile.
+    # The command counts as carried out, even if the turn has ended meanwhile.
     if event.command_id is not None:
         session.commands.add(event.command_id)
     if turn is None:

@@ -1,8 +1,7 @@
 """Copy of a recorded session's beginning into a new session, and its playback. Pure.
 
-The copied turns are completed turns of the session, with ids of its own, and requests can extend
-them. Their sampled tokens have the origin `forked`, no log-probs and no version. They are never
-trained.
+The copied turns are completed turns in the new session, with new ids, and requests can extend them.
+Their sampled tokens have the origin `forked`, no log-probs and no version. They are never trained.
 """
 
 from collections.abc import Callable
@@ -23,14 +22,14 @@ from seamlessflow.schemas.tokens import FORKED, TOKEN_BYTES
 
 Strictnesses = Callable[[str], Strictness]
 MessageKey = Callable[[bytes, str], bytes]
-"""Return the key of a message of a policy."""
+"""Returns the key for a message and a policy."""
 
 _RULE = "forked"
 _BEGUN = r.Sampling()
 
 
 def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) -> None:
-    """Give a session without turns the beginning `fork`, and forget its content in `opened`.
+    """Give a session without turns the beginning `fork`, and drop its content from `opened`.
 
     Raises `ValueError` or `IndexError` if the prefix contradicts itself.
     """
@@ -53,9 +52,9 @@ def copy_fork(session: Session, fork: r.ForkedPrefix, strictness: Strictnesses) 
 
 
 def play_back(session: Session, event: r.TurnPlayedBack) -> Turn | None:
-    """Note a request that a copied turn answered; return the turn, or None if it does not count.
+    """Note a request that a copied turn answered; return the turn, or None if it is too late.
 
-    The turn takes over how it was asked for, so that retries find it as they find any other.
+    The turn takes over the request's data, so that retries find it like any other turn.
     """
     turn = session.turns.get(event.turn_id)
     late = session.closed is not None or event.command_id in session.commands
@@ -80,7 +79,7 @@ def play_back(session: Session, event: r.TurnPlayedBack) -> Turn | None:
 
 
 def copied_node(node: Node, start: int, turn: Turn | None) -> r.TrajectoryNode:
-    """Return a copied node; without a turn, that of the prompt behind which the session goes on."""
+    """Return a copied node; without a turn, the prompt's node behind which the session goes on."""
     return r.TrajectoryNode(
         node_id=node.node_id,
         parent=node.parent,
@@ -162,7 +161,7 @@ def _started(
 def _place(
     session: Session, fork: r.ForkedPrefix, turns: list[Turn], keys: MessageKey
 ) -> ForkPlace:
-    """Return the place at which the session goes on; its tokens must be those of the prefix."""
+    """Return the place where the session goes on; its tokens must equal the prefix's."""
     if fork.prompt is None:
         last = turns[-1]
         node = session.tree.nodes[last.node]
@@ -184,7 +183,7 @@ def _place(
 
 
 def _grow(session: Session, prompt: r.ForkedPrompt, turns: list[Turn]) -> Node:
-    """Add the prompt's tokens behind those that the tree has."""
+    """Add the prompt's tokens behind the tokens that the tree already has."""
     tree = session.tree
     ids = _whole(prompt.ids)
     if prompt.parent < 0:
@@ -206,9 +205,9 @@ def _grow(session: Session, prompt: r.ForkedPrompt, turns: list[Turn]) -> Node:
 
 
 def _history_key(prompt: r.ForkedPrompt, turns: list[Turn], keys: MessageKey) -> bytes:
-    """Return the key under which a request of these messages is found.
+    """Return the key under which a request with these messages is found.
 
-    The recorded key, unless the ids in messages count: those are others here.
+    It is the recorded key, unless ids in messages count, since these ids differ here.
     """
     if prompt.parent < 0 or prompt.raw:
         return prompt.history_key

@@ -1,7 +1,8 @@
 """Keys of messages and histories: equal keys mean that they count as the same.
 
-A history's key is chained: the key of its shape (all that is not a message), then each message's.
-Keys leave out tool-call ids; matching uses those to distinguish turns with equal messages.
+A history's key is chained: first its shape's key (everything but the messages), then each
+message's. Keys leave out tool-call ids; matching uses those to distinguish turns with equal
+messages.
 """
 
 from collections import OrderedDict
@@ -16,10 +17,10 @@ from seamlessflow.schemas.identity import turn_of_tool_call
 Strictness = Literal["exact", "arguments", "content", "ids"]
 
 KEYS_KEPT = 65_536
-"""Number of keys kept: each turn repeats its history, and reading JSON costs most."""
+"""Number of keys kept: each turn repeats its history, and reading JSON costs the most."""
 
-# Keyed by the message's xxh3, which is several times faster than Python's hash of the bytes. The
-# cache also does not hold the messages themselves.
+# Keyed by the message's xxh3, which is several times faster than Python's hash for bytes. This way
+# the cache does not hold the messages themselves.
 _keys: OrderedDict[tuple[bytes, Strictness], bytes] = OrderedDict()
 
 _EXACT = 2**53
@@ -31,12 +32,12 @@ _OF_THE_ASSISTANT = b'"role":"assistant"'
 
 
 def chained(history_key: bytes, message_key: bytes) -> bytes:
-    """Return the key of a history with one more message."""
+    """Return the key for a history with one more message."""
     return xxhash.xxh3_128_digest(history_key + message_key)
 
 
 def shape_key(*parts: bytes | str | None) -> bytes:
-    """Return the key of what shapes a prompt besides its messages (policy, tokenizer, tools)."""
+    """Return the key for whatever shapes a prompt besides messages (policy, tokenizer, tools)."""
     encoded = [part.encode() if isinstance(part, str) else part for part in parts]
     return xxhash.xxh3_128_digest(
         b"".join(b"-" if part is None else b"%d:%b" % (len(part), part) for part in encoded)
@@ -44,13 +45,13 @@ def shape_key(*parts: bytes | str | None) -> bytes:
 
 
 def message_key(message: bytes, strictness: Strictness) -> bytes:
-    """Return the key of one message given as canonical JSON.
+    """Return the key of one message in canonical JSON.
 
     - `exact` compares everything but ids.
     - `arguments` compares a tool call's arguments as JSON values. It ignores what many agents drop
       or add: reasoning, text beside calls, an assistant's name, white space around answers.
     - `content` compares only role and content.
-    - `ids` compares by ids alone if the gateway made the ids of all calls of a message. Some agents
+    - `ids` compares only ids if the gateway made the ids of all a message's calls. Some agents
       complete the arguments that they send back. Other messages are compared as by `arguments`.
     """
     spelling = xxhash.xxh3_128_digest(message)
@@ -79,9 +80,9 @@ def _read_key(message: bytes, strictness: Strictness) -> bytes:
 
 
 def _as_shown(answer: dict[str, Any], strictness: Strictness) -> dict[str, Any]:
-    """Return an answer without what no template shows, and without text beside its calls.
+    """Return an answer without parts that no template shows, and without text beside calls.
 
-    Where two turns have the same calls, the ids of these say which of them it is.
+    If two turns have the same calls, the calls' ids tell which turn it is.
     """
     answer.pop("name", None)
     if answer.get("tool_calls") and strictness != "content":
@@ -122,7 +123,7 @@ def _canonical(message: dict[str, Any]) -> bytes:
 
 
 def _read(arguments: Any) -> Any:
-    """Return arguments as canonical JSON, or as they are if not JSON or nested too deeply."""
+    """Return arguments as canonical JSON, or unchanged if not JSON or nested too deeply."""
     try:
         read = _numbers_by_value(orjson.loads(arguments))
         return orjson.Fragment(orjson.dumps(read, option=orjson.OPT_SORT_KEYS))
@@ -131,8 +132,10 @@ def _read(arguments: Any) -> Any:
 
 
 def _numbers_by_value(value: Any) -> Any:
-    """Return the value with one spelling per number, the one that agents in JavaScript send back.
-    That is 1 for 1.0, and the nearest double for a large integer."""
+    """Return the value with one spelling per number: the spelling that JavaScript agents send back.
+
+    For example 1 for 1.0, and the nearest double for a large integer.
+    """
     match value:
         case dict():
             return {name: _numbers_by_value(member) for name, member in value.items()}
@@ -155,5 +158,5 @@ STRICTNESSES: Sequence[Strictness] = tuple(_COMPARABLE)
 
 
 def any_strictness(_: str) -> Strictness:
-    """Return a comparison for readers of the log, whose tokens and states do not depend on it."""
+    """Return a comparison for log readers, whose tokens and states do not depend on it."""
     return "exact"

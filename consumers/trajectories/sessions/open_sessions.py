@@ -1,8 +1,8 @@
-"""A partition's open sessions: those in memory, and idle ones whose state is in a file.
+"""A partition's open sessions: some in memory, and idle ones with their state in a file.
 
 A spilled session comes back to memory, exactly as it was, with the next look at it. Until then
-memory holds only what owners ask of all sessions at once. `acting.Spilling` spills by the estimate
-of what each event adds to its session's memory. Pure.
+memory holds only what owners ask about all sessions at once. `acting.Spilling` spills by an
+estimate: how much memory each event adds to its session. Pure.
 """
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
@@ -16,7 +16,7 @@ from seamlessflow.schemas.records import Record
 
 _OPENED_BYTES = 3_500
 _TURN_BYTES = 5_500
-"""Most of it is for the record of about fifty fields."""
+"""Most of it is for the turn's record with about fifty fields."""
 _OUTPUT_BYTES = 250
 _OTHER_BYTES = 500
 _MESSAGE_BYTES = 48
@@ -26,11 +26,11 @@ class SpillStore(Protocol):
     """States of spilled sessions, by numbers that the store gives them."""
 
     count: int
-    """Number of states."""
+    """Number of states in the store."""
     held_bytes: int
-    """Their size."""
+    """Their total size."""
     reads: int
-    """Number of states that were taken."""
+    """Number of states taken so far."""
 
     def write(self, state: bytes) -> int:
         """Keep a state and return its number. Raises `OSError` if there is no room for it."""
@@ -44,29 +44,29 @@ class SpillStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SpilledSession:
-    """All that is known of a session without reading it back."""
+    """The facts about a session that are known without reading it back."""
 
     number: int
     store: SpillStore
     weight: int
     first_offset: int
     epoch: int
-    """That of its opening."""
+    """Epoch in which it was opened."""
     due_ms: int | None
     """Its earliest deadline."""
 
 
 class OpenSessions(MutableMapping[str, Session]):
-    """Sessions by id, in the order in which they were opened. `[]` and `get` read back."""
+    """Sessions by id, in opening order. `[]` and `get` read back."""
 
     def __init__(self) -> None:
         self._sessions: dict[str, Session | SpilledSession] = {}
         self._weights: dict[str, int] = {}
-        """Estimated bytes of each session in memory."""
+        """Estimated bytes for each session in memory."""
         self._idle: dict[str, None] = {}
         """Sessions in memory without a running turn, the longest untouched first."""
         self._pinned: set[str] = set()
-        """Sessions that stay in memory, since events of them are still held."""
+        """Sessions that stay in memory, because some of their events are still held."""
         self.bytes_in_memory = 0
 
     def __getitem__(self, session_id: str) -> Session:
@@ -74,7 +74,7 @@ class OpenSessions(MutableMapping[str, Session]):
         return entry if isinstance(entry, Session) else self._read_back(session_id, entry)
 
     def get(self, session_id: str, default: Session | None = None) -> Session | None:  # type: ignore[override]
-        """Return this id's session, or `default`."""
+        """Return the session with this id, or `default`."""
         entry = self._sessions.get(session_id)
         if isinstance(entry, Session):
             return entry
@@ -115,7 +115,7 @@ class OpenSessions(MutableMapping[str, Session]):
         self._idle.pop(session_id, None)
 
     def unpin(self) -> None:
-        """Let all sessions be spilled that have no running turn."""
+        """Let all sessions without a running turn be spilled."""
         pinned, self._pinned = self._pinned, set()
         for session_id in pinned:
             session = self.get(session_id)
@@ -124,7 +124,7 @@ class OpenSessions(MutableMapping[str, Session]):
 
     @property
     def oldest(self) -> tuple[int, int] | None:
-        """First offset of the oldest session and the epoch of its opening, or None."""
+        """The oldest session's first offset and the epoch in which it was opened, or None."""
         for session in self._sessions.values():
             epoch = session.epoch if isinstance(session, SpilledSession) else session.opened.epoch
             return session.first_offset, epoch
@@ -132,12 +132,12 @@ class OpenSessions(MutableMapping[str, Session]):
 
     @property
     def in_memory(self) -> list[Session]:
-        """The sessions in memory, among them all with a running turn."""
+        """The sessions in memory, including all with a running turn."""
         return [session for session in self._sessions.values() if isinstance(session, Session)]
 
     @property
     def spilled(self) -> dict[str, SpilledSession]:
-        """The others, by id."""
+        """The sessions that are not in memory, by id."""
         sessions = self._sessions.items()
         return {name: session for name, session in sessions if isinstance(session, SpilledSession)}
 
@@ -147,13 +147,13 @@ class OpenSessions(MutableMapping[str, Session]):
         return entry.due_ms if isinstance(entry, SpilledSession) else None
 
     def longest_idle(self) -> Session | None:
-        """Return the session in memory that was not touched for the longest time, or None."""
+        """Return the session in memory that was left untouched longest, or None."""
         session_id = next(iter(self._idle), None)
         entry = None if session_id is None else self._sessions[session_id]
         return entry if isinstance(entry, Session) else None
 
     def spill(self, session: Session, due_ms: int | None, store: SpillStore) -> None:
-        """Write an idle session's state to `store` and forget the rest. Raises `OSError`."""
+        """Write an idle session's state to `store` and drop it from memory. Raises `OSError`."""
         session_id = session.session_id
         number = store.write(state_of(session))
         self._sessions[session_id] = SpilledSession(
@@ -186,11 +186,11 @@ class OpenSessions(MutableMapping[str, Session]):
 
 
 def _weight(event: Record) -> int:
-    """Return about how many bytes a session takes more once the event is applied.
+    """Return about how many more bytes a session takes once the event is applied.
 
-    From the event's sizes alone. Measured with `tracemalloc` on recorded sessions: within a tenth
-    of what sessions of 30 to 3,200 tokens a turn take. Output that a running turn keeps for retries
-    is left out, since it is dropped when the turn ends.
+    It counts only the event's sizes. Measured with `tracemalloc` on recorded sessions with 30 to
+    3,200 tokens a turn: within a tenth of the memory they take. Output that a running turn keeps
+    for retries is left out, since it is dropped when the turn ends.
     """
     measure = _MEASURES.get(type(event))
     return _OTHER_BYTES if measure is None else measure(event)

@@ -1,8 +1,7 @@
-"""State of one partition of `sessions` in a manager: the log's, and this manager's own progress.
+"""A `sessions` partition's state in a manager: the log's state, and this manager's own progress.
 
-Sessions and epoch follow from the log alone. The rest is this process's own record. It has what was
-appended and not read back, and what is committed. It also has the time as of which all commands
-were read (`CommandsRead`).
+Sessions and epoch follow from the log alone. The rest is this process's own record: events appended
+and not read back, commits, and the time as of which all commands were read (`CommandsRead`).
 """
 
 from collections import Counter
@@ -33,7 +32,7 @@ class LoggedPartition:
     position: int = field(default=0, kw_only=True)
     """Offset behind the last event."""
     sessions: MutableMapping[str, Session] = field(default_factory=dict, kw_only=True)
-    """Sessions in the order in which they were opened, until the caller drops them."""
+    """Sessions in opening order, until the caller drops them."""
 
     def apply(self, event: Record, offset: int, strictness: Callable[[str], Strictness]) -> Folded:
         """Apply the partition's next record. `strictness`: see `fold.apply`.
@@ -56,13 +55,13 @@ class LoggedPartition:
         return folded
 
     def outdated(self, event: Record) -> bool:
-        """Return True if a manager wrote the event whose claim was over."""
+        """Return True if the event's manager wrote it after its claim had ended."""
         # Only managers' events have an epoch; workers do not know it.
         epoch: int | None = getattr(event, "epoch", None)
         return epoch is not None and epoch < self.epoch
 
     def _claim(self, event: PartitionClaimed) -> bool:
-        """Return True if the claim is newer than all before it."""
+        """Return True if the claim is newer than all earlier ones."""
         if event.epoch <= self.epoch:
             return False
         self.epoch = event.epoch
@@ -77,19 +76,19 @@ _LONGEST_HOLD_MS = 30_000
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """Metadata of the committed offset of `requests`: how far `sessions` was processed."""
+    """Metadata for the committed `requests` offset: how far `sessions` was processed."""
 
     epoch: int = 0
     rebuild: int = -2
-    """Offset of `sessions` to rebuild from: the first event of the oldest open session."""
+    """Offset in `sessions` to rebuild from: the oldest open session's first event."""
     covered: int = 0
-    """Offset of `sessions`; replies of earlier events are sent and trajectories committed."""
+    """Offset in `sessions`; earlier events' replies are sent and their trajectories committed."""
     rebuild_epoch: int = -1
-    """Epoch in force at `rebuild`; its claim may be before that offset."""
+    """Epoch that holds at `rebuild`; its claim may be before that offset."""
 
     @property
     def committed(self) -> bool:
-        """Return False if no owner committed a progress, or the consumer group has lost it."""
+        """False if no owner committed a progress, or the consumer group has lost it."""
         return self.rebuild >= 0
 
     def encode(self) -> str:
@@ -98,7 +97,7 @@ class PartitionProgress:
 
     @classmethod
     def decode(cls, metadata: str) -> "PartitionProgress":
-        """Return the progress committed as `metadata`; the beginning of the log if it is empty."""
+        """Return the progress committed as `metadata`; the log's beginning if it is empty."""
         if not metadata:
             return cls()
         epoch, rebuild, covered, rebuild_epoch = map(int, metadata.split(","))
@@ -111,15 +110,15 @@ class Emission(NamedTuple):
     trajectory: Trajectory
     ended: r.EndedSession
     end_trace: Headers = ()
-    """That of the session's last event."""
+    """Trace of the session's last event."""
     turn_traces: tuple[Headers, ...] = ()
-    """Those of its turns, as far as they are traced."""
+    """Traces of its turns, as far as they have any."""
     epoch: int = 0
-    """That of the session's opening."""
+    """Epoch in which the session was opened."""
 
     @property
     def size(self) -> int:
-        """The trajectory's bytes, nearly."""
+        """The trajectory's approximate size in bytes."""
         made = self.trajectory
         arrays = len(made.tokens) + len(made.logprobs) + len(made.loss_mask)
         return arrays + len(self.ended.calls) + _NODE_BYTES * (1 + len(made.nodes))
@@ -127,31 +126,31 @@ class Emission(NamedTuple):
 
 @dataclass(slots=True)
 class CommandsRead:
-    """Comparison of the offset that was read in `requests` with ends that were measured.
+    """Comparison between the read offset in `requests` and measured ends of the partition.
 
-    A deadline says that something was not asked for in time. That is true only once everything that
-    was asked for is read. Behind an outage of Kafka, or in a manager that stood still, it may not
-    be.
+    A missed deadline means that no request came in time. That is certain only once all requests are
+    read. They may not be read after a Kafka outage, or in a manager that stood still.
     """
 
     _as_of_ms: int = 0
     _hold_until_ms: int = 0
     _measured_ms: int | None = None
     _target: tuple[int, int] | None = None
-    """Measured end that is still to be reached, and the time before its measurement."""
+    """Measured end that reading must still reach, and the time before its measurement."""
 
     def note_takeover(self, last_event_ms: int) -> None:
         """Begin to own the partition, whose last event was recorded at this time.
 
-        Nobody answered since then, or nothing was asked: an outage to clients either way.
+        Since then no manager answered, or no client asked. Either way it counts as an outage for
+        clients.
         """
         self._measured_ms = last_event_ms
 
     def note_end(self, end: int, asked_ms: int, now_ms: int) -> None:
-        """Take an end of the partition that was measured between these two times.
+        """Note a partition end that was measured between these two times.
 
-        After an outage, or a time without an owner, no deadline passes for as long as it lasted.
-        That is at most 30 s. Clients need the time to send what they could not.
+        After an outage, or a time without an owner, no deadline passes for as long as that lasted,
+        at most 30 s. Clients need the time to send what they could not send before.
         """
         away_ms = 0 if self._measured_ms is None else asked_ms - self._measured_ms
         if away_ms > _OUTAGE_MS:
@@ -161,7 +160,7 @@ class CommandsRead:
             self._target = end, asked_ms
 
     def as_of_ms(self, next_request: int, now_ms: int) -> int:
-        """Return the time up to which deadlines may pass, `next_request` being the next offset."""
+        """Return the time up to which deadlines may pass; `next_request` is the next offset."""
         if self._target is not None and self._target[0] <= next_request:
             self._as_of_ms = self._target[1]
             self._target = None
@@ -170,37 +169,39 @@ class CommandsRead:
 
 @dataclass(slots=True)
 class Partition(LoggedPartition):
-    """State of one partition; `owned` once its own claim was read back as the first of an epoch."""
+    """A partition's state; `owned` once its own claim was read back as an epoch's first."""
 
     sessions: OpenSessions = field(default_factory=OpenSessions, kw_only=True)
     progress: PartitionProgress = PartitionProgress()
     manager: str = ""
     owned: bool = False
     fenced: bool = False
-    """True once a newer claim of another manager was read: that one acts from now on."""
+    """True once another manager's newer claim was read: that manager acts from now on."""
     owner_since_ms: int = 0
-    """Time of its present owner's claim."""
+    """Time of the current owner's claim."""
     ended: EndedSessions = field(default_factory=EndedSessions)
     commands: dict[str, int] = field(default_factory=dict)
-    """Offset in `requests` of each command whose event was not read back yet, in reading order."""
+    """Offset in `requests` for each command whose event is not read back yet, in reading order."""
     next_request: int = 0
     carried_out: set[str] = field(default_factory=set)
-    """Commands carried out or refused before this manager owned the partition. `Session.commands`
-    is not enough: the session may be finalized, or its name may stand for another one by now."""
+    """Commands carried out or refused before this manager owned the partition.
+
+    `Session.commands` is not enough: the session may be finalized, or its name may now stand for
+    another session.
+    """
     read_again_to: int | None = 0
-    """Offset in `requests` before which former owners may have carried out commands; None until it
-    is known."""
+    """Former owners may have carried out commands before this `requests` offset; None: unknown."""
     commands_read: CommandsRead = field(default_factory=CommandsRead)
     _last_event_ms: int | None = None
     last_committed: tuple[int, PartitionProgress] | None = None
     named: dict[str, list[str]] = field(default_factory=dict)
-    """Ids of the sessions of each name that are not finalized, oldest first."""
+    """By name, its sessions that are not finalized, as ids, oldest first."""
     unread: Counter[str] = field(default_factory=Counter)
     """Number of events appended here and not read back yet, by session name."""
     given_up: set[str] = field(default_factory=set)
-    """Ids of sessions that failed here; the events that end them were appended."""
+    """Ids of sessions that failed here; the events that end them are appended."""
     traced: dict[str, dict[str, Headers]] = field(default_factory=dict)
-    """Trace of each turn whose session is not finalized, by ids of session and turn."""
+    """Trace by session id and turn id, for turns whose session is not finalized."""
     emitted: list[Emission] = field(default_factory=list)
     """Emissions that are not committed yet, oldest first."""
 
@@ -233,7 +234,7 @@ class Partition(LoggedPartition):
         if self.ended.complete:
             return False
         session = self.find(command)
-        # A call with a key may repeat one that an earlier session of the name got.
+        # A call with a key may repeat one that an earlier session with this name got.
         return session is None or (
             isinstance(command, r.AssignReward | r.CloseSession)
             and command.idempotency_key is not None
@@ -241,26 +242,26 @@ class Partition(LoggedPartition):
         )
 
     def used(self, session_id: str) -> bool:
-        """Return True if a session of this id was opened before."""
+        """Return True if a session with this id was opened before."""
         return session_id in self.sessions or self.has_ended(session_id)
 
     def reading_back(self, session_id: str) -> bool:
-        """Return True while events of sessions of the same name are still to be read back."""
+        """Return True while events for sessions with the same name are still to be read back."""
         return session_name(session_id) in self.unread
 
     def note_trace(self, event: Record, trace: Headers) -> None:
-        """Keep the trace of an accepted event of a turn for the session's trajectory."""
+        """Keep an accepted turn event's trace for the session's trajectory."""
         if isinstance(event, r.TurnStarted | r.TurnCompleted):
             self.traced.setdefault(event.session_id, {})[event.turn_id] = trace
 
     def emit(self, session: Session, made: Trajectory, end_trace: Headers = ()) -> None:
-        """End a finalized session, and keep its trajectory until that is committed."""
+        """End a finalized session, and keep its trajectory until it is committed."""
         turns = tuple(self.traced.get(session.session_id, {}).values())
         epoch = session.opened.epoch
         self.emitted.append(Emission(made, self.end(session), end_trace, turns, epoch))
 
     def end(self, session: Session) -> r.EndedSession:
-        """Drop a finalized session; return what is kept of it."""
+        """Drop a finalized session; return the record that is kept about it."""
         del self.sessions[session.session_id]
         self.traced.pop(session.session_id, None)
         if session.opened.name:
@@ -271,7 +272,7 @@ class Partition(LoggedPartition):
         return kept
 
     def has_ended(self, session_id: str) -> bool:
-        """Return True if a session of this id was finalized."""
+        """Return True if a session with this id was finalized."""
         return calls.id_hash(session_id) in self.ended
 
     def _forget_name(self, session: Session) -> None:
@@ -281,7 +282,7 @@ class Partition(LoggedPartition):
             del self.named[session.opened.name]
 
     def note_bounds(self, start: int, end: int, asked_ms: int, now_ms: int) -> None:
-        """Take the bounds of `requests` that were measured between these two times."""
+        """Note the bounds of `requests`, measured between these two times."""
         # Commands that retention removed before they were read will not come.
         self.next_request = max(self.next_request, start)
         if self.read_again_to is None:
@@ -304,10 +305,11 @@ class Partition(LoggedPartition):
 
     @property
     def commits(self) -> bool:
-        """Return True for an owner, and for one that reads the whole log as no progress is known.
+        """Return True for an owner, and for a reader of the whole log when no progress is known.
 
-        A reader's trajectories are those of any owner. Kafka takes them only from the member that
-        the partition is assigned to. The next owner knows by `covered` which are there.
+        Such a reader makes the same trajectories as any owner. Kafka takes them only from the
+        member that the partition is assigned to. `covered` tells the next owner which trajectories
+        exist.
         """
         return self.owned or not (self.progress.committed or self.fenced)
 
@@ -317,22 +319,24 @@ class Partition(LoggedPartition):
         return self.committable() != self.last_committed
 
     def committable(self, emissions: int | None = None) -> tuple[int, PartitionProgress]:
-        """Return the offset of `requests` to commit, and the progress to commit with it.
+        """Return the `requests` offset to commit, and the progress to commit with it.
 
-        It covers the first `emissions`, or all, if they are committed in the same transaction.
+        The progress covers the first `emissions`, or all, if they are committed in the same
+        transaction.
         """
         later = [] if emissions is None else self.emitted[emissions:]
         covered = later[0].trajectory.last_offset if later else self.position
         begun = [(emission.trajectory.first_offset, emission.epoch) for emission in later]
         rebuild, rebuild_epoch = min([self._rebuild_from(), *begun])
-        # Not the first value: a command read twice has its later offset in its earlier place.
+        # Not the first value: a command that was read twice keeps its place but has its later
+        # offset.
         offset = min(self.commands.values(), default=self.next_request)
         return offset, PartitionProgress(self.epoch, rebuild, covered, rebuild_epoch)
 
     def _rebuild_from(self) -> tuple[int, int]:
         if self.read_again_to is None or self.next_request < self.read_again_to:
             # Old commands are still being read. The next owner may read them too. It must rebuild
-            # from before their events to know that they were carried out.
+            # from before their events, so that it knows they were carried out.
             return self.progress.rebuild, self.progress.rebuild_epoch
         return self.sessions.oldest or (self.position, self.epoch)
 
@@ -353,7 +357,7 @@ class Partition(LoggedPartition):
             self.commands.pop(command_id, None)
             if not self.owned:
                 self.carried_out.add(command_id)
-        # Only the owner writes events of its epoch, so this is one that `appended` counted.
+        # Only the owner writes events with its epoch, so `note_appended` counted this one.
         if self.owned and epoch == self.epoch:
             name = session_name(session_id)
             if self.unread[name] <= 1:

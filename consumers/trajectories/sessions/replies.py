@@ -1,4 +1,4 @@
-"""Replies to gateways that follow from accepted events. Pure; sent in the log's order."""
+"""Replies to gateways that follow from accepted events. Pure; sent in log order."""
 
 from collections.abc import Callable, Iterable
 from itertools import chain
@@ -55,7 +55,7 @@ def answered(folded: Folded) -> bool:
 
 
 def opening_answer(gateway: str, command_id: str, opened: r.SessionOpened) -> r.CommandAnswered:
-    """Return the answer to a command that opened a session, or that repeats the one that did."""
+    """Return the answer to a command that opened a session, or to a repeat of that command."""
     return r.CommandAnswered(
         gateway=gateway,
         session_id=opened.session_id,
@@ -141,7 +141,7 @@ def _joined(event: r.TurnJoined | r.TurnPlayedBack, folded: Folded) -> list[Addr
         return answer
     if turn.state is TurnState.COMPLETED:
         return [*answer, *_finished(session, turn, [event.reply], 0, None)]
-    # The retry needs the answer from its beginning.
+    # The retry needs the answer from its first token.
     before = (_progressed(earlier, session, turn, [event.reply]) for earlier in turn.progress)
     return [*answer, *chain.from_iterable(before)]
 
@@ -167,7 +167,7 @@ def _progressed(
     turn: Turn,
     waiting: Iterable[ReplyAddress],
 ) -> list[AddressedReply]:
-    """Return replies for empty progress too: they show the gateway that a worker has the turn."""
+    """Return replies, also for empty progress: they show the gateway that a worker has the turn."""
     if not turn.started.stream:
         return []
     wanted = turn.started.wants_logprobs
@@ -191,7 +191,7 @@ def _progressed(
 
 
 def _wants_ids(turn: Turn) -> bool:
-    """Return whether the client asked for the tokens of its answer, alone or with log-probs."""
+    """Return whether the client asked for its answer's token ids, with or without log-probs."""
     return turn.started.wants_logprobs or turn.started.wants_token_ids
 
 

@@ -1,4 +1,4 @@
-"""State of one session and its turns. Only `fold.apply` changes it."""
+"""State of a session and its turns. Only `fold.apply` changes it."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ from seamlessflow.schemas.records import (
 )
 
 MANAGER_FAILED = "manager_failed"
-"""Reason of the `SessionClosed` by which a manager gives up a session that it cannot go on with."""
+"""Reason in the `SessionClosed` with which a manager gives up a session."""
 Output = TurnProgressed | TurnInterrupted | TurnCompleted
 
 
@@ -43,7 +43,7 @@ class Turn:
     prompt_node: int
     node: int
     waiting: list[ReplyAddress]
-    """Addresses for the answer: the first request's and those of retries that joined, in order."""
+    """Addresses for the answer: first the first request's, then those of retries that joined."""
     last_progress_ms: int
     state: TurnState = TurnState.RUNNING
     dispatch: int = 0
@@ -58,24 +58,24 @@ class Turn:
     reasoning_tokens: int | None = None
     message: bytes = b""
     control_state: bytes | None = None
-    """State of its rule of control behind its tokens, while it runs."""
+    """State of its control rule behind its tokens, while it runs."""
     control: str = ""
-    """Verdict of that rule, once it has ended; empty without one."""
+    """That rule's verdict, once the turn has ended; empty without a verdict."""
     control_at: int = 0
-    """Length of its completion at the verdict."""
+    """Completion length at the verdict."""
     undelivered: bool = False
     """True if the client left without the answer, and no retry asked for it since."""
     progress: list[TurnProgressed | TurnInterrupted] = field(default_factory=list)
-    """Output so far of a running streamed turn, for retries that join it."""
+    """A running streamed turn's output so far, for retries that join it."""
     tensors: dict[str, TokenTensor] = field(default_factory=dict)
-    """Further arrays, with a row for each token of the completion, by name."""
+    """Further arrays by name, with a row for each completion token."""
     copied_from: str = ""
-    """Id of the recorded turn that a fork copied; empty for a turn that was sampled here."""
+    """Id of the recorded turn that a fork copied, or empty for a turn sampled here."""
     played: bool = False
-    """True once a request was answered with the copied turn."""
+    """True once a request was answered with this copied turn."""
 
     def sampled_by(self, event: Output | TurnFailed) -> bool:
-        """Return True if the worker that has the turn now wrote the event."""
+        """Return True if the turn's current worker wrote the event."""
         return (
             self.worker is not None
             and event.dispatch == self.dispatch
@@ -94,7 +94,7 @@ class Turn:
 
     @property
     def exempt(self) -> bool:
-        """Return True if the verdict of its rule does not end it."""
+        """Return True if its rule's verdict does not end the turn."""
         return self.started.control is not None and self.started.control.exempt
 
     @property
@@ -110,23 +110,23 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class ForkPlace:
-    """Place at which a forked session goes on behind its copied beginning."""
+    """Place where a forked session goes on behind its copied beginning."""
 
     length: int
-    """Number of tokens of its last copied node."""
+    """Number of tokens in the last copied node."""
     prompt_node: int = -1
     """The copied prompt's node; -1 if the session goes on behind an answer."""
     history_key: bytes = b""
     """Key of the copied prompt's history."""
     parent_turn: str | None = None
     messages: tuple[bytes, ...] = ()
-    """Messages of the prompt behind those of `parent_turn`."""
+    """The prompt's messages behind those of `parent_turn`."""
     playback: bool = False
 
 
 @dataclass(slots=True)
 class Session:
-    """State of one session: enough to decide commands, match requests and build the trajectory."""
+    """A session's state: enough to decide commands, match requests and build the trajectory."""
 
     opened: SessionOpened
     first_offset: int
@@ -134,38 +134,41 @@ class Session:
     turns: dict[str, Turn] = field(default_factory=dict)
     running: dict[str, Turn] = field(default_factory=dict)
     ends: dict[bytes, list[str]] = field(default_factory=dict)
-    """Ids of completed turns by the key of their history, sampled message included."""
+    """Ids of completed turns by their history's key, sampled message included."""
     idempotency: dict[tuple[str, int], str] = field(default_factory=dict)
-    """Id of the latest turn by idempotency key and number of the choice."""
+    """The latest turn's id by idempotency key and choice number."""
     commands: set[str] = field(default_factory=set)
     rewards: dict[tuple[str, str, str | None], Reward] = field(default_factory=dict)
     rewards_final: bool = False
     judge_failures: dict[str, str] = field(default_factory=dict)
-    """Why judges of the run gave no reward, by its name."""
+    """Reasons why the run's judges gave no reward, by reward name."""
     keyed_calls: set[int] = field(default_factory=set)
     """Hashes of the calls with an idempotency key that rewarded or closed it; see `calls`."""
     ignored: Counter[str] = field(default_factory=Counter)
     limit: str = ""
-    """Limit that ended the newest call: `context`, `max_tokens` or `control`; empty if none did."""
+    """Limit that ended the newest call: `context`, `max_tokens`, `turns`, `control`; or empty."""
     last_activity_ms: int = 0
     ended_by: str = ""
-    """Id of the turn whose rule of control ended the session; empty while none did."""
+    """Id of the turn whose control rule ended the session, or empty."""
     failed: bool = False
-    """True once an event could not be folded, or a manager gave it up: only its end counts then."""
+    """True once an event could not be folded, or a manager gave the session up.
+
+    From then on only the session's end counts.
+    """
     closed: SessionClosed | None = None
     finalized_at_ms: int | None = None
     last_offset: int = -1
     fork: ForkPlace | None = None
-    """Place behind the copied beginning; None if the session began without one."""
+    """Place behind the copied beginning, or None if the session began without one."""
 
     def policy_of(self, module: str) -> str:
-        """Return the policy that answers this module of the agent."""
+        """Return the policy that answers this agent module."""
         return self.opened.policies.get(module, self.opened.policy)
 
     def had_turns(self, count: int) -> bool:
-        """Return True if so many turns were sampled or are being sampled here.
+        """Return True if at least `count` turns were sampled or are being sampled here.
 
-        The choices of one request are one turn; turns that failed or were cancelled do not count.
+        One request's choices are one turn. Turns that failed or were cancelled do not count.
         """
         if len(self.turns) < count:
             return False
@@ -174,10 +177,10 @@ class Session:
         return sum(turn.started.choice == 0 for turn in counted) >= count
 
     def has_rewards(self, closed: SessionClosed, call: AssignReward | None = None) -> bool:
-        """Return True if it has all rewards that this end waits for, with that of `call`.
+        """Return True if it has all rewards that this end waits for, including that of `call`.
 
-        If names are awaited, these count, since their judges may not know of each other. Otherwise
-        a reward that is called final counts.
+        If names are awaited, only those names count, since their judges may not know each other.
+        Otherwise a reward that is marked as final counts.
         """
         if not closed.await_rewards:
             return self.rewards_final if call is None else call.final
@@ -186,23 +189,23 @@ class Session:
 
     @property
     def lacking_judges(self) -> list[str]:
-        """Return the names of the rewards that judges of the run have not given."""
+        """The names of rewards that the run's judges have not given."""
         names = _session_names(self.rewards.values())
         judges = () if self.closed is None else self.closed.judges
         return [name for name in judges if name not in names]
 
     @property
     def sampled_turns(self) -> list[Turn]:
-        """Return the turns that were begun here, without those that a fork copied."""
+        """The turns that began here, without those that a fork copied."""
         return [turn for turn in self.turns.values() if not turn.forked]
 
     @property
     def playing_back(self) -> bool:
-        """Return True until the agent of a fork has asked for the chosen turn."""
+        """True until a fork's agent has asked for the chosen turn."""
         return self.fork is not None and self.fork.playback and not self.sampled_turns
 
     def history(self, turn: Turn) -> list[bytes]:
-        """Return all messages of the turn's prompt, and its answer, in canonical JSON."""
+        """Return all messages in the turn's prompt, and its answer, as canonical JSON."""
         parts: list[tuple[bytes, ...]] = []
         while True:
             parts.append((*turn.started.new_messages, turn.message))
@@ -218,5 +221,5 @@ class Session:
 
 
 def _session_names(rewards: Iterable[Reward]) -> set[str]:
-    """Return the names of rewards of the whole session."""
+    """Return the names of rewards for the whole session."""
     return {reward.name for reward in rewards if reward.scope == "session"}

@@ -1,6 +1,6 @@
-"""An idle session's state as bytes, from which exactly the same session is made again. Pure.
+"""An idle session's state as bytes, from which exactly the same session is rebuilt. Pure.
 
-Records are in their Avro encoding, and everything else is one JSON text. The bytes never leave the
+Records use their Avro encoding, and everything else is one JSON text. The bytes never leave the
 process that wrote them, so they have no version. A session with a running turn has no such form.
 """
 
@@ -22,7 +22,7 @@ _length = Struct("<Q")
 
 
 def _others(kind: type[Session | Turn | Node | ForkPlace], *named: str) -> tuple[str, ...]:
-    """Return the names of all other fields, whose values stand in the JSON text as they are."""
+    """Return the names of all other fields; the JSON text holds their values as they are."""
     return tuple(field.name for field in fields(kind) if field.name not in named)
 
 
@@ -45,7 +45,7 @@ def state_of(session: Session) -> bytes:
     parts = [orjson.dumps(_plain_session(session)), encode(session.opened)]
     prompts = {turn.prompt_node for turn in session.turns.values() if _has_prompt(session, turn)}
     for node in session.tree.nodes:
-        # Tokens that stand in a `TurnStarted` also.
+        # These tokens also stand in a `TurnStarted`.
         parts.append(b"" if node.node_id in prompts else bytes(node.ids))
         parts.append(bytes(node.logprobs))
         parts += map(encode, node.spans)
@@ -120,7 +120,7 @@ def _plain_session(session: Session) -> dict[str, Any]:
 
 
 def _has_prompt(session: Session, turn: Turn) -> bool:
-    """Return True if the tree has the tokens of the turn's `TurnStarted`; not those of a fork."""
+    """Return True if the tree has the tokens from the turn's `TurnStarted`; False for a fork."""
     return session.tree.nodes[turn.prompt_node].ids == turn.started.suffix_ids
 
 

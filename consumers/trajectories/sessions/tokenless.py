@@ -1,7 +1,7 @@
-"""Trajectories without tokens: of sessions that failed, could not be assembled, or are too large.
+"""Trajectories without tokens, for sessions that failed, were not assembled, or are too large.
 
-Pure. A failed session keeps only its identity and the time of its end. Both are the same in a later
-release whose rules do not fail at its events.
+Pure. A failed session keeps only its identity and the time of its end. A later release whose rules
+do not fail at its events finds the same identity and time.
 """
 
 from collections import Counter
@@ -13,8 +13,8 @@ from seamlessflow.schemas.tokens import POLICY
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 TOO_LARGE = "too_large"
-# A token has an id, a log-prob and a mask byte. The other two are generous estimates: the fields
-# and spans of a node, and everything else in the record.
+# A token has an id, a log-prob and a mask byte. The other two numbers are generous estimates: a
+# node's fields and spans, and everything else in the record.
 _BYTES_A_TOKEN = 9
 _BYTES_A_NODE = 512
 _ENVELOPE_BYTES = 262_144
@@ -23,14 +23,14 @@ _CAUSE = "infrastructure"
 
 
 def end_of(session: Session) -> tuple[SessionClosed, int]:
-    """Return what closed a session, and when it was finalized. Raises `ValueError` if it is not."""
+    """Return what closed a session, and its finalizing time. Raises `ValueError` without one."""
     if session.closed is None or session.finalized_at_ms is None:
         raise ValueError(f"session {session.session_id} is not finalized")
     return session.closed, session.finalized_at_ms
 
 
 def without_tokens(session: Session, partition: int, reason: str) -> Trajectory:
-    """Return an aborted trajectory of a finalized session. Raises `ValueError` if it is not."""
+    """Return a finalized session's aborted trajectory. Raises `ValueError` if not finalized."""
     opened = session.opened
     (closed, finalized_at_ms) = end_of(session)
     return Trajectory(

@@ -18,7 +18,7 @@ ROOT = -1
 
 @dataclass(slots=True)
 class Node:
-    """A run of tokens behind the first `parent_end` tokens of the parent."""
+    """A run of tokens behind the parent's first `parent_end` tokens."""
 
     node_id: int
     parent: int
@@ -38,13 +38,13 @@ class Node:
 
     @property
     def sampled(self) -> bool:
-        """Return True for an answer, False for a part of a prompt."""
+        """True for an answer, False for a part of a prompt."""
         return self.origin in (POLICY, FORKED)
 
 
 @dataclass(slots=True)
 class Tree:
-    """All nodes of a session in log order."""
+    """A session's nodes in log order."""
 
     nodes: list[Node] = field(default_factory=list)
     roots: list[int] = field(default_factory=list)
@@ -63,7 +63,7 @@ class Tree:
         return 0 <= node_id < len(self.nodes) and 0 <= end <= self.nodes[node_id].length
 
     def prompt_behind(self, node: Node, end: int, ids: bytes) -> Node | None:
-        """Return the prompt behind `end` tokens of `node` with exactly these tokens, or None.
+        """Return the prompt behind `end` tokens in `node` that has exactly these tokens, or None.
 
         It may fork inside another prompt: one that was rendered anew begins where tokens differ.
         """
@@ -82,7 +82,7 @@ class Tree:
         return None
 
     def path(self, node_id: int, end: int) -> bytes:
-        """Return all token ids from the root to the first `end` tokens of the node."""
+        """Return all token ids from the root to the node's first `end` tokens."""
         parts: list[bytearray] = []
         while node_id != ROOT:
             node = self.nodes[node_id]
@@ -96,13 +96,13 @@ class Tree:
     def longest_common_prefix(self, ids: bytes) -> tuple[int, int, int]:
         """Return where `ids` leave the tree: node, common tokens in it, common tokens in all.
 
-        The deepest place wins, of several the youngest node. `(ROOT, 0, 0)` if not even the first
-        token is in the tree.
+        The deepest place wins; if several are equally deep, the youngest node. `(ROOT, 0, 0)` if
+        even the first token is not in the tree.
         """
         wanted = np.frombuffer(ids, np.int32)
         best = (ROOT, 0, 0)
         for node, common, depth in self._walk(wanted):
-            # A node with no common token is no deeper place than the end of its parent.
+            # A node without a common token is no deeper place than its parent's end.
             if common > 0 and depth >= best[2]:
                 best = (node, common, depth)
         return best
@@ -123,14 +123,14 @@ class Tree:
 
 
 def common_length(first: npt.NDArray[np.int32], second: npt.NDArray[np.int32]) -> int:
-    """Return the length of the longest common prefix."""
+    """Return the longest common prefix's length."""
     shorter = min(len(first), len(second))
     different = np.flatnonzero(first[:shorter] != second[:shorter])
     return int(different[0]) if len(different) else shorter
 
 
 def appended(before: TokenTensor | None, more: TokenTensor) -> TokenTensor:
-    """Return one array over all tokens so far, or only `more` if rows between them are missing."""
+    """Return one array over all tokens so far, or only `more` if rows between are missing."""
     if before is None or before.data is None or more.data is None:
         return more
     if before.to_token != more.from_token or before.shape[1:] != more.shape[1:]:
@@ -140,7 +140,7 @@ def appended(before: TokenTensor | None, more: TokenTensor) -> TokenTensor:
 
 
 def add_spans(spans: list[VersionSpan], more: tuple[VersionSpan, ...]) -> None:
-    """Append to `spans` those of `more` that are of another version than the one before."""
+    """Append spans from `more` to `spans`, except where the version stays the same."""
     for span in more:
         if not spans or not _same_version(spans[-1], span):
             spans.append(span)

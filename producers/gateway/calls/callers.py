@@ -1,11 +1,12 @@
-"""The caller, as the headers of a call name it without any change to the agent. Pure.
+"""The caller, found from a call's headers and path without any change to the agent. Pure.
 
-They say which session a call belongs to, the tags that it asks for, and if it is a retry.
+The headers show which session a call belongs to, which tags it asks for, and if it is a retry.
 
-A session's own key, or a path with the admin key, gives the session's id. It stands for this one
-session. With an API key, the path or else the agent's own header gives a name. Without either, the
-key's name is used. A session with a name begins with its first request; after it was closed, the
-next request begins another one. Sub-agents that name their parent's session are part of it.
+A session's own key gives the session's id, and so does a path with the admin key. The id stands for
+this one session. With an API key, the path or else the agent's own header gives a name. Without
+either, the key's name is used. A session with a name begins with its first request. After it was
+closed, the next request begins a new session. Sub-agents that name their parent's session are part
+of it.
 
 The vendors' clients count their retries. Codex (0.169.0) does not, but each of its requests has the
 id of the user's turn. Within such a turn its history only grows, so an equal body is a retry.
@@ -34,10 +35,10 @@ SESSION_HEADERS = (
 """Headers that name a session; the first one present counts."""
 
 TAGS_HEADER = b"x-seamlessflow-tags"
-"""Header with the tags that a call asks for of its worker."""
+"""Header with the tags that a call wants its worker to have."""
 
 MODULE_HEADER, AGENT_HEADER = b"x-seamlessflow-module", b"x-seamlessflow-agent"
-"""Headers with the module of the agent that calls, and with the name of the agent."""
+"""Headers with the calling agent's module, and with its name."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,199}")
 _LONGEST_AGENT = 200
@@ -50,14 +51,14 @@ _COUNT_DIGITS = 9
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The session of a call. With `terms` the call begins it if no session of this name is open."""
+    """A call's session. With `terms`, the call begins it if no session with this name is open."""
 
     session_id: str
     terms: SessionTerms | None = None
 
 
 class Callers:
-    """A finder of the session of each call."""
+    """A finder for each call's session."""
 
     def __init__(self, keys: Keys, opening: GatewaySection) -> None:
         self._keys = keys
@@ -110,12 +111,12 @@ def named_by_header(headers: Mapping[bytes, bytes]) -> str | None:
 
 
 def text_in(headers: Mapping[bytes, bytes], header: bytes) -> str:
-    """Return a header as text; empty without it."""
+    """Return a header as text; empty if it is missing."""
     return headers.get(header, b"").decode("utf-8", "replace")
 
 
 def wishes_in(headers: Mapping[bytes, bytes]) -> tuple[str, ...]:
-    """Return the tags that a call asks for of its worker. Raises `ApiError` (400)."""
+    """Return the tags that a call wants its worker to have. Raises `ApiError` (400)."""
     sent = text_in(headers, TAGS_HEADER)
     if not sent:
         return ()
@@ -134,7 +135,7 @@ def retry_count(headers: Mapping[bytes, bytes]) -> int:
 
 
 def idempotency_key(headers: Mapping[bytes, bytes], body_hash: bytes) -> str | None:
-    """Return the key that all tries of a turn share and no other call has, or None.
+    """Return the key that a turn's tries share and no other call has, or None.
 
     Raises `ApiError` (400) if it is too long.
     """

@@ -1,8 +1,8 @@
-"""Chains of a trajectory as JSON: the token sequences that a trainer can learn from. Pure.
+"""A trajectory's chains as JSON: the token sequences that a trainer can learn from. Pure.
 
-A chain goes from a root of the token tree to where a branch ends, at its last sampled token. Each
-sampled token stands as such in one chain, however many branches share it. Members and values are
-those of the table `chains` of `seamlessflow export`, in lists of numbers; a test holds both to it.
+A chain goes from a root of the token tree to a branch's last sampled token. A sampled token counts
+as sampled in only one chain, even if several branches share it. Members and values are the same as
+in the table `chains` that `seamlessflow export` writes, in lists of numbers. A test compares them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,14 +13,14 @@ from seamlessflow.schemas.records import Trajectory, TrajectoryNode
 from seamlessflow.schemas.tokens import FOREIGN, POLICY, of_exact_version, unpack
 
 _NONE = -1
-"""Turn and version of a token that was not sampled, or whose version is not known exactly."""
+"""Turn and version of a token that was not sampled; also a version that is not exactly known."""
 TokenRun = tuple[int, int]
 """Start and end within the trajectory's arrays."""
 
 
 @dataclass(slots=True)
 class _TokenColumns:
-    """The arrays of a trajectory, with an entry for each token."""
+    """A trajectory's arrays, with an entry for each token."""
 
     token_ids: list[int]
     mask: list[bool]
@@ -31,7 +31,7 @@ class _TokenColumns:
 
 
 def trained_chains(made: Trajectory) -> list[Mapping[str, Any]]:
-    """Return the chains with a sampled token, in the order of the log, by policy."""
+    """Return the chains with a sampled token, policy by policy, in log order."""
     turns: dict[str, int] = {}
     columns = _columns(made, turns)
     branches = [list(_path(made.nodes, node)) for node in _ends(made.nodes)]
@@ -77,7 +77,7 @@ def _chain(
 
 
 def _columns(made: Trajectory, turns: dict[str, int]) -> _TokenColumns:
-    """Return the arrays of all tokens; fill `turns` with the number of each turn."""
+    """Return all tokens' arrays; fill `turns` with each turn's number."""
     size = len(made.loss_mask)
     columns = _TokenColumns(
         unpack(made.tokens),
@@ -101,7 +101,7 @@ def _columns(made: Trajectory, turns: dict[str, int]) -> _TokenColumns:
 
 
 def _version_runs(made: Trajectory) -> Iterator[tuple[int, int, int]]:
-    """Yield start, end and version of the tokens whose version is known exactly."""
+    """Yield start, end and version for the tokens whose version is known exactly."""
     spans = sorted(made.spans, key=lambda span: span.start)
     ends = [*(span.start for span in spans[1:]), len(made.loss_mask)]
     for span, end in zip(spans, ends, strict=False):
@@ -119,7 +119,7 @@ def _sampled_by(made: Trajectory, policy: str) -> bytearray:
 
 
 def _ends(nodes: Sequence[TrajectoryNode]) -> Iterator[TrajectoryNode]:
-    """Yield the nodes that no other continues at their end."""
+    """Yield the nodes that no other node continues at their end."""
     continued = {
         node.parent
         for node in nodes
@@ -129,7 +129,7 @@ def _ends(nodes: Sequence[TrajectoryNode]) -> Iterator[TrajectoryNode]:
 
 
 def _path(nodes: Sequence[TrajectoryNode], leaf: TrajectoryNode) -> Sequence[TokenRun]:
-    """Return the runs of tokens from the root to the end of a node."""
+    """Return the token runs from the root to a node's end."""
     runs = [(leaf.start, leaf.start + leaf.length)]
     node = leaf
     while node.parent >= 0:

@@ -1,4 +1,4 @@
-"""Token counts of prompts, in the dialects that know them. A count makes no turn."""
+"""Token counts for prompts, in the dialects that offer them. A count makes no turn."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,14 +18,14 @@ from seamlessflow.schemas.records import CommandAnswered, CountTokens
 
 @dataclass(frozen=True, slots=True)
 class CountForm:
-    """A dialect's form of a count: how to read its request, and where its answer has the number."""
+    """A dialect's form for counts: how to read the request, and where the answer has the number."""
 
     prompt: Callable[[bytes], Prompt]
     member: str
 
 
 class Counting:
-    """The handler of requests for a token count."""
+    """The handler for token-count requests."""
 
     def __init__(self, link: Link, settings: GatewaySection, telemetry: Telemetry) -> None:
         self._link = link

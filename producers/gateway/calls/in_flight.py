@@ -1,7 +1,7 @@
 """The calls that a gateway has accepted and not yet answered; `app.py` enters each of them here.
 
 A call is refused while the gateway drains (not yet while it leaves), and while Kafka is not
-reachable. It is also refused over the limits for calls and for bytes in their bodies.
+reachable. It is also refused if it exceeds the limit on calls or on the bytes in their bodies.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 
 class CallsInFlight:
-    """A count of calls and their bytes. To be used on the event loop only."""
+    """A count of calls and their bytes. Use it only on the event loop."""
 
     def __init__(self, link: Link, limit: int, limit_bytes: int) -> None:
         self._link = link
@@ -65,7 +65,7 @@ class CallsInFlight:
         self.refuse_unless_serving()
 
     def leave(self) -> None:
-        """Take calls for the moment, but no longer be ready."""
+        """Report not ready from now on, but still take calls."""
         self.leaving = True
 
     def _hold(self, size: int) -> None:

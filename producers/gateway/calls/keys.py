@@ -1,10 +1,10 @@
 """Access control: session keys, API keys and the admin key. Pure.
 
-A session key is `sf-<session>.<end>.<signature>`. Session and signature are in base64url. The end
-of its validity is in seconds since the epoch. Session and end are signed with HMAC-SHA256 under the
+A session key is `sf-<session>.<end>.<signature>`. Session and signature are in base64url. The key
+is valid until `<end>`, in seconds since 1970. Session and end are signed with HMAC-SHA256 under the
 secret that all gateways share. Any gateway reads a call's session from its key and keeps no list.
-Behind a further dot stands the trace in which the session was opened, if it is traced. Keys are
-compared in a time that does not depend on where they differ.
+If the session is traced, the trace that opened it follows after a further dot. Comparing keys takes
+the same time wherever they differ.
 """
 
 import hmac
@@ -23,13 +23,13 @@ from seamlessflow.producers.gateway.exchange import key_of
 _PREFIX = "sf-"
 _KEYS_KEPT = 8192
 _LONGEST_END = 12
-"""Most digits of the end of a key's validity."""
+"""Most digits that a key's end may have."""
 INVALID_KEY = "the API key is missing or not valid"
 _VALID_MS = 86_400_000
 
 
 class Keys:
-    """A maker and checker of the keys that belong to one secret."""
+    """A maker and checker for the keys that belong to one secret."""
 
     def __init__(
         self,
@@ -47,12 +47,10 @@ class Keys:
         self._signed = lru_cache(_KEYS_KEPT)(self._read)
 
     def session_key(self, session_id: str, opened_in: str = "", end_ms: int | None = None) -> str:
-        """Return the key of a session, which its agent uses as its API key until `end_ms`.
+        """Return a session's key, which its agent uses as API key until `end_ms`.
 
-        By default for a day.
-
-        `opened_in`: the `traceparent` that the session's calls belong to; not signed, since a
-        client may name any other one itself.
+        It is valid for a day by default. `opened_in`: the `traceparent` that the session's calls
+        belong to. It is not signed, since a client may name any other one itself.
         """
         last_ms = self._clock() + _VALID_MS if end_ms is None else end_ms
         named = session_id.encode()
@@ -61,7 +59,7 @@ class Keys:
         return f"{key}.{opened_in}" if opened_in else key
 
     def session_of(self, key: bytes) -> str | None:
-        """Return the session of a key, or None if this secret did not sign it.
+        """Return a key's session, or None if this secret did not sign it.
 
         Raises `ApiError` (401) for a key that is no longer valid.
         """
@@ -76,7 +74,7 @@ class Keys:
         return session
 
     def _read(self, key: bytes) -> tuple[str, int] | None:
-        """Return session and end of a key, or None if this secret did not sign it."""
+        """Return a key's session and end, or None if this secret did not sign it."""
         if not key.startswith(_PREFIX.encode()):
             return None
         named, end, signature, *_ = [*key.removeprefix(_PREFIX.encode()).split(b".", 3), b"", b""]
@@ -92,7 +90,7 @@ class Keys:
         return hmac.compare_digest(key, self._admin_key)
 
     def key_name(self, key: bytes) -> str | None:
-        """Return the name of an API key, or None if it is not in the settings."""
+        """Return an API key's name, or None if it is not in the settings."""
         # Found by a digest that a client cannot compute, so that it learns nothing from the search.
         name, expected = self._named.get(self._digest(key), (None, b""))
         return name if hmac.compare_digest(key, expected) else None

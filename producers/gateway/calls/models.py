@@ -1,4 +1,4 @@
-"""The models that `/v1/models` lists, as OpenAI's and Anthropic's clients or Google's read them."""
+"""The models that `/v1/models` lists, in the form that OpenAI, Anthropic or Google clients read."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ _GOOGLE_METHODS = ("generateContent", "countTokens")
 
 
 class Models:
-    """The models of a gateway, by the names in its settings.
+    """A gateway's models, by the names in its settings.
 
     `created`: seconds since the epoch, by default now.
     """
@@ -22,7 +22,7 @@ class Models:
         self._created = int(time.time()) if created is None else created
 
     def listing(self, google: bool = False) -> bytes:
-        """Return the body that lists all models, maybe for Google's clients."""
+        """Return the body that lists all models; with `google`, in the form for Google clients."""
         if google:
             return orjson.dumps({"models": [_google_model(name) for name in self._names]})
         names = self._names

@@ -1,10 +1,11 @@
-"""Refusals of a call that name its parameter in the dialect's words, all dialects alike. Pure.
+"""Refusals that name a call's parameter in the dialect's words. Pure; the same for all dialects.
 
-An engine that samples by a schema can sample no call. So a forced call goes without the schema, as
-at the vendors, where it binds texts alone. A schema beside tools that the model may call or not is
-refused.
+An engine that samples by a schema cannot sample a tool call. So a request that forces a call goes
+without its schema. The vendors do the same: there a schema binds only texts. If the model may
+choose whether to call a tool, a schema is refused.
 
-Managers and workers know only the canonical request, so their errors name no parameter of it.
+Managers and workers know only the canonical request, so their errors cannot name the client's
+parameter.
 """
 
 import re
@@ -22,7 +23,7 @@ SCHEMA_PARAMETERS: Mapping[str, str] = {
     "anthropic.messages": "output_config.format",
     "google.content": "generationConfig.responseSchema",
 }
-"""Parameter of a schema, by dialect."""
+"""By dialect, the parameter that holds a schema."""
 _VENDORS_WORDS: Mapping[str, str] = {
     "google.content": "Function calling with a response mime type: 'application/json' is "
     "unsupported"
@@ -34,7 +35,7 @@ _REMEDY = (
 _NOTHING_ASKED = Sampling()
 _CODES = ("bad_request", "unsupported_value")
 _PROMPTS = {"openai.completions": "prompt", "vllm.generate": "token_ids"}
-"""Parameter of a prompt of ids, by dialect."""
+"""By dialect, the parameter that holds a prompt's token ids."""
 _WORD = re.compile(r"[a-z_]+")
 _SAME_NAME = (
     "min_p",
@@ -46,7 +47,7 @@ _SAME_NAME = (
     "seed",
     "top_logprobs",
 )
-"""Fields of `Sampling` that mostly have the name of the parameter they come from."""
+"""`Sampling` fields that mostly have their parameter's name."""
 _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
     "google.content": {
         "presence_penalty": "generationConfig.presencePenalty",
@@ -58,7 +59,7 @@ _OTHER_NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def with_bound_schema(request: CanonicalRequest) -> CanonicalRequest:
-    """Return the request without a schema that does not bind its answer. Raises `ApiError`."""
+    """Return the request, without its schema if it forces a call. Raises `ApiError` (400)."""
     if request.sampling.json_schema is None or not request.tools or request.tool_choice == "none":
         return request
     if request.tool_choice != "auto":

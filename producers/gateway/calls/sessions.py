@@ -1,7 +1,8 @@
 """The session interface: open, describe, reward, close.
 
-Each but a description answers once the manager has recorded it.
-A call repeated with its `Idempotency-Key` gets the answer of the first one.
+All calls but a description are answered once the manager has recorded them.
+
+A call repeated with its `Idempotency-Key` gets the first call's answer.
 """
 
 import hashlib
@@ -54,7 +55,7 @@ Count = Annotated[int, Strict(), Field(ge=0, lt=2**31)]
 Size = Annotated[int, Strict(), Field(ge=1, lt=2**31)]
 Seconds = Annotated[float, Strict(), Field(ge=0, le=366 * 86400)]
 Number = Annotated[float, Strict(), Field(allow_inf_nan=False)]
-"""A number in a body is a number: true, or one in quotes, is a mistake of its sender."""
+"""A number in a body must be a JSON number: `true` and a number in quotes are refused."""
 
 
 class _Body(BaseModel):
@@ -131,12 +132,12 @@ class CloseBody(_Body):
 
 
 _OWN_FORMS = ("max_age_s", "max_idle_s", "fork", "overrides", "seed_session")
-"""Members of an opening that the command has in another form."""
+"""`OpenBody` members that the command has in another form."""
 B = TypeVar("B", bound=_Body)
 
 
 class Sessions:
-    """The handlers of the session interface."""
+    """The session interface's handlers."""
 
     def __init__(
         self, link: Link, settings: GatewaySection, keys: Keys, url: str, telemetry: Telemetry
@@ -223,7 +224,7 @@ class Sessions:
     async def _answer(self, exchange: Exchange, command: AssignReward | CloseSession) -> None:
         with served(self._telemetry, exchange, command.session_id) as span:
             answered = await self._link.ask(command, span.headers)
-            # Not the id of the request: that may be a name, which stands for the open session.
+            # Not the request's id: that may be a name, which stands for the open session.
             await exchange.answer(200, orjson.dumps({"session_id": answered.session_id}))
 
     async def _body(self, exchange: Exchange, kind: type[B]) -> B:
@@ -241,7 +242,7 @@ class Sessions:
         return self._link.command_fields(session_id, self._settings.command_expiry_s)
 
     def _key_end_ms(self, command: OpenSession, answered: ReplyRecord) -> int:
-        """Return the end of the session's key: the same for a call that is repeated."""
+        """Return when the session's key expires. A repeated call gets the same time."""
         end_ms = answered.open_until_ms if isinstance(answered, CommandAnswered) else None
         until_ms = command.issued_at_ms + command.max_age_ms if end_ms is None else end_ms
         return until_ms + _ms(self._settings.key_grace_s)

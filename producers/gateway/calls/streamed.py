@@ -1,12 +1,14 @@
-"""The streamed answer to one call: from replies, one at a time, to bytes for the client. Pure.
+"""One call's streamed answer: from replies, one at a time, to bytes for the client. Pure.
 
-Kafka delivers replies at least once; a repeated delta is dropped, by its token offset. A gap should
-not occur. After one (a retry joined in the middle) the client gets no more deltas until the turn
-ends. Then it gets the rest of the message, computed from the whole message.
+Kafka delivers replies at least once. A repeated delta is recognized by its token offset and
+dropped. A gap should not occur. But if a retry joined in the middle of a turn, there is one. The
+client then gets no more deltas until the turn ends. At the end it gets the rest, computed from the
+whole message.
 
 The manager merges the deltas that it reads together, and a fast engine samples several kinds at
-once. Clients take the kinds of a chunk for exclusive. Some read its text and skip its calls; some
-read its first call alone. So no event of any dialect has more than one kind, or more than one call.
+once: reasoning, text, calls. Clients expect only one kind in a chunk. Some read its text and skip
+its calls; some read only its first call. So no event in any dialect has more than one kind, or more
+than one call.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,10 +30,10 @@ _NAMED = tuple(b'"%b":' % name.encode() for name in _TEXTS)
 
 
 class StreamedAnswer:
-    """The answer with all choices of one call; `write_reply` every reply until `complete`.
+    """One call's answer with all its choices; `write_reply` every reply until `complete`.
 
-    `begin` makes the writer of events for a turn. A retry may join another turn, so the first reply
-    decides which turn that is. `waiting` is sent where the call is alive before that.
+    `begin` makes the event writer for a turn. A retry may join another turn, so the first reply
+    decides which turn that is. Until then, `waiting` is sent to show that the call is alive.
     """
 
     def __init__(
@@ -44,7 +46,7 @@ class StreamedAnswer:
         self._delivered = [Delivered() for _ in range(request.choices)]
         self._answers: dict[int, ReplyFinished] = {}
         self.repeated = 0
-        """Count of deltas that were dropped: repeated ones, and those behind a gap."""
+        """Count of dropped deltas: repeated ones, and those after a gap."""
 
     @property
     def complete(self) -> bool:
@@ -53,7 +55,7 @@ class StreamedAnswer:
 
     @property
     def answers(self) -> list[ReplyFinished]:
-        """Return the finished choices in order of their number."""
+        """Return the finished choices, ordered by number."""
         return [self._answers[choice] for choice in sorted(self._answers)]
 
     def write_reply(self, choice: int, reply: ReplyRecord) -> bytes:
@@ -117,7 +119,7 @@ class StreamedAnswer:
 
 
 class Delivered:
-    """The progress of one streamed choice, in tokens."""
+    """One streamed choice's progress, in tokens."""
 
     __slots__ = ("_deltas", "_gap", "offset")
 
@@ -159,7 +161,7 @@ def finished(reply: ReplyRecord) -> ReplyFinished:
 
 
 def _written(events: Events, choice: int, piece: ChoiceDelta) -> bytes:
-    """Return the events of a piece, each with one kind; tokens go with the first."""
+    """Return a piece's events, each with one kind; tokens go with the first event."""
     first, *others = delta_parts(piece.delta)
     data = events.delta(choice, piece._replace(delta=first))
     none = None if piece.token_ids is None else b""
@@ -167,11 +169,12 @@ def _written(events: Events, choice: int, piece: ChoiceDelta) -> bytes:
 
 
 def delta_parts(delta: bytes) -> Sequence[bytes]:
-    """Return deltas that hold reasoning, text or one call each, in the order of sampling.
+    """Return deltas that hold reasoning, text or one call each, in sampling order.
 
-    More of a call that has begun comes first. A delta of one kind is returned as it is.
+    A further part of a call that has begun comes first. A delta with one kind is returned
+    unchanged.
     """
-    # In a text these names would stand behind backslashes: the usual delta needs no reading.
+    # Inside a text, these names' quotes would be escaped. So most deltas need no parsing.
     if _CALLS not in delta and not all(name in delta for name in _NAMED):
         return (delta,)
     parts = list(_parts(orjson.loads(delta)))
@@ -211,7 +214,7 @@ def _missing_calls(
             sent[call["index"]] = sent.get(call["index"], 0) + len(arguments)
     rest: list[dict[str, object]] = []
     for index, call in enumerate(calls):
-        # The first delta of a call has its id and name; only arguments can be missing after it.
+        # A call's first delta has its id and name; after it, only arguments can be missing.
         if index not in sent:
             rest.append({"index": index, **call})
         elif tail := call["function"]["arguments"][sent[index] :]:
@@ -220,7 +223,7 @@ def _missing_calls(
 
 
 def _from_token(tensor: TokenTensor, offset: int) -> TokenTensor:
-    """Return the tensor without the rows of tokens before `offset`."""
+    """Return the tensor without the rows for tokens before `offset`."""
     offset = min(offset, tensor.to_token)
     rows = tensor.to_token - tensor.from_token
     if not tensor.data or not rows or offset <= tensor.from_token:

@@ -1,7 +1,8 @@
-"""The trajectory of a session for its owner: as it stands, or as it was finalized.
+"""A session's trajectory for its owner: as it stands, or as it was finalized.
 
-The manager answers for a session that it still has. A finalized one has left its memory; then this
-module reads the record from `trajectories`, from about the time of its end on. Nothing is kept.
+The manager answers for a session that it still has in memory. It forgets a session that is
+finalized. Then this module reads the record from `trajectories`, from about the session's end on.
+Nothing is kept.
 """
 
 import asyncio
@@ -30,15 +31,15 @@ from seamlessflow.schemas.records import CommandAnswered, DescribeSession, Traje
 from seamlessflow.schemas.topics import TRAJECTORIES
 
 _CLOCKS_DIFFER_MS = 60_000
-"""Room for clocks that differ, of the managers and of the broker."""
+"""Room for clocks that differ, between the managers and the broker."""
 _COMMITTED_AFTER_MS = 60_000
-"""A trajectory follows the end of its session within this time."""
+"""Longest time from a session's end to its trajectory's record."""
 _AGAIN_S = 0.2
 _ASK_S = 5.0
 
 
 class Trajectories:
-    """The handler of `GET /sessions/{id}/chains`."""
+    """The handler for `GET /sessions/{id}/chains`."""
 
     def __init__(self, link: Link, settings: GatewaySection, tracing: Telemetry) -> None:
         self._link = link
@@ -96,9 +97,9 @@ class Trajectories:
 def finalized_trajectory(
     kafka: KafkaSettings, group_id: str, session_id: str, since_ms: int, stopping: Stopping
 ) -> Trajectory | None:
-    """Return the trajectory of a session from its group's partition, or None if it is not there.
+    """Return a session's trajectory from its group's partition, or None if it is not there.
 
-    Reads the records that are not older than `since_ms`, until it has the session's. Raises
+    Reads records that are not older than `since_ms`, until it has the session's. Raises
     `KafkaUnavailable`, also once `stopping`.
     """
     with closing(BoundsLookup(kafka)) as lookup:

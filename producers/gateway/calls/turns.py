@@ -1,9 +1,9 @@
-"""Calls of agents: commands to the manager, its replies back as an answer in the agent's dialect.
+"""Agents' calls: commands to the manager, and its replies as an answer in the agent's dialect.
 
 A call with n choices is n turns. The client gets nothing before the first reply. After a client
-leaves, its turn continues for a grace time in which a retry can join it. Then the turn is
-cancelled. If a turn completes although its client has left, the same command reports it at once. So
-no turn counts as delivered that is not. A retry may get that answer all the same.
+leaves, its turn continues for a grace time in which a retry can join it. Then `CancelTurn` ends the
+turn. If the turn completes within the grace time, the same command reports at once that the answer
+was not delivered. So no turn counts as delivered that is not. A retry may still get that answer.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from seamlessflow.producers.gateway.settings import GatewaySection
 from seamlessflow.schemas.records import CancelTurn, ReplyDelta, ReplyFinished, RequestTurn
 
 _log = logging.getLogger(__name__)
-# The manager ends a turn at its deadline; the gateway does so this much later if it did not.
+# The manager ends a turn at its deadline. If it does not, the gateway does so this much later.
 _MANAGER_MARGIN_S = 2.0
 # A call answered sooner is not watched, which saves a tenth of its CPU.
 _WATCH_AFTER_S = 0.1
@@ -55,7 +55,7 @@ _CLOSED = "session_closed"
 
 
 class _TimerLoop(Protocol):
-    """The part of an event loop that a timer needs."""
+    """The event-loop methods that a timer needs."""
 
     def time(self) -> float:
         """Return the loop's time, in seconds."""
@@ -96,7 +96,7 @@ class KeepAliveTimer:
 
 @dataclass(slots=True)
 class Call:
-    """One call under way, with all that waits for its end."""
+    """One call under way, with everything that must end with it."""
 
     request: CanonicalRequest
     caller: Caller
@@ -110,7 +110,7 @@ class Call:
     keep_alive: KeepAliveTimer | None = None
 
     def stop_timers(self) -> None:
-        """Cancel all timers of the call."""
+        """Cancel all the call's timers."""
         if self.timer is not None:
             self.timer.cancel()
         if self.keep_alive is not None:
@@ -118,7 +118,7 @@ class Call:
 
 
 class Turns:
-    """The handler of calls that sample turns, of all sessions."""
+    """The handler for calls that sample turns, in all sessions."""
 
     def __init__(
         self, link: Link, settings: GatewaySection, metrics: Metrics, telemetry: Telemetry
@@ -163,7 +163,7 @@ class Turns:
             if isinstance(error, ApiError):
                 blame(error, request)
             if caller.terms is not None and isinstance(error, ApiError) and error.code == _CLOSED:
-                # The session ended during the turn. After 503 the client retries: another begins.
+                # The session ended during the turn. After 503 the client retries: a new one begins.
                 raise ApiError(503, error.message, code=error.code) from error
             raise
         finally:
@@ -171,16 +171,16 @@ class Turns:
             self._stop_waiting(call, delivered)
 
     def _call(self, request: CanonicalRequest, caller: Caller, span: Span) -> Call:
-        # The random id of the instance makes turn ids unique among all gateways.
+        # The instance's random id makes turn ids unique among all gateways.
         turn_id = f"{self._link.instance}{next(self._numbers):x}"
         describe_request(span, turn_id, request)
         return Call(request, caller, turn_id, int(time.time()), span)
 
     def _watch(self, call: Call, exchange: Exchange) -> None:
-        """End the call from now on when its client leaves or its time is over."""
+        """Watch the call: end it when its client leaves or its time is over."""
         left_s = self._longest_wait_s - _WATCH_AFTER_S
         call.timer = self._loop.call_later(left_s, call.inbox.put, _timed_out())
-        # Only a client that does not read gets there: waiting for replies ends earlier.
+        # Only a client that does not read reaches this limit: waiting for replies ends earlier.
         call.limit.reschedule(self._loop.time() + left_s + _MANAGER_MARGIN_S)
         if call.request.stream:
             send_keep_alive = partial(call.inbox.put, (0, _STILL_ALIVE))
@@ -287,8 +287,8 @@ class Turns:
     def _stop_waiting(self, call: Call, delivered: bool) -> None:
         """Stop waiting for replies; give up turns that the client did not get.
 
-        Turns without an answer get the grace time, or until the answer comes. A session may be
-        closed before that time is over.
+        A turn without an answer is given up after the grace time, or as soon as its answer comes.
+        Its session may be closed before the grace time is over.
         """
         for expected in call.turns:
             if delivered:

@@ -1,13 +1,13 @@
-"""The canonical form of a call, the same for all dialects. Pure.
+"""A call's canonical form, the same for all dialects. Pure.
 
-A dialect makes a `CanonicalRequest` from an HTTP body; `turns.py` makes commands from it. Its JSON
-is canonical: keys are sorted, absent members left out. Tools and schemas of answers are an
+A dialect makes a `CanonicalRequest` from an HTTP body, and `turns.py` makes commands from it. Its
+JSON is canonical: keys are sorted and absent members are left out. Tools and answer schemas are an
 exception. They keep their members in the agent's order, because chat templates and engines write
 them in that order.
 
-Arguments of a tool call are JSON text. Some dialects have an object there. A model may sample text
-that is not a JSON object. It is sent to the agent as `{"$arguments": text}`, so that the agent
-sends back exactly what was sampled.
+A tool call's arguments are JSON text, but some dialects have an object there. A model may sample
+text that is not a JSON object. Such text is sent to the agent as `{"$arguments": text}`, so that
+the agent sends back exactly what was sampled.
 """
 
 import json
@@ -27,7 +27,7 @@ _TEXT = "$arguments"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CanonicalRequest:
-    """One call: `choices` samples of one turn.
+    """One call, which asks for `choices` samples of one turn.
 
     `raw`: no chat template is applied, and the only message is `{"role": "raw", "content": text}`
     or `{"role": "raw", "ids": [...]}`. `previous_turn`, `own_messages`: as in `RequestTurn`.
@@ -49,12 +49,12 @@ class CanonicalRequest:
     previous_turn: str | None = None
     own_messages: int = 0
     echoed: Mapping[str, Any] = field(default_factory=dict)
-    """Values that the dialect needs again to write the answer, by names of its own."""
+    """Values that the dialect needs again to write the answer, under the dialect's own names."""
 
     def body_hashes(self) -> list[bytes]:
-        """Return an xxh3-128 for each choice, over all that decides its answer.
+        """Return an xxh3-128 hash for each choice, over everything that decides its answer.
 
-        A client's retry has the same ones.
+        A client's retry has the same hashes.
         """
         absent = b"null"
         parts = (
@@ -70,7 +70,7 @@ class CanonicalRequest:
 
 
 class Prompt(NamedTuple):
-    """The part of a request that the model reads, for a count of its tokens."""
+    """The messages and tools that the model reads, for counting their tokens."""
 
     messages: tuple[bytes, ...]
     tools: bytes | None
@@ -82,12 +82,12 @@ def canonical_json(value: object, param: str) -> bytes:
 
 
 def ordered_json(value: object, param: str) -> bytes:
-    """Return JSON with members in their order. Raises `ApiError` (400) that names `param`."""
+    """Return JSON with its members in their order. Raises `ApiError` (400) that names `param`."""
     return _json(value, param, sort_keys=False)
 
 
 def functions_json(functions: Sequence[Mapping[str, object]]) -> bytes | None:
-    """Return functions as one JSON array of tools, or None without any. Raises `ApiError`."""
+    """Return functions as tools in one JSON array, or None without any. Raises `ApiError`."""
     listed = [{"type": "function", "function": function} for function in functions]
     return ordered_json(listed, "tools") if listed else None
 
@@ -111,7 +111,7 @@ def call_input(arguments: str) -> bytes:
 
 
 def call_arguments(place: str, value: object) -> str:
-    """Return the arguments of a call's input, written as most models do. Raises `ApiError`."""
+    """Return a call's input as argument text, spaced as most models write it. Raises `ApiError`."""
     if not isinstance(value, dict):
         raise bad(place, f"{place} must be an object")
     if _is_wrapped_text(value):

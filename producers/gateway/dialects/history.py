@@ -1,14 +1,14 @@
 """A conversation as an agent sends it, put in canonical form. Pure; the same for all dialects.
 
-Some agents send a turn back as several messages, one for each call. They are joined again, whatever
-results stand between them. The gateway wrote the turn into the ids of its calls. So messages whose
-calls have one turn are what one turn sampled. A text in a message of its own names no turn, and may
-be a whole answer: it stays apart.
+Some agents send a turn back as several messages, one for each call. These messages are joined
+again, even if tool results stand between them. A call's id names its turn, because the gateway made
+it. So messages whose calls name one turn were sampled together. A message with only text names no
+turn, and may be a whole answer: it stays separate.
 
-Results of tool calls are put in the order of their calls. Chat templates write no ids: the first
-result stands for the first call. As at the vendors, results may come in any order, and each call
-has exactly one. A second result of a call is refused, and so is a call without any. Results follow
-their calls at once, but for messages that the vendor lets stand between them (`Wording.between`).
+Tool results are put in call order. Chat templates write no ids: the first result stands for the
+first call. As at the vendors, results may arrive in any order, and each call has exactly one. A
+second result for a call is refused, and so is a call without a result. Results must follow their
+calls at once. Only messages that the vendor allows may stand between them (`Wording.between`).
 """
 
 from collections import deque
@@ -22,13 +22,13 @@ from seamlessflow.schemas.identity import turn_of_tool_call
 
 HistoryMessage = Mapping[str, Any]
 CallPlace = tuple[int, int]
-"""A call: the place of its message and its number there."""
+"""A call: its message's place, and its number in that message."""
 
 _TEXTS = ("content", "reasoning_content")
 
 
 class Wording(NamedTuple):
-    """Sentences of a vendor, with `{call}` in each, and the parameter that they are about."""
+    """A vendor's sentences, with `{call}` in each, and the parameter that they are about."""
 
     param: str
     twice: str
@@ -48,7 +48,7 @@ class ReadMessage:
     answered_call: str | None = None
 
     def thought(self) -> str:
-        """Return all of its reasoning."""
+        """Return the message's whole reasoning."""
         return "".join(self.thoughts)
 
     def canonical(self) -> dict[str, object]:
@@ -71,7 +71,7 @@ M = TypeVar("M", bound=ReadMessage)
 
 
 class ReadHistory(Generic[M]):
-    """The messages of a request, read one after the other. Those of one role become one."""
+    """A request's messages, read one after the other. Consecutive ones with one role become one."""
 
     def __init__(self, kind: type[M], wording: Wording) -> None:
         self._kind = kind
@@ -88,21 +88,21 @@ class ReadHistory(Generic[M]):
         return canonical_turns([message.canonical() for message in self._messages], self._wording)
 
     def _message_of(self, role: str) -> M:
-        """Return the last message if it is of this role, otherwise begin one."""
+        """Return the last message if it has this role, otherwise begin a new one."""
         if not self._messages or self._messages[-1].role != role:
             self._messages.append(self._kind(role))
         return self._messages[-1]
 
     def _last_answer(self) -> M:
-        """Return the last message of the assistant; one without calls if there is none."""
+        """Return the assistant's last message, or an empty one if there is none."""
         answers = (message for message in reversed(self._messages) if message.role == "assistant")
         return next(answers, self._kind("assistant"))
 
 
 def canonical_turns(messages: Sequence[HistoryMessage], wording: Wording) -> tuple[bytes, ...]:
-    """Return canonical messages as JSON: those of a turn joined, results in order of the calls.
+    """Return canonical messages as JSON: each turn's messages joined, results in call order.
 
-    Raises `ApiError` (400) for a second result of a call, and for a call without any.
+    Raises `ApiError` (400) for a call's second result, and for a call without a result.
     """
     turns = joined(messages)
     places = places_by_call(turns, wording)
@@ -110,7 +110,7 @@ def canonical_turns(messages: Sequence[HistoryMessage], wording: Wording) -> tup
 
 
 def is_split(messages: Sequence[HistoryMessage]) -> bool:
-    """Return whether two messages of the assistant, one behind the other, are of one turn."""
+    """Return whether two assistant messages with only results between them belong to one turn."""
     before = None
     for message in messages:
         if message.get("role") == "assistant":
@@ -124,7 +124,7 @@ def is_split(messages: Sequence[HistoryMessage]) -> bool:
 
 
 def joined(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
-    """Return canonical messages with those of one turn as one, in the place of the first."""
+    """Return canonical messages, with each turn's messages joined where the first one stands."""
     whole: list[HistoryMessage] = []
     begun: int | None = None
     for message in messages:
@@ -141,17 +141,17 @@ def joined(messages: Sequence[HistoryMessage]) -> list[HistoryMessage]:
 
 
 def places_by_call(messages: Sequence[HistoryMessage], wording: Wording) -> Sequence[int]:
-    """Return the places of messages in the order in which they are to be rendered.
+    """Return the messages' places in the order in which they are rendered.
 
-    Only results between two messages of the assistant change places with each other. The calls of
-    the last message need no results. Some agents ask for one more answer behind them, and
-    conversations to learn from may end there. Raises `ApiError` (400).
+    Only results between two assistant messages change places with each other. The last message's
+    calls need no results: some agents ask for one more answer after them, and training
+    conversations may end there. Raises `ApiError` (400).
     """
     places = list(range(len(messages)))
     calls = _Calls()
     run = list[tuple[CallPlace, int]]()
     for place, message in enumerate(messages):
-        # A message that stands for an answer of the session (`schemas/identity.py`) has no role.
+        # A message that stands for an earlier answer (`schemas/identity.py`) has no role.
         role = message.get("role", "assistant")
         if role == "tool":
             call = calls.answer(message["tool_call_id"])
@@ -171,7 +171,7 @@ def places_by_call(messages: Sequence[HistoryMessage], wording: Wording) -> Sequ
 
 
 def _turn(message: HistoryMessage) -> str | None:
-    """Return the turn of all calls of a message, or None."""
+    """Return the turn that all the message's calls name, or None."""
     turns = {turn_of_tool_call(str(call["id"])) for call in message.get("tool_calls") or ()}
     return turns.pop() if len(turns) == 1 else None
 
@@ -202,10 +202,10 @@ class _Calls:
             self._waiting.setdefault(call["id"], deque()).append((place, number))
 
     def answer(self, call_id: str) -> CallPlace | None:
-        """Return the call that a result is for, or None if each call of that id has its result."""
+        """Return the call that a result is for, or None if each call with that id has a result."""
         waiting = self._waiting.get(call_id)
         if waiting is None:
-            # The request goes on from a response, whose calls have ids of ours with their number.
+            # The request continues a response. Its calls have our ids, which end with their number.
             self._waiting[call_id] = deque()
             number = call_id.rpartition("_")[2] if turn_of_tool_call(call_id) is not None else "0"
             return -1, int(number)

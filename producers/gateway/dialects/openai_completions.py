@@ -1,8 +1,9 @@
 """The OpenAI completions dialect: HTTP body to `CanonicalRequest`, replies to bytes. Pure.
 
-A prompt is used as it is, without a chat template: plain text, or token ids of the policy's model.
-One call has one prompt, since it is one turn of a session. A response is called `cmpl-<turn id>`.
-The gateway has no tokenizer, so `text_offset` counts characters of the tokens' names.
+A prompt is used as it is, without a chat template. It is plain text, or token ids for the policy's
+model. One call has one prompt, since a call is one turn in a session. A response is called
+`cmpl-<turn id>`. The gateway has no tokenizer, so `text_offset` counts characters in the tokens'
+names.
 """
 
 from collections.abc import Mapping, Sequence
@@ -91,7 +92,7 @@ def _no_echo(name: str, value: Any) -> None:
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """Return the body of a whole answer with one choice for each of `answers`."""
+    """Return a whole answer's body, with one choice for each item in `answers`."""
     choices = [_whole(number, answer, request) for number, answer in enumerate(answers)]
     body = {
         **head(COMPLETION + turn_id, _KIND, created, request),
@@ -102,7 +103,7 @@ def completion(
 
 
 class CompletionEvents(OpenAiEvents):
-    """The events of one streamed answer; each method returns the bytes to send."""
+    """The writer for one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         super().__init__(head(COMPLETION + turn_id, _KIND, created, request), request.include_usage)
@@ -112,7 +113,7 @@ class CompletionEvents(OpenAiEvents):
         self._begun: set[int] = set()
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write more text of a choice."""
+        """Write a choice's next text."""
         scored = scores(
             piece.token_ids, piece.logprobs, piece.tensors, self._most, piece.from_token
         )
@@ -130,7 +131,7 @@ class CompletionEvents(OpenAiEvents):
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """End a choice."""
-        # The deltas before it named all tokens.
+        # The earlier deltas named all tokens.
         no_more = None if answer.token_ids is None else b""
         return self._event(
             _choice(choice, "", None, answer.finish_reason)
@@ -140,7 +141,7 @@ class CompletionEvents(OpenAiEvents):
     def _ids(
         self, choice: int, prompt_ids: bytes | None, token_ids: bytes | None
     ) -> dict[str, object]:
-        """Return the tokens of an event, where asked for; the first of a choice has the prompt."""
+        """Return an event's token ids, if requested. A choice's first event also has its prompt."""
         if not self._wants_ids:
             return {}
         prompt = None if choice in self._begun else prompt_ids
@@ -164,7 +165,7 @@ def _whole(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dic
 
 
 def _token_ids_of(prompt_ids: bytes | None, token_ids: bytes | None) -> dict[str, object]:
-    """Return the members of a choice that name its tokens."""
+    """Return the members that name a choice's tokens."""
     return {"prompt_token_ids": id_list(prompt_ids), "token_ids": id_list(token_ids)}
 
 

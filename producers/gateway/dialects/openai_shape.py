@@ -1,4 +1,4 @@
-"""The parts of answers that the OpenAI dialects share: errors, usage, event streams. Pure."""
+"""Answer parts that the OpenAI and vLLM dialects share: errors, usage, event streams. Pure."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from seamlessflow.producers.gateway.errors import ApiError
 from seamlessflow.schemas.records import ReplyFinished
 
 KEEP_ALIVE = b": keep-alive\n\n"
-"""A comment, which clients of all dialects but Google's skip, also before an answer begins."""
+"""A comment, which clients skip even before an answer begins, except Google's clients."""
 
 _DONE = b"data: [DONE]\n\n"
 _TOO_LONG = (
@@ -29,9 +29,9 @@ _TYPES = {
 
 
 def error_body(error: ApiError) -> bytes:
-    """Return the body of an error in OpenAI's format.
+    """Return an error's body in OpenAI's format.
 
-    A prompt that is too long also gets OpenAI's words, which agents look for.
+    If a prompt is too long, the message has OpenAI's wording, which agents look for.
     """
     message = error.message
     code = error.code or None
@@ -52,15 +52,15 @@ def error_body(error: ApiError) -> bytes:
 
 
 def head(name: str, kind: str, created: int, request: CanonicalRequest) -> dict[str, object]:
-    """Return the members with which an answer, and each event of a stream, begins."""
+    """Return the members that begin an answer, or an event in a stream."""
     return {"id": name, "object": kind, "created": created, "model": request.model}
 
 
 def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
-    """Return the members with which an answer ends: token counts and the newest policy version.
+    """Return the members that end an answer: token counts and the newest policy version.
 
-    The prompt counts once for all choices. Tokens of thinking are left out if the renderer cannot
-    count them, cached tokens always.
+    The prompt counts once for all choices. Thinking tokens are left out if the renderer cannot
+    count them. Cached tokens are always left out.
     """
     prompt = answers[0].prompt_tokens
     sampled = sum(answer.completion_tokens for answer in answers)
@@ -78,9 +78,10 @@ def tail(answers: Sequence[ReplyFinished]) -> dict[str, object]:
 
 
 class OpenAiEvents:
-    """The events that the streams of both OpenAI dialects share; each event begins with `head`.
+    """Events that the chat, completions and vLLM streams share. Each one begins with `head`.
 
-    With `include_usage`, the vendor's every event names usage; only that of the last is not null.
+    With `include_usage`, every event has a `usage` member, as at the vendor. It is null in all
+    events but the last.
     """
 
     def __init__(self, head: dict[str, object], include_usage: bool) -> None:
@@ -89,7 +90,7 @@ class OpenAiEvents:
         self._include_usage = include_usage
 
     def open(self, prompt_tokens: int) -> bytes:
-        """Begin with nothing: the first event of each choice names the role."""
+        """Begin with nothing: each choice's first event begins its answer."""
         return b""
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
@@ -109,5 +110,5 @@ class OpenAiEvents:
 
 
 def _begun(head: dict[str, object]) -> bytes:
-    """Return the beginning of an event's JSON, which its other members follow."""
+    """Return an event's JSON up to where its other members follow."""
     return orjson.dumps(head)[:-1]

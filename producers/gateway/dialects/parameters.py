@@ -1,4 +1,4 @@
-"""Checks of parameters in request bodies. Pure; shared by all dialects.
+"""Checks for parameters in request bodies. Pure; shared by all dialects.
 
 A check gets a parameter's name and value and returns the value to use. It raises `ApiError` (400)
 that names the parameter.
@@ -18,13 +18,13 @@ R = TypeVar("R")
 ParameterCheck = Callable[[str, Any], object]
 MOST_STOPS = 16
 INT32, INT64 = 2**31 - 1, 2**63 - 1
-"""Largest whole numbers that fields of records hold."""
+"""Largest whole numbers that record fields hold."""
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """Return the members of a JSON body that are not null. Raises `ApiError` (400)."""
+    """Return a JSON body's members that are not null. Raises `ApiError` (400)."""
     try:
-        # The messages of a call are read by orjson wherever they are: it refuses such integers.
+        # Every process reads a call's messages with orjson, which refuses integers this large.
         request = read_json(body, beyond_float=False)
     except orjson.JSONDecodeError as error:
         raise ApiError(400, f"the body is not JSON: {error}", code="invalid_json") from error
@@ -123,7 +123,7 @@ def includes_usage(options: Any) -> bool:
 
 
 def wants_token_ids(request: Mapping[str, Any]) -> bool:
-    """Return whether the request asks for the ids of prompt and answer, by vLLM's parameter."""
+    """Return whether the request asks for prompt and answer token ids, by vLLM's parameter."""
     return flag("return_token_ids", request.get("return_token_ids", False))
 
 

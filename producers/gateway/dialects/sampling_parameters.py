@@ -1,4 +1,4 @@
-"""Sampling parameters of OpenAI requests, and parameters that no engine here supports. Pure."""
+"""Sampling parameters in OpenAI requests, and parameters that no engine here supports. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -23,7 +23,7 @@ _bias = number(-100, 100)
 
 
 def sampling(request: Mapping[str, Any], **more: Any) -> Sampling:
-    """Return the sampling parameters of `request`, and `more`. Raises `ApiError` (400)."""
+    """Return the sampling parameters in `request`, and `more`. Raises `ApiError` (400)."""
     asked: dict[str, Any] = {}
     for name in request.keys() & _FIELDS.keys():
         field, check = _FIELDS[name]
@@ -34,9 +34,10 @@ def sampling(request: Mapping[str, Any], **more: Any) -> Sampling:
 
 
 def json_schema(name: str, wanted: object) -> str | None:
-    """Return the JSON schema of a `response_format` called `name`, or None for plain text.
+    """Return the JSON schema in a `response_format`, or None for plain text.
 
-    Its members keep their order, since engines write an answer in that order. Raises `ApiError`.
+    Its members keep their order, since engines write an answer in that order. Raises `ApiError`
+    that names the parameter `name`.
     """
     match wanted:
         case {"type": "text"}:
@@ -107,4 +108,4 @@ NOT_DONE: Mapping[str, ParameterCheck] = {
     "ebnf": unsupported(),
     "grammar": unsupported(),
 }
-"""Parameters of other servers of these protocols that would change the answer."""
+"""Parameters that other servers accept in these protocols, and that would change the answer."""

@@ -1,4 +1,4 @@
-"""Tokens of an answer and their log-probs, in the form that the dialects share. Pure.
+"""An answer's tokens and their log-probs, in the form that the dialects share. Pure.
 
 The gateway has no tokenizer, so it names a token `token_id:<id>`.
 """
@@ -33,7 +33,7 @@ def scores(
 ) -> list[Score] | None:
     """Return a score for each token with up to `most` others, or None if there are no log-probs.
 
-    `from_token` is the number of the first token in the completion, as in the rows of `tensors`.
+    `from_token` is the first token's number in the completion; `tensors` number their rows alike.
     """
     if token_ids is None or logprobs is None:
         return None

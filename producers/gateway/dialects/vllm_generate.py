@@ -1,11 +1,11 @@
 """The dialect of vLLM's `/inference/v1/generate`: token ids in, token ids out. Pure.
 
-Clients that render prompts and parse answers by themselves speak it, as the training client of
-verifiers does. A prompt is used as it is, and an answer has no text. Log-probs name a token as vLLM
-does from 0.32 on (`token_id`), and as it did before (`token`).
+Its clients render prompts and parse answers by themselves, for example the verifiers training
+client. A prompt is used as it is, and an answer has no text. Log-probs name a token in two ways: as
+vLLM does from 0.32 on (`token_id`), and as it did before (`token`).
 
-Tokens at which the client's renderer ends a message go to the manager with the prompt. It refuses
-those at which the policy's answers do not end.
+A request's stop tokens, at which the client's renderer ends a message, go to the manager with the
+prompt. The manager refuses those at which the policy's answers do not end.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ DIALECT = "vllm.generate"
 MOST_LOGPROBS = 20
 _ID = "token_id:"
 _NAME, _SHOWS_PROMPT = "request_id", "return_token_ids"
-"""Members of a request that its answer repeats or obeys."""
+"""Members in a request that its answer repeats or obeys."""
 
 
 @refuse_deep_nesting
@@ -87,7 +87,7 @@ def _prompt(request: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[s
 
 
 def _sampling(parameters: Mapping[str, Any]) -> Sampling:
-    # The sampled token counts among them, so one needs no other.
+    # The sampled token is one of them, so a request for 1 needs no others.
     most = whole(0, MOST_LOGPROBS)("logprobs", parameters.get("logprobs", 0))
     more = {"top_logprobs": most} if most > 1 else {}
     return sampling(parameters, **more)
@@ -96,7 +96,7 @@ def _sampling(parameters: Mapping[str, Any]) -> Sampling:
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """Return the body of a whole answer with one choice for each of `answers`."""
+    """Return a whole answer's body, with one choice for each item in `answers`."""
     prompt = answers[0].prompt_ids if request.echoed[_SHOWS_PROMPT] else None
     body = {
         _NAME: request.echoed[_NAME] or turn_id,
@@ -110,7 +110,7 @@ def completion(
 
 
 class GenerateEvents(OpenAiEvents):
-    """The events of one streamed answer; each method returns the bytes to send."""
+    """The writer for one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         super().__init__({_NAME: request.echoed[_NAME] or turn_id}, request.include_usage)
@@ -120,7 +120,7 @@ class GenerateEvents(OpenAiEvents):
         self._begun: set[int] = set()
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write more tokens of a choice."""
+        """Write a choice's next tokens."""
         if piece.token_ids == b"":
             return b""
         scored = None
@@ -133,13 +133,13 @@ class GenerateEvents(OpenAiEvents):
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """End a choice."""
-        # The deltas before it named all tokens.
+        # The earlier deltas named all tokens.
         no_more = None if answer.token_ids is None else b""
         part = _choice(choice, no_more, None, answer.finish_reason)
         return self._event(choice, part, answer.prompt_ids)
 
     def _event(self, choice: int, part: dict[str, object], prompt_ids: bytes | None) -> bytes:
-        """Return an event; the first one of a choice has the prompt, where asked for."""
+        """Return an event. A choice's first event has the prompt's ids, if requested."""
         body: dict[str, object] = {"choices": [part]}
         if self._shows_prompt and choice not in self._begun:
             body["prompt_token_ids"] = id_list(prompt_ids)
@@ -167,7 +167,7 @@ def _choice(
 
 
 def _shown(scored: Sequence[Score] | None, most: int) -> dict[str, object] | None:
-    """Return the log-probs of tokens; the sampled one is the first of its likeliest."""
+    """Return the tokens' log-probs. The sampled token stands first among the likeliest."""
     if scored is None:
         return None
     return {"content": [_content(score, max(most, 1)) for score in scored]}
@@ -195,7 +195,7 @@ _REFUSED: Mapping[str, ParameterCheck] = {
 }
 _NOT_SAMPLED: Mapping[str, ParameterCheck] = {
     **{name: check for name, check in NOT_DONE.items() if name != "stop_token_ids"},
-    # An answer without a text leaves out no tokens.
+    # An answer without text leaves out no tokens.
     "include_stop_str_in_output": flag,
     "skip_special_tokens": flag,
     "logprob_token_ids": unsupported([]),

@@ -31,12 +31,12 @@ def colocated(snapshot: Snapshot) -> list[Wanted]:
 def disaggregated(snapshot: Snapshot) -> list[Wanted]:
     """Want one role for good; as many workers with both tags train as the gang needs.
 
-    With lag 0 rollout and training take turns; with lag 1 rollout is one step ahead.
+    With lag 0, rollout and training take turns; with lag 1, rollout is one step ahead.
     """
     only_train = [worker for worker in snapshot.workers if worker.tags == {"train"}]
     both = sorted(
         (worker for worker in snapshot.workers if worker.tags >= BOTH),
-        # Those that train already come first, so that measured speeds do not move anyone.
+        # Workers that train already come first, so that measured speeds move no worker.
         key=lambda worker: (worker.role != "train", -worker.ratio, worker.name),
     )
     size = snapshot.gang_size
@@ -49,32 +49,33 @@ def disaggregated(snapshot: Snapshot) -> list[Wanted]:
 
 
 def multiplexed(snapshot: Snapshot) -> list[Wanted]:
-    """Want rollout of workers with only that tag; workers with both train when a batch is ready."""
+    """Want rollout from workers with only that tag; the others train when a batch is ready."""
     gang = _all_that_train(snapshot) if snapshot.batch else frozenset()
     return _training(snapshot, gang, snapshot.workers)
 
 
 def bidirectional(snapshot: Snapshot) -> list[Wanted]:
-    """Want training of a gang as large as pays when a batch is ready.
+    """Want training by a gang as large as pays, when a batch is ready.
 
-    It has at least `gang_size` devices, or one worker. Each side helps the other one if that pays.
-    As in `multiplexed`, workers that train roll out between steps. Rollout workers with the tag
-    `train` help a step if that saves more predicted time than their switches take. A gang is fixed
-    when its step begins, so helpers are chosen then, not during the step.
+    The gang has at least `gang_size` devices, or one worker. Each side helps the other if that
+    pays. As in `multiplexed`, workers that train roll out between steps. Rollout workers with the
+    tag `train` help a step if that saves more predicted time than their switches take. A gang is
+    fixed when its step begins, so helpers are chosen then, not during the step.
     """
     costs = snapshot.costs
     if not snapshot.batch:
         return _training(snapshot, frozenset(), snapshot.workers)
     if costs.train is None or costs.rollout is None:
         return _training(snapshot, _least(snapshot), snapshot.workers)
-    # In device time all devices are alike; the roofline says which ones should train.
+    # In device time all devices are alike; the roofline decides which ones should train.
     speeds = {worker.name: Speed(1.0, worker.devices, worker.ratio) for worker in snapshot.workers}
     return shortest_step(snapshot, speeds, StepWork(rollout=costs.rollout, train=costs.train))
 
 
 def adaptive(snapshot: Snapshot) -> list[Wanted]:
-    """Want training of the gang with the shortest step when a batch is ready, by measured speeds.
-    Before any step, want training of all workers that can train.
+    """Want training by the gang with the shortest step when a batch is ready.
+
+    Measured speeds decide. Before any step, all workers that can train should train.
     """
     rates = snapshot.rates
     if not snapshot.batch:
@@ -91,7 +92,7 @@ def adaptive(snapshot: Snapshot) -> list[Wanted]:
 def _training(
     snapshot: Snapshot, gang: frozenset[str], workers: Iterable[WorkerView]
 ) -> list[Wanted]:
-    """Want training of the gang, which may be empty, and rollout of the other workers."""
+    """Want training by the gang, which may be empty, and rollout by the other workers."""
     return [*train(snapshot, gang, "a batch is ready"), *roll_out(snapshot, workers, gang)]
 
 

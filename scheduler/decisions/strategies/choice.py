@@ -1,9 +1,9 @@
-"""The gang with the shortest predicted step, of workers that differ in speed. Pure.
+"""The gang with the shortest predicted step, chosen from workers that differ in speed. Pure.
 
-A step trains some work on the gang and rolls other work out. Each device of the gang trains an
+A step trains some work on the gang and rolls other work out. Each device in the gang trains an
 equal part, and all members wait for the slowest. While the gang trains, the others roll out. The
 closed form (`scheduler/state/accounts/closed_form.py`) gives the time, with headroom for training.
-Called by the strategies `bidirectional` and `adaptive`.
+The strategies `bidirectional` and `adaptive` call it.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ HYSTERESIS = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """A possible gang: an order's first workers, and their speeds together."""
+    """A possible gang: the first workers in an order, and their combined speeds."""
 
     members: Sequence[WorkerView]
     count: int
@@ -40,7 +40,7 @@ class Team:
 
     @property
     def names(self) -> frozenset[str]:
-        """Names of its workers."""
+        """Its workers' names."""
         return frozenset(worker.name for worker in self.members[: self.count])
 
     def split(self, everyone: float) -> Split:
@@ -50,7 +50,7 @@ class Team:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The gang, and the figures that it was chosen by."""
+    """The gang, and the figures that decided for it."""
 
     gang: frozenset[str]
     figures: Mapping[str, float]
@@ -59,8 +59,8 @@ class Choice:
 def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWork) -> Choice | None:
     """Return the gang with the shortest predicted step, or None if too few workers can train.
 
-    `work` is in the unit of the speeds; its changes of role take the measured time. The last gang
-    is taken again unless another is clearly better. A gang that trains or was just assigned stays.
+    `work` uses the same unit as `speeds`; role changes take the measured time. The last gang is
+    taken again unless another is clearly better. A gang that trains or was just assigned stays.
     """
     able = [worker for worker in snapshot.workers if "train" in worker.able]
     least = snapshot.gang_size or 1
@@ -98,7 +98,7 @@ def choose(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWork) -> C
 
 
 def shortest_step(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWork) -> list[Wanted]:
-    """Want training of the gang with the shortest predicted step, and rollout of all others."""
+    """Want training by the gang with the shortest predicted step, and rollout by all others."""
     choice = choose(snapshot, speeds, work) or Choice(frozenset(), {})
     reason = "the step is shortest with these workers"
     return [
@@ -108,23 +108,24 @@ def shortest_step(snapshot: Snapshot, speeds: Mapping[str, Speed], work: StepWor
 
 
 def is_settled(snapshot: Snapshot) -> bool:
-    """Return True if the present gang trains, or took training for the batch that waits."""
+    """Return True if the current gang trains, or took training for the batch that waits."""
     taken = [snapshot.present[name].acquired_ms for name in snapshot.gang]
     return snapshot.under_way or any(at is None or at > snapshot.ended_ms for at in taken)
 
 
 def predicted_step_ms(split: Split, work: StepWork, lag: int) -> float:
-    """Return the shorter step time of two: the gang rolls out between steps, or it trains for good.
+    """Return the shorter of two step times: the gang rolls out between steps, or always trains.
+
     It goes back to rollout only if that pays (`gates.py`).
     """
-    if split.everyone <= 0:  # then training is all that differs
+    if split.everyone <= 0:  # then only training differs
         return step_limits(MULTIPLEXED, split, work, 1)[TRAINING]
     moves = _with_headroom(step_limits(MULTIPLEXED, split, work, lag))
     return min(moves, _with_headroom(step_limits(DISAGGREGATED, split, work, lag)))
 
 
 def _with_headroom(limits: Mapping[str, float]) -> float:
-    # A list, since there are as many gangs as workers.
+    # A list, since there are as many possible gangs as workers.
     return max([HEADROOM * limits[name] if name == TRAINING else limits[name] for name in limits])
 
 

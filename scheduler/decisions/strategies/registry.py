@@ -1,6 +1,6 @@
-"""The strategies by name: the built-in ones, and functions of a user.
+"""The strategies by name: the built-in ones, and a user's functions.
 
-Called by `scheduler/bootstrap.py`, the simulator and a configuration's checks.
+`scheduler/bootstrap.py`, the simulator and a configuration's checks call it.
 """
 
 import reprlib
@@ -50,7 +50,7 @@ class UnknownStrategy(SeamlessFlowError):
 
 
 class StrategyFailed(SeamlessFlowError):
-    """A strategy that raised an error in a run, or did not return a list of `Wanted`."""
+    """Error: a strategy raised an error in a run, or did not return a list of `Wanted`."""
 
     lasting = True
 
@@ -61,7 +61,7 @@ class StrategyFailed(SeamlessFlowError):
 
 
 def named(name: str, settings: OwnSettings = MappingProxyType({})) -> Strategy:
-    """Return the strategy of that name, or a user's function with its own settings.
+    """Return the strategy with that name, or a user's function with its own settings.
 
     Raises `UnknownStrategy`; the returned function raises `StrategyFailed`.
     """
@@ -77,9 +77,9 @@ def named(name: str, settings: OwnSettings = MappingProxyType({})) -> Strategy:
 
 
 def try_strategy(strategy: Callable[..., object]) -> Sequence[Wanted]:
-    """Call a function of the seam `scheduler.policy` on a small snapshot.
+    """Call a function for the seam `scheduler.policy` on a small snapshot.
 
-    Raises what the function raises, and `ResultMalformed`.
+    Raises the function's errors, and `ResultMalformed`.
     """
     return _checked(strategy(Snapshot(now_ms=0, workers=(WorkerView("w0", BOTH, BOTH),))))
 

@@ -1,4 +1,4 @@
-"""Wanted roles: a strategy's results, and the gangs that they follow from. Pure.
+"""Wanted roles: a strategy's results, and the gangs behind them. Pure.
 
 A gang is wanted as a whole or not at all. A strategy returns only the workers whose role matters
 now; the others stay as they are. Called by the strategies.
@@ -13,8 +13,7 @@ from seamlessflow.scheduler.decisions.snapshot import Snapshot, WorkerView
 
 BOTH = frozenset({"rollout", "train"})
 HELD = 1.1
-"""Advantage of the workers that hold training, so small changes of measured speeds move no
-worker."""
+"""Advantage for workers that hold training, so small changes in measured speed move no worker."""
 
 
 class Wanted(NamedTuple):
@@ -38,7 +37,7 @@ def train(
     reason: str,
     figures: Mapping[str, float] | None = None,
 ) -> list[Wanted]:
-    """Want training of a gang, with its own figures or the ratio of each worker's speeds."""
+    """Want training by a gang, with its own figures or each worker's speed ratio."""
     present = snapshot.present
     return [
         Wanted(
@@ -54,9 +53,9 @@ def train(
 def roll_out(
     snapshot: Snapshot, workers: Iterable[WorkerView], gang: frozenset[str]
 ) -> list[Wanted]:
-    """Want rollout of all able workers outside the gang; optional for those that hold training."""
+    """Want rollout by all able workers outside the gang; optional for those holding training."""
     free = [worker for worker in workers if worker.name not in gang]
-    # A batch waits but too few can train: nothing is gained by keeping workers in training.
+    # A batch waits but too few workers can train: keeping them in training gains nothing.
     stuck = snapshot.batch and not gang
     reason, figures = _why_not_training(snapshot, gang)
     training = gates.TrainingFigures(snapshot)
@@ -81,15 +80,15 @@ def roll_out(
 
 
 def only_rollout(snapshot: Snapshot) -> list[Wanted]:
-    """Want rollout of all workers of a policy that is not trained, whatever the run's strategy."""
+    """Want rollout by all workers: for a policy that is not trained, whatever the strategy."""
     return roll_out(snapshot, snapshot.workers, frozenset())
 
 
 def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset[str]:
     """Return the names of the workers that train together; empty if they are too few.
 
-    A gang that trains, or has the right size, stays as it is. A new one is made of the candidates
-    with the highest ratio of training speed to rollout speed.
+    A gang that trains, or has the right size, stays as it is. A new gang takes the candidates with
+    the highest ratio of training speed to rollout speed.
     """
     able = [worker for worker in candidates if "train" in worker.able]
     total = device_sum(able)
@@ -100,15 +99,15 @@ def form_gang(snapshot: Snapshot, candidates: Iterable[WorkerView]) -> frozenset
     best = sorted(able, key=preference)
     formed = _with_helpers(snapshot, enough(best, least), best, most)
     held = [worker for worker in able if worker.name in snapshot.gang]
-    # Without a fixed size a gang of all grows by new workers, but only between steps. Workers that
-    # do not divide the size make a larger gang.
+    # Without a fixed size, a gang of all workers grows by new workers, but only between steps.
+    # Workers whose devices do not divide the size make a larger gang.
     fits = snapshot.under_way or least <= device_sum(held) <= max(most, device_sum(formed))
     kept = bool(snapshot.gang) and len(held) == len(snapshot.gang) and fits
     return snapshot.gang if kept else frozenset(worker.name for worker in formed)
 
 
 def preference(worker: WorkerView) -> tuple[float, bool, str]:
-    """Return the key by which workers are sorted: those that should train come first."""
+    """Return the sorting key for workers: those that should train come first."""
     holds = worker.role == "train"
     return -worker.ratio * (HELD if holds else 1), not holds, worker.name
 
@@ -130,7 +129,7 @@ def enough(best: Sequence[WorkerView], least: int) -> list[WorkerView]:
 
 
 def device_sum(workers: Iterable[WorkerView]) -> int:
-    """Return the number of devices of the workers."""
+    """Return how many devices the workers have."""
     return sum(worker.devices for worker in workers)
 
 

@@ -1,11 +1,12 @@
-"""Closed forms of a step's time, without stragglers. Pure.
+"""Closed forms for a step's time, without stragglers. Pure.
 
-`step_limits` returns lower bounds of a step's time, by strategy and by the split's speeds.
+`step_limits` returns lower bounds for a step's time, by strategy and by the split's speeds.
 `predicted` is the time for equal devices. In a step, rollout takes the device time R, training
-takes T, and the gang has g of G devices. If changes of role and new weights cost nothing,
-`multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). Used by the strategies
-that choose a gang (`scheduler/decisions/strategies/choice.py`), by `scheduler/decisions/waste.py`
-and by `seamlessflow plan`; the simulator is held to it (`test_closed_form.py`).
+takes T, and the gang has g of G devices. If role changes and new weights cost nothing,
+`multiplexed` with lag >= 1 leaves no time idle exactly when g/G >= T/(R+T). The strategies that
+choose a gang use it (`scheduler/decisions/strategies/choice.py`), and so do
+`scheduler/decisions/waste.py` and `seamlessflow plan`. A test compares the simulator with it
+(`test_closed_form.py`).
 
 `ideal_step` is the shortest time for the work and the groups that a run had, whatever its strategy.
 """
@@ -29,19 +30,19 @@ LATENCY = "latency"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepWork:
-    """Work and costs of an optimizer step, all in one unit of time.
+    """Work and costs of an optimizer step, all in one time unit.
 
-    With speeds of another unit, `rollout` and `train` are work in that unit.
+    If speeds use another unit, `rollout` and `train` are work in that unit.
     """
 
     rollout: float
-    """Device time of rollout, R."""
+    """Rollout's device time, R."""
     train: float
-    """Device time of training, T."""
+    """Training's device time, T."""
     switch: float = 0.0
-    """Time that a device is away for a change to training and back."""
+    """Time that a device loses by changing to training and back."""
     back: float = 0.0
-    """The change back's time, if `switch` does not include it: no training waits for it."""
+    """Time for changing back, if `switch` leaves it out: no training waits for it."""
     load: float = 0.0
     """Time that a device's rollout stands still for a step's weights."""
     latency: float = 0.0
@@ -50,10 +51,10 @@ class StepWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Speeds of the gang's devices and of others: work in a unit of time."""
+    """Speeds of the gang's devices and the others: work in a time unit."""
 
     everyone: float
-    """Rollout speed of all together."""
+    """Rollout speed of all devices together."""
     gang: float
     """Rollout speed of the devices that train; it is missing while they train."""
     train: float
@@ -61,11 +62,11 @@ class Split:
 
     @classmethod
     def of_equal(cls, devices: int, gang: int) -> "Split":
-        """Return the split for equal devices, each with one unit of work in a unit of time."""
+        """Return the split for equal devices, each doing one unit of work in a time unit."""
         return cls(everyone=devices, gang=gang, train=gang)
 
     def training(self, work: StepWork) -> float:
-        """Return the time for which the gang trains a step."""
+        """Return how long the gang trains for a step."""
         return work.train / self.train
 
 
@@ -76,41 +77,46 @@ class Prediction:
     step: float
     idle: float
     limit: str
-    """A step's longest wait: `work` of all devices, `rollout`, `training`, both (`one after the
-    other`), or the groups' `latency`."""
+    """A step's longest wait.
+
+    `work` for all devices, `rollout`, `training`, both (`one after the other`), or the groups'
+    `latency`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class IdealStep:
-    """Two times that no step of a run can be shorter than, in milliseconds."""
+    """Two lower bounds for a run's step time, in milliseconds."""
 
     work_ms: float
     """(R + T + switches + loads + recomputed KV) / G."""
     latency_ms: float
-    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once. Extra groups
-    count as a fraction of a step of lag."""
+    """A group's latency / (lag + 1): at most lag + 1 batches of groups run at once.
+
+    Extra groups count as a fraction of one step of lag.
+    """
 
     @property
     def ms(self) -> float:
-        """Return the longer of the two."""
+        """The longer of the two."""
         return max(self.work_ms, self.latency_ms)
 
 
 def predicted(strategy: str, devices: int, gang: int, work: StepWork, lag: int) -> Prediction:
     """Return the prediction for a strategy with a closed form; `gang` is 1 to `devices`.
 
-    Without a device that rolls out the step is infinite.
+    If no device rolls out, the step is infinite.
     """
     prediction = _predicted(strategy, devices, gang, work, lag)
     if strategy != MULTIPLEXED:
         return prediction
-    # Its gate keeps the gang in training where a change of role costs more than it gains.
+    # Its gate keeps the gang in training if a role change costs more than it gains.
     stays = _predicted(DISAGGREGATED, devices, gang, work, lag)
     return stays if stays.step < prediction.step else prediction
 
 
 def step_limits(strategy: str, split: Split, work: StepWork, lag: int) -> dict[str, float]:
-    """Return lower bounds of a step's time, by name, without its groups' latency.
+    """Return lower bounds for a step's time, by name, without its groups' latency.
 
     For `colocated` the gang is everyone. For `multiplexed` the gang changes roles; a gang that
     stays in training is `disaggregated`.
@@ -130,17 +136,16 @@ def step_limits(strategy: str, split: Split, work: StepWork, lag: int) -> dict[s
 
 
 def best_gang(strategy: str, devices: int, work: StepWork, lag: int, unit: int = 1) -> int:
-    """Return the number of devices in the gang for the shortest step; the least if several are
-    equal.
+    """Return the gang's device count for the shortest step; the smallest of equal counts.
 
-    A gang has whole workers of `unit` devices. The groups' latency is left out: no split of the
-    devices shortens it.
+    A gang has whole workers with `unit` devices each. The groups' latency is left out: no split of
+    the devices shortens it.
     """
     alone = replace(work, latency=0.0)
-    # Disaggregated, one worker at least rolls out.
+    # Disaggregated, at least one worker rolls out.
     most = devices if strategy != DISAGGREGATED else max(unit, devices - unit)
     sizes = range(unit, most + 1, unit)
-    # The small amount keeps equal times from differing by their rounding.
+    # Rounding keeps equal times from differing in their last digits.
     return min(
         sizes or [devices],
         key=lambda gang: round(predicted(strategy, devices, gang, alone, lag).step, 9),
@@ -148,7 +153,7 @@ def best_gang(strategy: str, devices: int, work: StepWork, lag: int, unit: int =
 
 
 def devices_that_train(devices: int, rollout: float, train: float) -> int:
-    """Return the least number of devices that must train so that `multiplexed` leaves none idle."""
+    """Return how many devices must train, at least, for `multiplexed` to leave none idle."""
     # The small amount keeps an exact quotient from being rounded up.
     return max(1, ceil(devices * train / (rollout + train) - 1e-9))
 
@@ -156,7 +161,7 @@ def devices_that_train(devices: int, rollout: float, train: float) -> int:
 def ideal_step(
     spent: DeviceTime, steps: int, devices: float, group_ms: float, lag: float
 ) -> IdealStep:
-    """Return the ideal step; `spent` is the device time of `steps` steps (1 or more).
+    """Return the ideal step; `spent` is the device time for `steps` steps (1 or more).
 
     `devices` is G. `group_ms`: the time from a group's admission until it is ready.
     """
@@ -165,7 +170,7 @@ def ideal_step(
 
 
 def _latency_limit(group: float, lag: float) -> float:
-    """Return the least time of a step whose groups take the time `group`, in the same unit."""
+    """Return the least time for a step whose groups take the time `group`, in the same unit."""
     return group / (lag + 1)
 
 

@@ -1,4 +1,4 @@
-"""Device time by category: intervals, their division by processes' reports, and sums. Pure.
+"""Device time by category: intervals, how processes' reports divide them, and sums. Pure.
 
 Nothing else computes an idle share; `docs/scheduling/device-time.md` has the formulas. The
 intervals come from `scheduler/state/timeline.py`.
@@ -19,10 +19,13 @@ RECOMPUTING = "recomputing"
 UNDER_FILLED = "under_filled"
 WAITING = "waiting"
 CATEGORIES = (DECODING, TRAINING, SWITCHING, LOADING, RECOMPUTING, UNDER_FILLED, WAITING)
-"""`decoding` is the time that the tokens would have taken in full batches. `under_filled` is the
-time of decoding beyond that."""
+"""The categories.
+
+`decoding` is the time that the tokens would have taken in full batches. `under_filled` is the
+decoding time beyond that.
+"""
 ROLLOUT = "rollout"
-"""A state of intervals that is no category; `divided` divides it, as it does `TRAINING`."""
+"""An interval state that is no category; `divided` divides it, like `TRAINING`."""
 TimeWindow = tuple[int, int]
 """Start and end in milliseconds since 1970."""
 _PROCESS = {ROLLOUT: "rollout", TRAINING: "train"}
@@ -55,39 +58,39 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class DeviceTime:
-    """Device time by category, in milliseconds: one second of a worker of four devices is 4,000."""
+    """Device time by category, in ms: one second on a worker with four devices is 4,000."""
 
     ms: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def total(self) -> float:
-        """Return the sum of all categories."""
+        """The sum over all categories."""
         return sum(self.ms.values())
 
     @property
     def useful(self) -> float:
-        """Return the time that tokens take at the full batch's cost, and training."""
+        """The time that tokens take at the full batch's cost, plus training."""
         return self.subtotal(DECODING, TRAINING)
 
     @property
     def idle_share(self) -> float:
-        """Return 1 - useful share; 0 without any time."""
+        """1 - useful share; 0 without any time."""
         return 1 - self.useful / self.total if self.total else 0.0
 
     def subtotal(self, *categories: str) -> float:
-        """Return the time of these categories."""
+        """Return the time in these categories."""
         return sum(self.ms.get(category, 0.0) for category in categories)
 
     def shares(self) -> dict[str, float]:
-        """Return the part of each category in the whole; empty without any time."""
+        """Return each category's part of the whole; empty without any time."""
         total = self.total
         return {name: self.subtotal(name) / total for name in CATEGORIES} if total else {}
 
 
 def device_time(intervals: Iterable[Interval], window: TimeWindow) -> dict[str, DeviceTime]:
-    """Return the device time of each worker in the window.
+    """Return each worker's device time in the window.
 
-    The categories of a worker sum to its devices times the time in which it was there.
+    A worker's categories sum to its devices times the time in which it was present.
     """
     spent: defaultdict[str, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     for interval in intervals:
@@ -106,10 +109,10 @@ def together(times: Iterable[DeviceTime]) -> DeviceTime:
 def divided(
     intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
 ) -> Iterator[Interval]:
-    """Yield the intervals; those of rollout and of steps are cut and divided by the reports.
+    """Yield the intervals; the reports cut and divide rollout and training steps.
 
-    `usage`: the reports by worker and process, in the order of their ends. A report counts evenly
-    over its stretch: a rollout report over all of it, a training report over its steps.
+    `usage`: the reports by worker and process, ordered by their ends. A report counts evenly over
+    its stretch: a rollout report over all of it, a training report over its steps.
     """
     pieces = list(_pieces(intervals, usage))
     steps_ms = Counter[WorkerUsage]()
@@ -126,12 +129,12 @@ def divided(
 
 
 def shares(report: WorkerUsage) -> Mapping[str, float]:
-    """Return the shares of a stretch in rollout, without its loading."""
+    """Return the shares in a rollout stretch, without its loading."""
     decoding_ms = max(0, report.decoding_ms)
     idle_ms = max(0, report.idle_ms)
     if not decoding_ms:
         return {WAITING: 1.0}
-    # Passes are timed on another thread than the activity, so their sum may be a little longer.
+    # Another thread times the passes, so their sum may be a little longer than the activity.
     again_ms = min(max(0, report.recomputing_ms), decoding_ms)
     full_ms = min(max(0, report.full_batch_ms), decoding_ms - again_ms)
     parts = {
@@ -146,7 +149,7 @@ def shares(report: WorkerUsage) -> Mapping[str, float]:
 def _pieces(
     intervals: Iterable[Interval], usage: Mapping[tuple[str, str], Sequence[WorkerUsage]]
 ) -> Iterator[tuple[Interval, WorkerUsage | None]]:
-    """Yield the intervals, cut by the stretches of the reports, each with its report."""
+    """Yield the intervals, cut at the reports' stretches, each with its report."""
     ends = {key: [report.at_ms for report in reports] for key, reports in usage.items()}
     for interval in intervals:
         key = interval.worker, _PROCESS.get(interval.state, "")
@@ -177,7 +180,7 @@ def _cut(
 
 
 def _own_part(report: WorkerUsage, steps_ms: int) -> Mapping[str, float]:
-    """Return the steps' shares in a stretch, out of which they take `steps_ms`."""
+    """Return the steps' shares in a stretch, where the steps take `steps_ms`."""
     # The clocks of worker and trainer may differ.
     training = min(1.0, max(0, report.computing_ms or 0) / steps_ms)
     return {name: part for name, part in ((TRAINING, training), (WAITING, 1 - training)) if part}

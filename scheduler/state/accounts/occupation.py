@@ -1,6 +1,6 @@
-"""The occupation of the workers: each over time's state, folded from `control`.
+"""The workers' occupation: each worker's state over time, folded from `control`.
 
-A worker is present from the joining of its first process to the loss of its last. Without a role it
+A worker is present from when its first process joins until its last is lost. Without a role it
 waits, also while it starts with its first role. Called by `scheduler/state/timeline.py`.
 """
 
@@ -25,7 +25,7 @@ _SERVED_BY = {ROLLOUT: "rollout", LOADING: "rollout", TRAINING: "train"}
 
 @dataclass(slots=True)
 class _Present:
-    """A worker that is present, with its state and the state's begin."""
+    """A worker that is present, with its state and when that began."""
 
     state: str
     since_ms: int
@@ -33,11 +33,11 @@ class _Present:
     processes: dict[str, str] = field(default_factory=dict)
     """Incarnation by process."""
     starting: set[str] = field(default_factory=set)
-    """Processes that had no role yet."""
+    """Processes that have had no role yet."""
     had_role: bool = False
 
     def starts_with(self, role: str) -> bool:
-        """Return whether a role is the first of this worker, or of its rollout process.
+        """Return whether a role is the first for this worker, or for its rollout process.
 
         An engine is loaded with its first role; a training process is ready when it takes over.
         """
@@ -46,12 +46,12 @@ class _Present:
 
 @dataclass
 class Occupation:
-    """The fold; `close` ends it. Decisions of older epochs must not get here."""
+    """The fold; `close` ends it. Decisions from older epochs must not get here."""
 
     intervals: list[Interval] = field(default_factory=list)
     _present: dict[str, _Present] = field(default_factory=dict)
     _gangs: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Workers of the step under way, by policy."""
+    """Workers in the current step, by policy."""
 
     def apply(self, record: Record) -> None:
         """Fold a record in."""
@@ -87,13 +87,13 @@ class Occupation:
                 self._end_step(record.policy, record.at_ms)
 
     def leave(self, at_ms: int) -> None:
-        """End all that is under way: no process of the run lives any more."""
+        """End everything under way: none of the run's processes lives any more."""
         for name in list(self._present):
             self._leave(name, at_ms)
         self._gangs.clear()
 
     def close(self, at_ms: int) -> list[Interval]:
-        """Return all intervals, in the order of their ends; those under way end now."""
+        """Return all intervals ordered by their ends; those under way end now."""
         self.leave(at_ms)
         return self.intervals
 
@@ -113,7 +113,7 @@ class Occupation:
         present = self._present.get(record.worker)
         if present is None:
             return
-        # The loss of an earlier incarnation does not concern the present one.
+        # The loss of an earlier incarnation does not concern the current one.
         if present.processes.get(record.process, record.incarnation) != record.incarnation:
             return
         present.processes.pop(record.process, None)
@@ -138,7 +138,7 @@ class Occupation:
         return _SERVED_BY.get(self._state(worker) or "")
 
     def _enter(self, worker: str, state: str, at_ms: int) -> None:
-        """End the worker's present state and begin another."""
+        """End the worker's current state and begin another."""
         present = self._present.setdefault(worker, _Present(state, at_ms))
         if present.state != state:
             self._end_interval(worker, present, at_ms)
@@ -148,7 +148,7 @@ class Occupation:
         self._end_interval(worker, self._present.pop(worker), at_ms)
 
     def _end_interval(self, worker: str, present: _Present, at_ms: int) -> None:
-        # Clocks of machines differ: what seems to end before it began has no length.
+        # Machines' clocks differ: an interval that seems to end before it began has no length.
         if at_ms > present.since_ms:
             interval = Interval(worker, present.state, present.since_ms, at_ms, present.devices)
             self.intervals.append(interval)

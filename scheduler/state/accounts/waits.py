@@ -1,6 +1,6 @@
-"""Waits: the reason for which each worker waits, in parts of its time. Pure.
+"""Waits: the reasons why each worker waits, as parts of its time. Pure.
 
-The intervals of `occupation.py`, divided by usage, show how long a worker waits. This module adds
+The intervals from `occupation.py`, divided by usage, show how long a worker waits. This module adds
 the reasons, from the same records. Called by `scheduler/state/timeline.py`.
 """
 
@@ -14,11 +14,14 @@ from seamlessflow.schemas import records as r
 from seamlessflow.schemas.records import Record
 
 TURNS, GROUPS, BATCH, GANG, ROLE, REPORT = "turns", "groups", "batch", "gang", "role", "report"
-"""In rollout, `turns`: groups are under way, but none of their turns is here. Agents and tools
-work, or few long turns are left elsewhere. `groups`: no group is under way until a step's weights
-come. In training, `batch`: no batch is ready. `gang`: a batch is ready, but other members still
-change roles. Or a step runs, but others compute, or the trainer sends tokens or commits. `role`:
-the worker has no role. `report`: it rolls out, but no usage of that time is on the log."""
+"""Reasons to wait.
+
+In rollout, `turns`: groups are under way, but none of their turns is here. Agents and tools work,
+or few long turns are left elsewhere. `groups`: no group is under way until a step's weights come.
+In training, `batch`: no batch is ready. `gang`: a batch is ready, but other members still change
+roles. Or a step runs, but others compute, or the trainer sends tokens or commits. `role`: the
+worker has no role. `report`: it rolls out, but no usage for that time is on the log.
+"""
 _TRAIN = "train"
 
 
@@ -29,7 +32,7 @@ class Spells:
     starts: list[int] = field(default_factory=list)
     ends: list[int] = field(default_factory=list)
     _before: list[int] = field(default_factory=list)
-    """Length of all earlier spells, by number."""
+    """Total length of earlier spells, by spell number."""
 
     def begin(self, at_ms: int) -> None:
         """Begin a spell, unless one is under way."""
@@ -38,7 +41,7 @@ class Spells:
             self.starts.append(max(at_ms, self.ends[-1] if self.ends else at_ms))
 
     def end(self, at_ms: int) -> None:
-        """End the spell that is under way, if any."""
+        """End the current spell, if any."""
         if len(self.starts) > len(self.ends):
             self.ends.append(max(at_ms, self.starts[-1]))
 
@@ -56,12 +59,12 @@ class Spells:
 
 @dataclass
 class Waits:
-    """Fold of reasons to wait. Older epochs' decisions must not get here."""
+    """Fold for the reasons to wait. Older epochs' decisions must not get here."""
 
     _roles: defaultdict[str, list[tuple[int, str]]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """Each worker's roles, each with its begin; an empty name means no role."""
+    """(start, role) pairs for each worker; an empty role means none."""
     _open: set[str] = field(default_factory=set)
     _rolled: Spells = field(default_factory=Spells)
     """Times with a group under way."""
@@ -92,7 +95,7 @@ class Waits:
                 self._batches[record.policy].end(record.at_ms)
 
     def explained(self, intervals: Iterable[Interval]) -> Iterator[Interval]:
-        """Yield the intervals; those with waiting have its reasons."""
+        """Yield the intervals; those with waiting get its reasons."""
         for interval in intervals:
             waiting = interval.by_category().get(WAITING, 0.0)
             yield replace(interval, waits=self._reasons(interval, waiting)) if waiting else interval
@@ -123,7 +126,7 @@ class Waits:
         return max((batch.within(start_ms, end_ms) for batch in self._batches.values()), default=0)
 
     def _stretches(self, interval: Interval) -> Iterator[tuple[int, int, str]]:
-        """Yield the interval in parts in which the worker has one role."""
+        """Yield the interval in parts, each with the worker's role."""
         roles = self._roles.get(interval.worker, [])
         number = bisect_right(roles, interval.start_ms, key=lambda entry: entry[0])
         start_ms = interval.start_ms
@@ -136,7 +139,7 @@ class Waits:
         yield start_ms, interval.end_ms, role
 
     def _role(self, worker: str) -> str:
-        """Return the worker's newest role; empty: none."""
+        """Return the worker's newest role, or an empty string."""
         roles = self._roles.get(worker)
         return roles[-1][1] if roles else ""
 

@@ -1,6 +1,6 @@
-"""Rows of Parquet files and of Arrow files, and zstd. With pyarrow, which tasks use here alone.
+"""Rows from Parquet and Arrow files, and zstd. Only this module uses pyarrow for tasks.
 
-In memory are a row group of Parquet, or a batch of Arrow, and some rows of it as Python's values.
+Memory holds one Parquet row group or Arrow batch, and some of its rows as Python values.
 """
 
 import io
@@ -17,18 +17,18 @@ from seamlessflow.scheduler.tasks.prepared.source import SourceRejected, SourceR
 
 _BATCH_ROWS = 1_024
 _PART_BYTES = 1 << 22
-"""Bytes of Arrow's values that are Python's values at a time, or a single row."""
+"""Most bytes of Arrow values that become Python values at a time, unless a row is larger."""
 _MAGIC = b"PAR1"
 _FILE_MAGIC = b"ARROW1"
 
 
 def open_zstd(path: Path) -> io.BufferedReader:
-    """Return the content of a file that is compressed with zstd."""
+    """Return the content of a zstd-compressed file."""
     return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
 
 
 def parquet_rows(file: SourceFile, choice: RowChoice) -> Iterator[SourceRow]:
-    """Yield the rows of a Parquet file, of the chosen columns. Raises `SourceRejected`."""
+    """Yield a Parquet file's rows with the chosen columns. Raises `SourceRejected`."""
     _refuse_cut(file)
     group = number = 0
     place = "its end, which lists its row groups"
@@ -49,7 +49,7 @@ def parquet_rows(file: SourceFile, choice: RowChoice) -> Iterator[SourceRow]:
 
 
 def arrow_rows(file: SourceFile, choice: RowChoice) -> Iterator[SourceRow]:
-    """Yield the rows of a file of Arrow's streams or files. Raises `SourceRejected`."""
+    """Yield the rows of an Arrow stream or file. Raises `SourceRejected`."""
     number = 0
     try:
         with pa.memory_map(str(file.path)) as content:
@@ -81,7 +81,7 @@ def _selected(batch: Any, columns: list[str] | None) -> Any:
 
 
 def _rows(batches: Iterator[Any], before: int) -> Iterator[SourceRow]:
-    """Yield the rows of batches, few at a time if they are large."""
+    """Yield the rows in batches, few at a time if they are large."""
     number = before
     for batch in batches:
         size = max(1, batch.num_rows * _PART_BYTES // max(_PART_BYTES, batch.nbytes))
@@ -99,7 +99,7 @@ def _columns(file: SourceFile, choice: RowChoice, schema: Any) -> list[str] | No
 
 
 def _refuse_cut(file: SourceFile) -> None:
-    """Raise `SourceRejected` for a file without a beginning or an end of Parquet."""
+    """Raise `SourceRejected` for a file without a Parquet beginning or end."""
     try:
         with file.path.open("rb") as content:
             begin = content.read(len(_MAGIC))

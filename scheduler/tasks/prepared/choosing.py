@@ -1,7 +1,7 @@
-"""Choice of tasks: from a row to the task that it is, or to none. Pure.
+"""Choice of tasks: from a row to its task, or to none. Pure.
 
-A task without an id gets the hash of its content. Equal rows are then a task, once. The held-back
-part follows from the id alone, so that it is the same in each source that has the task.
+A task without an id gets the hash of its content. Equal rows are then one task. The held-back part
+follows only from the id, so that it is the same in each source that has the task.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,40 +14,40 @@ from seamlessflow.scheduler.tasks.prepared.source import ColumnValues
 from seamlessflow.schemas.json_text import write_json
 
 VERSION = 1
-"""Version of the choice: another may give other tasks or ids for the same rows."""
+"""Version of the choice: another may give different tasks or ids for the same rows."""
 _MOST_NAMED = 40
 """Most columns or values that an error lists."""
 _LONGEST = 60
-"""Most letters of such a name or value."""
+"""Most letters in such a name or value."""
 _ID_BYTES = 16
 _PART_BYTES = 8
 
 
 @dataclass(slots=True)
 class RowChoice:
-    """Choice of tasks of a source. It counts what it saw, so each reading needs a new one."""
+    """Choice of a source's tasks. It counts what it saw, so each reading needs a new one."""
 
     section: TaskDataSection
     for_evaluation: bool = False
     """True: the held-back tasks; False: the others."""
     rows: int = 0
     met: int = 0
-    """Rows that have the values of `where`."""
+    """Number of rows with the values in `where`."""
     seen: dict[str, list[str]] = field(default_factory=dict)
-    """First values of the columns that `where` names."""
+    """First values in the columns that `where` names."""
     _with_ids: bool | None = None
 
     def columns(self, names: Collection[str]) -> list[str] | None:
-        """Return the columns to read of a source that has these, or None for all.
+        """Return which of these columns to read, or None for all.
 
-        Raises `ValueError` for a column that it lacks.
+        Raises `ValueError` for a column that the source lacks.
         """
         needed = [*self._members(), *self.section.where]
         tops = [_top(path, names) for path in needed]
         return list(dict.fromkeys(tops)) if self.section.map else None
 
     def task(self, row: ColumnValues) -> Mapping[str, Any] | None:
-        """Return the task of a row with its id, None if it is not chosen. Raises `ValueError`."""
+        """Return a row's task with its id, or None if it is not chosen. Raises `ValueError`."""
         self.rows += 1
         if not self._meets(row):
             return None
@@ -73,7 +73,7 @@ class RowChoice:
         }
 
     def _meets(self, row: ColumnValues) -> bool:
-        """Return whether a row has the values of `where`; a column that it lacks counts as null."""
+        """Return whether a row has the values in `where`; a missing column counts as null."""
         meets = True
         for path, wanted in self.section.where.items():
             value = _value_or_none(row, path)
@@ -96,7 +96,7 @@ class RowChoice:
 
     @property
     def made_ids(self) -> bool:
-        """True if the ids are hashes of the content."""
+        """True if the ids are content hashes."""
         return self._with_ids is False
 
     def nothing_left(self) -> str:
@@ -111,13 +111,13 @@ class RowChoice:
 
 
 def content_id(task: Mapping[str, Any]) -> str:
-    """Return the id of a task that has none: a hash of its members."""
+    """Return the id for a task that has none: a hash of its members."""
     members = {name: value for name, value in task.items() if name != "id"}
     return blake2b(write_json(members, sort_keys=True), digest_size=_ID_BYTES).hexdigest()
 
 
 def part_of(task_id: str) -> float:
-    """Return a number from 0 to 1 by the hash of an id, evenly spread."""
+    """Return a number from 0 to 1 by an id's hash, evenly spread."""
     digest = blake2b(task_id.encode(), digest_size=_PART_BYTES, person=b"held_back/1")
     return int.from_bytes(digest.digest()) / 256.0**_PART_BYTES
 
@@ -142,7 +142,7 @@ def _value_or_none(row: ColumnValues, path: str) -> Any:
 
 
 def _top(path: str, names: Collection[str]) -> str:
-    """Return the column that a path begins in. Raises `ValueError` if there is none."""
+    """Return the column where a path begins. Raises `ValueError` if there is none."""
     for top in (path, path.partition(".")[0]):
         if top in names:
             return top
@@ -150,7 +150,7 @@ def _top(path: str, names: Collection[str]) -> str:
 
 
 def _alike(value: Any, wanted: Scalar) -> bool:
-    """Return whether a value is the wanted one; texts of CSV count as what they spell."""
+    """Return whether a value is the wanted one; CSV texts count as what they spell."""
     if isinstance(value, str) != isinstance(wanted, str):
         return _spelled(value) == _spelled(wanted)
     return bool(value == wanted) and isinstance(value, bool) == isinstance(wanted, bool)
@@ -169,6 +169,6 @@ def _listed(names: Collection[Any]) -> str:
 
 
 def shown_value(value: Any) -> str:
-    """Return a value as an error has it, cut if it is long."""
+    """Return a value as an error shows it, cut if it is long."""
     text = f"{value[:_LONGEST]!r}" if isinstance(value, str) else f"{value!r}"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

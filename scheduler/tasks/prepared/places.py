@@ -1,6 +1,6 @@
-"""Places of tasks: files, patterns and directories, here or behind a URL of any storage of fsspec.
+"""Places of tasks: files, patterns and directories, local or behind any fsspec storage's URL.
 
-What lies elsewhere is copied to this machine first. So a run reads the same bytes throughout.
+Remote files are copied to this machine first. So a run reads the same bytes throughout.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ _PEEKED = 1 << 16
 
 
 class SourceKind(Enum):
-    """Form of a file."""
+    """A file's form."""
 
     LINES = "lines"
     JSON = "json"
@@ -31,7 +31,7 @@ class SourceKind(Enum):
 
 
 class Compression(Enum):
-    """Compression of a file."""
+    """A file's compression."""
 
     NONE = ""
     GZIP = ".gz"
@@ -51,7 +51,7 @@ _LINES = (".jsonl", ".ndjson")
 
 
 class SourceFile(NamedTuple):
-    """A file of a source, on this machine."""
+    """A source's file, on this machine."""
 
     path: Path
     shown: str
@@ -61,12 +61,12 @@ class SourceFile(NamedTuple):
     delimiter: str = ","
 
     def place(self, number: int) -> str:
-        """Return the words for the line or row of this number."""
+        """Return the words for the line or row with this number."""
         return f"{'line' if self.kind in (SourceKind.LINES, SourceKind.CSV) else 'row'} {number:,}"
 
 
 def is_plain(text: str) -> bool:
-    """Return whether a text names a file of JSON lines that is read where it lies."""
+    """Return whether a text names a JSON lines file that is read where it lies."""
     if "://" in text:
         return False
     path = Path(text)
@@ -74,7 +74,7 @@ def is_plain(text: str) -> bool:
         if path.is_dir() or (is_pattern(text) and not path.exists()):
             return False
     except (OSError, ValueError):
-        return True  # no disk has it, which is a fault of its own
+        return True  # no disk has it; that fault is reported elsewhere
     kind, compression, _ = _form(str(path))
     if compression is not Compression.NONE:
         return False
@@ -87,7 +87,7 @@ def is_pattern(text: str) -> bool:
 
 
 def shown_place(text: str) -> str:
-    """Return a place without what a URL may have as a key: its user and its query."""
+    """Return a place without the parts of a URL that may hold a key: its user and its query."""
     if "://" not in text:
         return text
     parts = urlsplit(text)
@@ -95,7 +95,7 @@ def shown_place(text: str) -> str:
 
 
 def located(text: str, scratch: Path) -> list[SourceFile]:
-    """Return the files of a source; those elsewhere are copied to `scratch`.
+    """Return a source's files; remote ones are copied to `scratch`.
 
     Raises `SourceRejected`.
     """
@@ -110,12 +110,12 @@ def located(text: str, scratch: Path) -> list[SourceFile]:
         ]
     except SourceRejected:
         raise
-    except Exception as error:  # storages raise the errors of their own libraries
+    except Exception as error:  # storages raise their own libraries' errors
         raise SourceRejected(shown, "", _reason(error).replace(text, shown)) from error
 
 
 def content_hash(files: Sequence[SourceFile]) -> bytes:
-    """Return a hash of the content of all files, in their order."""
+    """Return a hash over the content of all files, in this order."""
     whole = hashlib.blake2b()
     for file in files:
         try:
@@ -129,7 +129,7 @@ def content_hash(files: Sequence[SourceFile]) -> bytes:
 
 
 def _listed(files: Any, root: str, text: str) -> list[str]:
-    """Return the paths of a source in its file system. Raises `SourceRejected` or `OSError`."""
+    """Return a source's paths in its file system. Raises `SourceRejected` or `OSError`."""
     shown = shown_place(text)
     if is_pattern(text) and not files.exists(root):
         paths = sorted(path for path in files.glob(root) if not files.isdir(path))
@@ -142,7 +142,7 @@ def _listed(files: Any, root: str, text: str) -> list[str]:
 
 
 def _of_directory(files: Any, root: str, shown: str) -> Iterator[str]:
-    """Yield the files of a directory that the library `datasets` saved."""
+    """Yield the files in a directory that the library `datasets` saved."""
     if files.exists(f"{root}/{_SPLITS}"):
         splits = json.loads(files.cat_file(f"{root}/{_SPLITS}")).get("splits", [])
         reason = f"it has several splits: name {' or '.join(f'{shown}/{name}' for name in splits)}"
@@ -159,7 +159,7 @@ def _of_directory(files: Any, root: str, shown: str) -> Iterator[str]:
 
 
 def _file(files: Any, path: str, copy: Path, shown: str, here: bool) -> SourceFile:
-    """Return a file, copied if it lies elsewhere."""
+    """Return a file, copied if it is remote."""
     if not here:
         copy.parent.mkdir(parents=True, exist_ok=True)
         files.get_file(path, str(copy))

@@ -1,8 +1,8 @@
-"""Preparation of tasks: a source of any form becomes a file of JSON lines, once.
+"""Preparation of tasks: a source in any form becomes a JSON lines file, once.
 
-The file's name has the hash of the source's content and of the choice. So a source that changed
-gets a new file, and one that did not is not written again. A file is whole, or not there.
-Called by `seamlessflow/prepared_tasks.py`.
+The file's name has a hash of the source's content and the choice. So a source that changed gets a
+new file, and one that did not is not written again. A file is whole, or not there. Called by
+`seamlessflow/prepared_tasks.py`.
 """
 
 import gzip
@@ -38,7 +38,7 @@ from seamlessflow.scheduler.tasks.prepared.texts import csv_rows, line_rows, lis
 from seamlessflow.schemas.json_text import write_json
 
 RowProgress = Callable[[int], None]
-"""Called with the number of rows that were read, every thousand rows."""
+"""Called with the count of rows read, every thousand rows."""
 
 _EVERY = 1_000
 _NAME_BYTES = 8
@@ -57,7 +57,7 @@ def prepared_file(
     folder: Path,
     progress: RowProgress,
 ) -> Path:
-    """Return the file of JSON lines in `folder` that has the chosen tasks of a source.
+    """Return the JSON lines file in `folder` that has a source's chosen tasks.
 
     Raises `SourceRejected`, `DiskFull`, and `OSError` if nothing can be written there.
     """
@@ -76,7 +76,7 @@ def prepared_file(
 def _name(
     text: str, files: Sequence[SourceFile], section: TaskDataSection, for_evaluation: bool
 ) -> str:
-    """Return the name of a prepared file."""
+    """Return a prepared file's name."""
     choice = {
         "version": VERSION,
         "map": section.map,
@@ -94,7 +94,7 @@ def _name(
 def _write(
     files: Sequence[SourceFile], choice: RowChoice, draft: Path, progress: RowProgress
 ) -> None:
-    """Write the chosen tasks of all files. Raises `SourceRejected`."""
+    """Write all files' chosen tasks. Raises `SourceRejected`."""
     seen = _SeenIds()
     with draft.open("wb") as lines:
         for number, file in enumerate(files):
@@ -116,7 +116,7 @@ def _write(
 
 
 def _line(file: SourceFile, row: SourceRow, choice: RowChoice) -> tuple[bytes, str]:
-    """Return the line of a row's task and its id, both empty if the row is not chosen."""
+    """Return the line for a row's task and its id, both empty if the row is not chosen."""
     try:
         task = choice.task(row.values)
         if task is None:
@@ -131,7 +131,7 @@ def _line(file: SourceFile, row: SourceRow, choice: RowChoice) -> tuple[bytes, s
 
 
 def _no_json(row: SourceRow, reason: str) -> str:
-    """Return the column of a row that JSON cannot have."""
+    """Return which column of a row cannot be written as JSON."""
     for name, value in row.values.items():
         try:
             write_json(value)
@@ -141,7 +141,7 @@ def _no_json(row: SourceRow, reason: str) -> str:
 
 
 class _SeenIds:
-    """Hashes of the ids of the written tasks with the places of their rows, 24 bytes a task."""
+    """Hashes of the written tasks' ids with their rows' places, 24 bytes a task."""
 
     def __init__(self) -> None:
         self._hashes = bytearray()
@@ -151,17 +151,17 @@ class _SeenIds:
         return len(self._places)
 
     def add(self, task_id: str, file: int, place: int) -> None:
-        """Add the next task, of the row at a place of the file with this number."""
+        """Add the next task, from the row at a place in the file with this number."""
         self._hashes += xxhash.xxh3_128_digest(task_id.encode())
         self._places.append(file << _PLACE_BITS | place)
 
     def repeated(self) -> list[tuple[int, int]]:
-        """Return the number of each task whose id an earlier one has, behind the number of that.
+        """Return (first, again) for each task whose id an earlier task has: both tasks' numbers.
 
-        Hashes of 128 bits are equal for equal ids alone, as far as anybody will see.
+        In practice only equal ids have equal 128-bit hashes.
         """
         halves = np.frombuffer(self._hashes, np.uint64).reshape(-1, 2)
-        order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: equal ones stay in their order
+        order = np.lexsort((halves[:, 1], halves[:, 0]))  # stable: equal ones keep their order
         equal = (halves[order][1:] == halves[order][:-1]).all(axis=1)
         pairs = []
         first = 0
@@ -171,7 +171,7 @@ class _SeenIds:
         return sorted(pairs, key=lambda pair: pair[1])
 
     def place(self, number: int, files: Sequence[SourceFile]) -> tuple[SourceFile, str]:
-        """Return the file and the place of a task."""
+        """Return a task's file and place."""
         file = files[self._places[number] >> _PLACE_BITS]
         return file, file.place(self._places[number] & (1 << _PLACE_BITS) - 1)
 
@@ -179,7 +179,7 @@ class _SeenIds:
 def _refuse(
     seen: _SeenIds, pair: tuple[int, int], files: Sequence[SourceFile], draft: Path
 ) -> NoReturn:
-    """Raise `SourceRejected` for two tasks of one id."""
+    """Raise `SourceRejected` for two tasks with one id."""
     first, place = seen.place(pair[0], files)
     again, second = seen.place(pair[1], files)
     with draft.open("rb") as lines:
@@ -198,7 +198,7 @@ def _leave_out(draft: Path, numbers: Collection[int]) -> None:
 
 
 def _rows_of(file: SourceFile, choice: RowChoice) -> Iterator[SourceRow]:
-    """Yield the rows of a file. Raises `SourceRejected`."""
+    """Yield a file's rows. Raises `SourceRejected`."""
     with_arrow = file.kind in _ARROW or file.compression is Compression.ZSTD
     if with_arrow and find_spec("pyarrow") is None:
         raise SourceRejected(file.shown, "", _EXTRA)

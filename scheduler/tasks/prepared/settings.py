@@ -1,15 +1,15 @@
-"""Settings that choose tasks out of the rows of a source."""
+"""Settings that choose tasks from a source's rows."""
 
 from pydantic import Field
 
 from seamlessflow.infra.settings import Section
 
 Scalar = str | int | float | bool | None
-"""Value of a column that a row may be chosen by."""
+"""Value in a column by which a row may be chosen."""
 
 
 class TaskDataSection(Section):
-    """The rows of a source that are tasks, and what a task has of its row."""
+    """The rows of a source that are tasks, and what a task takes from its row."""
 
     map: dict[str, str | dict[str, str]] = Field(
         {},

@@ -1,4 +1,4 @@
-"""Rows of tasks as their readers give them, and the error of a source. Pure."""
+"""Rows of tasks as their readers give them, and the error for a source. Pure."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 from seamlessflow.infra.errors import SeamlessFlowError
 
 ColumnValues = Mapping[str, Any]
-"""Values of a row by column."""
+"""A row's values by column."""
 
 
 class SourceRejected(SeamlessFlowError):
-    """A source of tasks cannot be used; an empty place means the source as a whole."""
+    """Error: a source of tasks cannot be used; an empty place means the source as a whole."""
 
     lasting = True
 
@@ -25,5 +25,5 @@ class SourceRow(NamedTuple):
     """A row and where it stands."""
 
     place: int
-    """Number of the line or of the row, from 1."""
+    """Number of the line or row, from 1."""
     values: ColumnValues

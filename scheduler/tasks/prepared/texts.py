@@ -1,6 +1,6 @@
-"""Rows of texts: lines of JSON, a list of JSON, CSV.
+"""Rows from texts: JSON lines, a JSON list, CSV.
 
-A text is read as a stream: what is in memory is a line of it, or a task of a list.
+A text is read as a stream: memory holds one line, or one task of a list.
 """
 
 import csv
@@ -17,16 +17,16 @@ from seamlessflow.schemas.json_text import read_json
 
 _CHUNK = 1 << 16
 _LARGEST_TASK = 1 << 28
-"""Most letters of a task of a list, and of a field of CSV: beyond it a closing mark is missing."""
+"""Most letters in a list's task and in a CSV field; beyond it a closing mark must be missing."""
 _UNENDED = "Unterminated"
 _LONGEST_TOKEN = 32
-"""Letters before the end of what was read in which an error may be that more follows."""
+"""Within this many letters of the read text's end, an error may mean that more follows."""
 _SPACE = " \t\r\n"
 _BOM = "\ufeff"
 
 
 def line_rows(file: SourceFile, stream: BinaryIO) -> Iterator[SourceRow]:
-    """Yield the objects of lines of JSON. Raises `SourceRejected`."""
+    """Yield the objects in JSON lines. Raises `SourceRejected`."""
     for line in json_lines(stream):
         try:
             value: Any = read_json(line.content)
@@ -39,7 +39,7 @@ def line_rows(file: SourceFile, stream: BinaryIO) -> Iterator[SourceRow]:
 
 
 def list_rows(file: SourceFile, stream: BinaryIO) -> Iterator[SourceRow]:
-    """Yield the objects of a JSON list, with their numbers. Raises `SourceRejected`."""
+    """Yield the objects in a JSON list, with their numbers. Raises `SourceRejected`."""
     with _text(stream, "utf-8") as text:
         letters = _Letters(file, text)
         letters.take("[", "it is no JSON list")
@@ -77,7 +77,7 @@ class _Letters:
             self._place += 1
 
     def next(self) -> str:
-        """Return the next letter that is no space, empty at the end."""
+        """Return the next letter that is no space, or an empty string at the end."""
         while True:
             while self._place < len(self._text) and self._text[self._place] in _SPACE:
                 self._place += 1
@@ -141,7 +141,7 @@ class _Letters:
 
 
 def csv_rows(file: SourceFile, stream: BinaryIO) -> Iterator[SourceRow]:
-    """Yield the rows of CSV by the names in its first row; all values are texts.
+    """Yield the CSV rows by the names in the first row; all values are texts.
 
     A field in quotes may have line ends. Raises `SourceRejected`.
     """

@@ -22,7 +22,7 @@ from seamlessflow.trainer.parallelism import Dtype
 from seamlessflow.trainer.policy import AdapterSection
 
 NAME = "default"
-"""Name that peft gives to an adapter of a model."""
+"""Name that peft gives to a model's adapter."""
 _A = f".lora_A.{NAME}.weight"
 _B = f".lora_B.{NAME}.weight"
 
@@ -52,7 +52,7 @@ def trained(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def published(model: nn.Module) -> Mapping[str, Tensor]:
-    """Return the tensors to publish: those of the adapter by peft's names, else the whole model."""
+    """Return the tensors to publish: an adapter's by peft's names, else the whole model's."""
     if not _has_adapter(model):
         return model.state_dict()
     return {
@@ -67,7 +67,7 @@ def write_adapter(
     dtype: Dtype,
     directory: Path,
 ) -> None:
-    """Write an adapter's files as peft does, with elements of type `dtype`."""
+    """Write an adapter's files as peft does, with `dtype` elements."""
     typed = {name: tensor.to("cpu", DTYPES[dtype]).contiguous() for name, tensor in weights.items()}
     save_file(typed, directory / TENSORS, {"format": "pt"})
     open_to_readers(directory / TENSORS)
@@ -91,7 +91,7 @@ def _has_adapter(model: nn.Module) -> bool:
 
 
 def _place(name: str) -> tuple[str, Literal["A", "B"]]:
-    """Return layer and half of a parameter of an adapter."""
+    """Return an adapter parameter's layer, and which half (A or B) it is."""
     return (name.removesuffix(_A), "A") if name.endswith(_A) else (name.removesuffix(_B), "B")
 
 

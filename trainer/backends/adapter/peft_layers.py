@@ -1,4 +1,4 @@
-"""The layers of an adapter in a model, from peft. No other module imports that library."""
+"""An adapter's layers in a model, from peft. No other module imports that library."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from seamlessflow.trainer.policy import AdapterSection
 def inject(model: PreTrainedModel, directory: Path, settings: AdapterSection, dtype: Dtype) -> None:
     """Freeze a model and give its layers an adapter, kept as `dtype`, to be set by `begin`.
 
-    Raise `ModelUnusable` for a layer that `directory`'s model does not have.
+    Raise `ModelUnusable` for a target layer that the model in `directory` does not have.
     """
     for parameter in model.parameters():
         parameter.requires_grad_(False)
@@ -35,7 +35,7 @@ def inject(model: PreTrainedModel, directory: Path, settings: AdapterSection, dt
 
 
 def _targets(model: PreTrainedModel, directory: Path, settings: AdapterSection) -> list[str]:
-    """Return the last names of the layers that get an adapter. Raise `ModelUnusable`."""
+    """Return the last name of each layer that gets an adapter. Raise `ModelUnusable`."""
     output = model.get_output_embeddings()  # type: ignore[no-untyped-call]
     linear = {
         name.rpartition(".")[2]

@@ -1,6 +1,6 @@
 """The model that is trained: all of it, or an adapter on it. Called by the back ends.
 
-A checkpoint of an adapter holds no base model, so it notes the content of the one it belongs to.
+An adapter's checkpoint holds no base model, so it notes the base model's hash.
 """
 
 import json
@@ -42,10 +42,10 @@ class PolicyModel:
         if find_spec("peft") is None:
             reason = "trainer.adapter needs peft: install seamlessflow[adapter]"
             raise ModelUnusable(str(self.directory), reason)
-        # Not at the top: peft need not be installed for the training of whole models.
+        # Not at the top: peft need not be installed to train whole models.
         from seamlessflow.trainer.backends.adapter.peft_layers import inject
 
-        # It is never updated, so it needs no more digits than its computation.
+        # The base model is never updated, so it needs no more digits than its computation.
         model = load_model(self.directory, settings.compute, empty)
         inject(model, self.directory, settings.adapter, settings.master_dtype)
         return model
@@ -56,7 +56,7 @@ class PolicyModel:
         return model
 
     def write(self, model: PreTrainedModel, weights: Mapping[str, Tensor], directory: Path) -> None:
-        """Write weights to publish: the whole model, or the adapter alone."""
+        """Write weights to publish: the whole model, or only the adapter."""
         dtype = self.published_dtype
         if self.settings.adapter.used:
             write_adapter(self.settings.adapter, self.directory, weights, dtype, directory)
@@ -65,7 +65,7 @@ class PolicyModel:
 
     @property
     def published_dtype(self) -> Dtype:
-        """Return the element type of published weights."""
+        """Return the element type for published weights."""
         return self.settings.weights_dtype or self.settings.dtype
 
     def save(self, directory: Path) -> None:

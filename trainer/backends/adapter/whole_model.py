@@ -22,10 +22,10 @@ from seamlessflow.infra.weights.adapter import (
 
 
 def merge(base: Path, adapter: Path, target: Path) -> None:
-    """Write the model `base` with `adapter` in its weights to `target`, in the base's own types.
+    """Write to `target` the model `base` with `adapter` in its weights, in the base's own types.
 
-    Each weight is W + scale B A (https://arxiv.org/abs/2106.09685, section 4), in float32. One file
-    of the base is in memory at a time. Raise `AdapterInvalid`.
+    Each weight is W + scale B A (https://arxiv.org/abs/2106.09685, section 4), computed in float32.
+    Only one base file is in memory at a time. Raise `AdapterInvalid`.
     """
     scale = AdapterConfig.read(adapter).scale
     try:
@@ -50,7 +50,7 @@ def added(halves: Mapping[str, Tensor], layer: str, scale: float) -> Tensor:
 
 
 def _merge_file(source: Path, halves: Mapping[str, Tensor], scale: float, target: Path) -> set[str]:
-    """Write one file of the base with the additions to its tensors; return their layers."""
+    """Write one base file with the adapter added to its tensors; return the changed layers."""
     tensors = load_file(source)
     changed = set()
     for name, tensor in tensors.items():

@@ -1,15 +1,15 @@
-"""Corrections of tokens that another policy sampled: weights, and masks that remove tokens.
+"""Corrections for tokens that another policy sampled: weights, and masks that remove tokens.
 
-The engine computes with other kernels, and may have had older weights. A correction weighs a token
-with the ratio of the old policy (`LossTokens.old_N`) to the engine's. The surrogate's own ratio is
-that of the weights to the old policy. Registered by name (`CORRECTIONS`, the setting
+The engine has other kernels than the trainer, and may have had older weights. A correction weighs a
+token with the ratio old policy (`LossTokens.old_N`) / engine. The surrogate's own ratio is trained
+weights / old policy. Corrections are registered by name (`CORRECTIONS`, the setting
 `trainer.loss.correction`). Without a correction the old policy is the engine's. No gradient passes
 through a weight.
 
-Masks (`MASKS`, the sections of `trainer.loss.masks`) always see the ratio of the trained weights to
-the engine's policy. So they count older weights, and a mismatch of engine and trainer. A removed
-token has no policy gradient. It stays in the aggregation, and so in its denominators. It also keeps
-entropy bonus and divergence from the reference. `_N` counts trained tokens.
+Masks (`MASKS`, the sections in `trainer.loss.masks`) always see the ratio trained weights / engine.
+So they notice older weights, and a mismatch between engine and trainer. A removed token has no
+policy gradient. It stays in the aggregation, and so in its denominators. It also keeps entropy
+bonus and divergence from the reference. `_N` counts trained tokens.
 """
 
 import math
@@ -25,7 +25,7 @@ from seamlessflow.trainer.loss import LossSection, MasksSection
 
 @dataclass(frozen=True, slots=True)
 class CorrectionWeights:
-    """The factor of each token's loss, and whether `cap` bounded it."""
+    """The factor for each token's loss, and whether a bound (`cap` or `floor`) applied."""
 
     weights_N: Tensor
     clipped_N: Tensor
@@ -45,8 +45,8 @@ def uncorrected(tokens: LossTokens, _: LossSection) -> CorrectionWeights:
 def tis(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
     """Return min(w, cap), w = old policy / engine: truncated importance sampling.
 
-    At level `turn` or `session` all its trained tokens have one w, the product of theirs. Ionides,
-    Truncated importance sampling (2008).
+    At level `turn` or `session` all trained tokens in the unit have one w, the product over them.
+    Ionides, Truncated importance sampling (2008).
     """
     log_ratios_N = (tokens.old_N - tokens.engine_N).detach()
     if settings.correction_level != "token":
@@ -56,7 +56,7 @@ def tis(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
 
 
 def icepop(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
-    """Return w = old policy / engine of each token, 0 outside [floor, cap].
+    """Return each token's w = old policy / engine, 0 outside [floor, cap].
 
     IcePop, arXiv 2510.18855: M(w; alpha, beta), with 0.5 and 5 there. Without `floor` the bounds
     are symmetric, [1 / cap, cap].
@@ -68,10 +68,10 @@ def icepop(tokens: LossTokens, settings: LossSection) -> CorrectionWeights:
 
 
 def geometric_mean(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
-    """Return the tokens of units whose geometric mean of the ratios is outside the bounds.
+    """Return the tokens in units whose geometric mean ratio is outside the bounds.
 
-    Geometric rejection (Geo-RS): Liu, Li et al., When speed kills stability (2025), part 3. The
-    mean does not fall with the length, as the product of all ratios does.
+    Geometric rejection (Geo-RS): Liu, Li et al., When speed kills stability (2025), part 3. Unlike
+    the product over all ratios, the mean does not fall with the length.
     """
     section = masks.geometric_mean
     means_N = unit_means(log_ratios_N, tokens.units_N(section.level))
@@ -79,9 +79,9 @@ def geometric_mean(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection
 
 
 def outlier(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
-    """Return the tokens whose own ratio is outside the bounds, with all of their unit.
+    """Return the tokens whose own ratio is outside the bounds, with their whole unit.
 
-    The veto by token of the same text, part 3. One token that the trainer finds impossible shows
+    The veto by token from the same text, part 3. One token that the trainer finds impossible shows
     that the whole session went astray. At level `token` only that token is removed.
     """
     section = masks.outlier
@@ -92,11 +92,11 @@ def outlier(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Te
 
 
 def off_policy(tokens: LossTokens, log_ratios_N: Tensor, masks: MasksSection) -> Tensor:
-    """Return the tokens of negative advantage in units with a mean log(engine / policy) above the
-    bound.
+    """Return the tokens with a negative advantage in units that drifted further than the bound.
 
-    Off-policy sequence masking: DeepSeek-V3.2, arXiv 2512.02556, section 3.1 (Scaling GRPO). A
-    policy learns least from mistakes that it would no longer make.
+    A unit's drift is its mean log(engine / policy). Off-policy sequence masking: DeepSeek-V3.2,
+    arXiv 2512.02556, section 3.1 (Scaling GRPO). A policy learns least from mistakes that it would
+    no longer make.
     """
     section = masks.off_policy
     drifts_N = -unit_means(log_ratios_N, tokens.units_N(section.level))

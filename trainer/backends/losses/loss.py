@@ -1,6 +1,6 @@
-"""The loss of trained tokens: a corrected surrogate and regularisers.
+"""The trained tokens' loss: a corrected surrogate and regularisers.
 
-A loss sees trained tokens only. The back ends call it and sum it with the tokens' weights
+A loss sees only trained tokens. The back ends call it and sum it with the tokens' weights
 (`MicroBatch.weights_N`), which make the aggregation. `_N` counts trained tokens.
 """
 
@@ -22,7 +22,7 @@ def loss_tokens(
     """Return a micro-batch's trained tokens, scored under the weights (with gradient)."""
 
     def column(name: Column) -> Tensor | None:
-        # A micro-batch without a token, of a rank that has less to do, has none.
+        # A rank with less to do has a micro-batch without tokens, and so without columns.
         found_N = batch.columns.get(name)
         return None if found_N is None else torch.from_numpy(found_N).to(logprobs_N.device)
 
@@ -60,10 +60,10 @@ def token_losses(tokens: LossTokens, settings: LossSection) -> Losses:
 def divergence(tokens: LossTokens, reference_N: Tensor, settings: LossSection) -> Tensor:
     """Return an estimate of KL(policy || reference) at each token, never negative.
 
-    Let x = log reference - log policy (http://joschu.net/blog/kl-approx.html). k2 is x^2 / 2. Its
-    mean gradient is that of the divergence. k3 is exp(x) - x - 1. Its mean value is the divergence,
-    its mean gradient that of KL(reference || policy). Means are over tokens that the policy
-    sampled. `x` has no bound, so a token far from the reference is drawn back more.
+    Let x = log reference - log policy (http://joschu.net/blog/kl-approx.html). k2 is x^2 / 2; its
+    mean gradient is the divergence's. k3 is exp(x) - x - 1; its mean value is the divergence, but
+    its mean gradient is that of KL(reference || policy). Means are over tokens that the policy
+    sampled. `x` has no bound: the further a token is from the reference, the more it is drawn back.
     """
     differences_N = reference_N - tokens.logprobs_N
     if settings.kl_estimator == "k2":
@@ -77,11 +77,11 @@ def old_policy(
     settings: LossSection,
     proximal_N: Tensor | None = None,
 ) -> Tensor:
-    """Return the log-probs under the policy in the denominator of the surrogate's ratio.
+    """Return the log-probs under the old policy, the denominator in the surrogate's ratio.
 
-    Without a correction that is the engine's. With one it has the weights before the step
-    (`proximal_N`, the decoupled objective of arXiv 2505.24298). None: a step is one update, so
-    these are the trained weights, and every ratio is 1.
+    Without a correction it is the engine's policy. With a correction it has the weights before the
+    step (`proximal_N`, the decoupled objective in arXiv 2505.24298). If that is None, a step is one
+    update: these are the trained weights, and every ratio is 1.
     """
     if settings.chosen_correction == "none":
         return engine_N
@@ -89,10 +89,10 @@ def old_policy(
 
 
 def _weighed(divergences_N: Tensor, tokens: LossTokens) -> Tensor:
-    """Return divergences times the ratio of the weights to the engine, with its gradient.
+    """Return divergences times the ratio weights / engine, with the ratio's gradient.
 
     Means over the engine's tokens are then means over the policy's. So k3 has both the value and
-    the gradient of KL(policy || reference). This is the unbiased estimate of DeepSeek-V3.2, arXiv
+    the gradient of KL(policy || reference). This is DeepSeek-V3.2's unbiased estimate, arXiv
     2512.02556, section 3.1.
     """
     return divergences_N * ratio(tokens.logprobs_N - tokens.engine_N)

@@ -1,8 +1,8 @@
-"""Surrogates: the loss of a trained token, whose gradient is the step's direction.
+"""Surrogates: a trained token's loss, whose gradient is the step's direction.
 
 Registered by name (`SURROGATES`, the setting `trainer.loss.surrogate`). A surrogate multiplies with
-the correction's weights w (`corrections.py`), which are at least 0. Names: r is the ratio of the
-weights to the old policy, A the advantage, sg a value without gradient. `_N` counts trained tokens.
+the correction's weights w (`corrections.py`), which are at least 0. Names: r is the ratio weights /
+old policy, A the advantage, sg a value without gradient. `_N` counts trained tokens.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ def ppo_clip(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Lo
 def gspo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
     """Return -w min(s A, clip(s) A), s = sg(exp of the unit's mean log r) r / sg(r).
 
-    The unit is a turn or a session; its mean is over its trained tokens. GSPO-token, arXiv
+    The unit is a turn or a session; the mean is over its trained tokens. GSPO-token, arXiv
     2507.18071, section 4.3: each token has the unit's ratio and its own advantage.
     """
     log_ratios_N = tokens.log_ratios_N
@@ -54,7 +54,7 @@ def gspo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
 def cispo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
     """Return -w sg(min(r, cap)) A log r: no token loses its gradient, those beyond weigh less.
 
-    CISPO, arXiv 2506.13585, with an upper bound alone.
+    CISPO, arXiv 2506.13585, with only an upper bound.
     """
     log_ratios_N = tokens.log_ratios_N
     ratios_N = ratio(log_ratios_N).detach()
@@ -65,7 +65,7 @@ def cispo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losse
 def sapo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses:
     """Return -w (4 / t) sigmoid(t (r - 1)) A, whose gradient falls smoothly on both sides of r = 1.
 
-    Soft adaptive policy optimization, arXiv 2511.20347. The temperature t of its gate f(r) has one
+    Soft adaptive policy optimization, arXiv 2511.20347. The gate f(r) has a temperature t: one
     value for positive advantages and another for all others. At r = 1 the gradient is that of r A.
     """
     ratios_N = ratio(tokens.log_ratios_N)
@@ -81,8 +81,8 @@ def dppo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
 
     Divergence proximal policy optimization, arXiv 2602.04879, with its binary approximations (the
     token against all others). M is 0 if the divergence from the old policy exceeds
-    `divergence_bound`, and the gradient increases it. It does for r > 1 with A > 0, and r < 1 with
-    A < 0.
+    `divergence_bound`, and the gradient increases it. The gradient does so for r > 1 with A > 0,
+    and for r < 1 with A < 0.
     """
     ratios_N = ratio(tokens.log_ratios_N)
     advantages_N = tokens.advantages_N
@@ -95,7 +95,7 @@ def dppo(tokens: LossTokens, weights_N: Tensor, settings: LossSection) -> Losses
 def policy_gradient(tokens: LossTokens, weights_N: Tensor, _: LossSection) -> Losses:
     """Return -w A p / sg(p), p the token's probability: its gradient is -w A grad log p.
 
-    REINFORCE (Williams, 1992). The value is that of PPO at equal policies.
+    REINFORCE (Williams, 1992). At equal policies the value is PPO's.
     """
     own_N = (tokens.logprobs_N - tokens.logprobs_N.detach()).exp()
     return Losses(-(own_N * weights_N) * tokens.advantages_N, _none(own_N))

@@ -1,7 +1,7 @@
-"""The input and the output of a loss, token by token, and ratios of the tokens' probabilities.
+"""A loss's input and output, token by token, and ratios between the tokens' probabilities.
 
-A ratio belongs to a token, or to all trained tokens in a turn or a session. `_N` counts the trained
-tokens of a micro-batch.
+A ratio belongs to a token, or to all trained tokens in a turn or a session. `_N` counts a
+micro-batch's trained tokens.
 """
 
 from dataclasses import dataclass
@@ -15,9 +15,9 @@ from seamlessflow.infra.user_functions import ResultMalformed
 from seamlessflow.trainer.loss import Divergence
 
 _LEAST = 1e-12
-"""Least probability of all other tokens, against a division by zero."""
+"""Least probability for all other tokens together, against a division by zero."""
 LARGEST_LOG_RATIO = 20.0
-"""Bound of log ratios: e^20 is far above any `cap`, and the exponential of much more overflows."""
+"""Bound for log ratios: e^20 is far above any `cap`, and the exponential of much more overflows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,11 +31,11 @@ class LossTokens:
     """Log-probs under the policy that sampled, as the engine reported them."""
 
     old_N: Tensor
-    """Log-probs under the policy in the denominator of a surrogate's ratio, without gradient."""
+    """Log-probs under the old policy, the denominator in a surrogate's ratio; without gradient."""
 
     advantages_N: Tensor
     entropies_N: Tensor
-    """Entropies of the policy at the token, in nats; with gradient if the loss rewards them."""
+    """The policy's entropy at each token, in nats; with gradient if the loss rewards it."""
 
     reference_N: Tensor | None
     """Log-probs under the reference; None if the loss has no divergence from it."""
@@ -43,11 +43,11 @@ class LossTokens:
     turns_N: NDArray[np.int32]
     sessions_N: NDArray[np.int32]
     pair_losses_N: Tensor | None = None
-    """Parts of the tokens in the losses of pairs; None if the loss compares none."""
+    """Each token's part in the pair losses; None if the loss compares no pairs."""
 
     @property
     def log_ratios_N(self) -> Tensor:
-        """The log ratio of the weights to the old policy."""
+        """The log ratio weights / old policy."""
         return self.logprobs_N - self.old_N
 
     def units_N(self, level: str) -> NDArray[np.int32]:
@@ -64,7 +64,7 @@ class Losses:
 
 
 def checked_losses(losses: Losses, logprobs_N: Tensor) -> Losses:
-    """Return the result of a loss. Raise `ResultMalformed`."""
+    """Return a loss's result after a check. Raise `ResultMalformed`."""
     if not isinstance(losses, Losses):
         raise ResultMalformed(type(losses).__name__, Losses.__name__)
     expected = f"{list(logprobs_N.shape)}, one for each trained token"
@@ -90,10 +90,10 @@ def continued_exp(log_ratios_N: Tensor) -> Tensor:
 
 
 def binary_divergence(old_N: Tensor, new_N: Tensor, kind: Divergence) -> Tensor:
-    """Return how far the choice between a token and all others moved, from two log-probs of it.
+    """Return how far the choice between a token and all others moved, from the token's log-probs.
 
-    For the probabilities p and q, `tv` is |p - q|, at most 1. In nats `kl` is
-    p log(p / q) + (1 - p) log((1 - p) / (1 - q)). In float64, since 1 - q may be tiny.
+    For the probabilities p and q, `tv` is |p - q|, at most 1. `kl`, in nats, is p log(p / q) + (1 -
+    p) log((1 - p) / (1 - q)). In float64, since 1 - q may be tiny.
     """
     p_N = old_N.double().exp()
     q_N = new_N.double().exp()
@@ -104,7 +104,7 @@ def binary_divergence(old_N: Tensor, new_N: Tensor, kind: Divergence) -> Tensor:
 
 
 def unit_sums(values_N: Tensor, units_N: NDArray[np.int32]) -> Tensor:
-    """Return for each token the sum of the values of its unit's tokens, without gradient.
+    """Return for each token the sum of values over its unit, without gradient.
 
     Summed on the host in float64: on a GPU the order of such sums, and their last digit, vary.
     """
@@ -114,5 +114,5 @@ def unit_sums(values_N: Tensor, units_N: NDArray[np.int32]) -> Tensor:
 
 
 def unit_means(values_N: Tensor, units_N: NDArray[np.int32]) -> Tensor:
-    """Return for each token the mean of the values of its unit's tokens, without gradient."""
+    """Return for each token the mean value over its unit, without gradient."""
     return unit_sums(values_N, units_N) / unit_sums(torch.ones_like(values_N), units_N)

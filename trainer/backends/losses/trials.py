@@ -21,7 +21,7 @@ _SESSIONS = (0, 0, 0, 1, 1)
 
 
 def few_tokens() -> LossTokens:
-    """Return five trained tokens of two sessions, with ratios on both sides of 1."""
+    """Return five trained tokens from two sessions, with ratios on both sides of 1."""
     logprobs_N = torch.tensor([-0.1, -1.5, -3.0, -0.7, -2.0], requires_grad=True)
     engine_N = torch.tensor([-0.2, -1.4, -3.1, -0.7, -1.0])
     return LossTokens(
@@ -37,7 +37,7 @@ def few_tokens() -> LossTokens:
 
 
 def try_surrogate(function: Callable[..., Any]) -> list[float]:
-    """Call a function of the seam `trainer.loss.surrogate`; its losses and their gradient."""
+    """Call a function for the seam `trainer.loss.surrogate`; return losses and their gradient."""
     tokens = few_tokens()
     weights_N = torch.full_like(tokens.engine_N, 0.9)
     losses = checked_losses(function(tokens, weights_N, LossSection()), tokens.logprobs_N)
@@ -46,7 +46,7 @@ def try_surrogate(function: Callable[..., Any]) -> list[float]:
 
 
 def try_correction(function: Callable[..., Any]) -> list[float]:
-    """Call a function of the seam `trainer.loss.correction`."""
+    """Call a function for the seam `trainer.loss.correction`; return its weights."""
     tokens = few_tokens()
     weights = function(tokens, LossSection())
     if not isinstance(weights, CorrectionWeights):

@@ -1,6 +1,6 @@
-"""The loss of values, by which critics of both kinds learn.
+"""The value loss, by which critics of both kinds learn.
 
-Each output of a critic (`trainer/data/credit/values.py`) learns at some of its places, which may be
+Each critic output (`trainer/data/credit/values.py`) learns at some of its places, which may be
 before or behind trained tokens. `_N` counts a micro-batch's trained tokens.
 """
 
@@ -16,13 +16,13 @@ from seamlessflow.trainer.data.credit.values import CriticOutput, Lesson, ValueL
 from seamlessflow.trainer.data.packing import MicroBatch
 
 ValuesByColumn = Mapping[Column, Tensor]
-"""Values (N) of a micro-batch, by their columns."""
+"""A micro-batch's values (N), by column."""
 
 
 def value_loss(
     values: ValuesByColumn, batch: MicroBatch, outputs: Sequence[CriticOutput], clip: float
 ) -> Tensor:
-    """Return this micro-batch's part of the mean loss of each output, summed over the outputs.
+    """Return this micro-batch's part in each output's mean loss, summed over the outputs.
 
     Means are over the places where an output learns. `clip`: see `clipped_errors`.
     """
@@ -37,8 +37,8 @@ def value_loss(
 def clipped_errors(values_N: Tensor, targets_N: Tensor, before_N: Tensor, clip: float) -> Tensor:
     """Return half the larger of two squared errors (arXiv 2005.12729).
 
-    One is the value's; the other is the value's when kept within `clip` of the value before the
-    step.
+    One is the value's error. The other is the error that the value would have if it were kept
+    within `clip` of the value before the step.
     """
     near_N = before_N + (values_N - before_N).clamp(-clip, clip)
     return 0.5 * torch.maximum((values_N - targets_N).square(), (near_N - targets_N).square())
@@ -47,10 +47,10 @@ def clipped_errors(values_N: Tensor, targets_N: Tensor, before_N: Tensor, clip: 
 def _part(
     loss: ValueLoss, lesson: Lesson, values_N: Tensor, batch: MicroBatch, clip: float
 ) -> Tensor:
-    """Return the sum of a lesson's losses, by the weights of its places."""
+    """Return a lesson's losses, summed with its places' weights."""
 
     def column(name: Column) -> Tensor:
-        # A micro-batch without a token, of a rank that has less to do, has none.
+        # A rank with less to do has a micro-batch without tokens, and so without columns.
         none = np.zeros(len(batch), np.float32)
         return torch.from_numpy(batch.columns.get(name, none)).to(values_N.device)
 

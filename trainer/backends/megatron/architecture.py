@@ -1,4 +1,4 @@
-"""The architecture of a Hugging Face model as Megatron-core's settings; refuses what differs.
+"""A Hugging Face model's architecture as Megatron-core's settings; refuses what differs.
 
 Called by `sharded_model.py`. It takes dense Qwen2, Qwen3 and Llama. A part that Megatron-core
 computes in another way, or not at all, raises an error that names it.
@@ -16,7 +16,7 @@ from seamlessflow.trainer.parallelism import unproven_model
 
 
 def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
-    """Return the numbers of a model divided over so many ranks. Raise `ModelUnusable`."""
+    """Return the dimensions of a model divided over so many ranks. Raise `ModelUnusable`."""
     config = model.config
     whose = str(model.name_or_path)
     if reason := unproven_model(config.to_dict()):
@@ -37,7 +37,7 @@ def dimensions(model: PreTrainedModel, ranks: int) -> Dimensions:
 def transformer_config(
     config: Any, ranks: int, dtype: torch.dtype, biased: bool, normed: bool
 ) -> TransformerConfig:
-    """Return the settings of Megatron-core for a Hugging Face configuration.
+    """Return Megatron-core's settings for a Hugging Face configuration.
 
     `dtype`: type in which weights are kept; `biased`: queries, keys and values have a bias;
     `normed`: queries and keys are normalised.
@@ -69,7 +69,7 @@ def transformer_config(
         gradient_accumulation_fusion=False,
         apply_rope_fusion=False,
         persist_layer_norm=False,
-        # Its default warns of itself.
+        # With the default, Megatron-core warns.
         cuda_graph_scope=[],
     )
 

@@ -1,8 +1,8 @@
-"""The tensors of a model under Megatron-core's names, from those of a Hugging Face model and back.
+"""A model's tensors under Megatron-core's names, made from Hugging Face tensors, and back.
 
 Pure; called by `sharded_model.py`. Megatron-core keeps a layer's queries, keys and values in one
 tensor, by query group. It keeps the gate with the up projection, by rank. A rank has the rows (or
-columns) of its own heads and hidden units. Every change is a move of elements, so it is exact.
+columns) for its own heads and hidden units. Every change only moves elements, so it is exact.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,9 +16,9 @@ from seamlessflow.trainer.backends.backend import ModelUnusable
 from seamlessflow.trainer.backends.sharded.parts import TensorPart
 
 VALUES = "score.weight"
-"""Hugging Face's name of a critic's output."""
+"""Hugging Face's name for a critic's output."""
 LeafKind = Literal["copied", "rows", "columns", "fused", "vocabulary"]
-"""Division of a tensor over ranks. `fused`: by rows of several tensors in turn. `vocabulary`: by
+"""A tensor's division over ranks. `fused`: by rows, several tensors' rows in turn. `vocabulary`: by
 rows, padded with zeros to the same number for each rank."""
 
 
@@ -29,20 +29,20 @@ class Dimensions:
     layers: int
     heads: int
     groups: int
-    """Heads of keys and values; each serves the same number of query heads."""
+    """Key and value heads; each serves the same number of query heads."""
     vocabulary: int
     ranks: int
     """Tensor parallel size."""
 
     @property
     def padded(self) -> int:
-        """Return the size of the vocabulary with the last rank's padding."""
+        """Return the vocabulary's size with the last rank's padding."""
         return -(-self.vocabulary // self.ranks) * self.ranks
 
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """One tensor of Megatron-core, and the Hugging Face tensors that it is made of."""
+    """One Megatron-core tensor, and the Hugging Face tensors that it is made from."""
 
     name: str
     kind: LeafKind
@@ -50,7 +50,7 @@ class Leaf:
     parts: tuple[int, ...] = (1,)
     """For `fused`: rows of each source in a block, as a ratio."""
     blocks: int = 1
-    """For `fused`: number of blocks; in each the sources follow each other."""
+    """For `fused`: block count; in each block the sources follow each other."""
 
     @property
     def divided(self) -> bool:
@@ -59,14 +59,14 @@ class Leaf:
 
     @property
     def partial(self) -> bool:
-        """Return whether each rank has only its own heads' part of the gradient."""
+        """Return whether each rank has only its own heads' part in the gradient."""
         return self.name.endswith(("q_layernorm.weight", "k_layernorm.weight"))
 
 
 def leaves(names: Sequence[str], dimensions: Dimensions, whose: str) -> list[Leaf]:
-    """Return all tensors of a model whose Hugging Face parameters have these names.
+    """Return all tensors for a model whose Hugging Face parameters have these names.
 
-    Raise `ModelUnusable` with the name of a parameter that has no place, or that is missing.
+    Raise `ModelUnusable`, which names a parameter that has no place or is missing.
     """
     present = set(names)
     tensors = [Leaf("embedding.weight", "vocabulary", ("model.embed_tokens.weight",))]
@@ -106,7 +106,7 @@ def shards(leaf: Leaf, whole: Mapping[str, Tensor], dimensions: Dimensions) -> l
 
 
 def whole(leaf: Leaf, by_rank: Sequence[Tensor], dimensions: Dimensions) -> dict[str, Tensor]:
-    """Return the whole Hugging Face tensors of a leaf, by name, from each rank's shard."""
+    """Return a leaf's whole Hugging Face tensors, by name, from each rank's shard."""
     match leaf.kind:
         case "copied":
             return {leaf.sources[0]: by_rank[0]}
@@ -130,7 +130,7 @@ def source_parts(
 ) -> dict[str, TensorPart]:
     """Return a rank's parts of a leaf's Hugging Face tensors, by name, from its shard.
 
-    `place`: number of the shard. The parts share its memory if a rank has at most one block.
+    `place`: the shard's number. The parts share the shard's memory if a rank has at most one block.
     """
     ranks = dimensions.ranks
     rows = len(shard)
@@ -158,7 +158,7 @@ def source_parts(
 
 
 def joined(leaf: Leaf, parts: Mapping[str, TensorPart], dimensions: Dimensions) -> Tensor:
-    """Return a rank's shard of a leaf from its parts of the Hugging Face tensors."""
+    """Return a rank's shard of a leaf, from the rank's parts of Hugging Face tensors."""
     values = [parts[name].values for name in leaf.sources]
     match leaf.kind:
         case "copied" | "columns":

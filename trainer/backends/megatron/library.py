@@ -1,7 +1,7 @@
 """Megatron-core as this back end uses it: its names, and a rank's groups.
 
-No other file imports that library. Without Transformer Engine and Apex its import warns of slower
-paths, none of which is taken here.
+No other file imports that library. Without Transformer Engine and Apex its import warns about
+slower paths, none of which is taken here.
 """
 
 import os
@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-# Sums over ranks are started before the products that they should overlap with: a device then
-# needs one queue, or may run them in another order. Read when a process first uses CUDA.
+# Sums over ranks start before the products that they should overlap with. With more than one queue
+# a device may run them in another order. Read when a process first uses CUDA.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 with warnings.catch_warnings():
@@ -34,11 +34,10 @@ __all__ = [
 
 
 class RankGroups:
-    """The two groups of this process, also for Megatron-core; a process has one such object at a
-    time.
+    """This process's two groups, also for Megatron-core.
 
-    Consecutive ranks share a model (tensor parallel). Ranks with the same part of a model train
-    different tokens (data parallel).
+    A process has one such object at a time. Consecutive ranks share a model (tensor parallel).
+    Ranks with the same part of a model train different tokens (data parallel).
     """
 
     def __init__(self, tensor_parallel: int) -> None:
@@ -46,14 +45,14 @@ class RankGroups:
         parallel_state.initialize_model_parallel(tensor_model_parallel_size=tensor_parallel)
         self.size = tensor_parallel
         self.place: int = parallel_state.get_tensor_model_parallel_rank()
-        """Number of the shard of the model that this rank has."""
+        """Number of this rank's shard in the model."""
         self.copy: int = parallel_state.get_data_parallel_rank()
-        """Number of this rank among those that have the same shard."""
+        """This rank's number among those with the same shard."""
         self.tensor: dist.ProcessGroup = parallel_state.get_tensor_model_parallel_group()
         self._data: dist.ProcessGroup = parallel_state.get_data_parallel_group()
 
     def shards(self, tensor: Tensor) -> list[Tensor]:
-        """Return the shard of each rank of the model."""
+        """Return the shards on all ranks that share the model."""
         gathered = [torch.empty_like(tensor) for _ in range(self.size)]
         dist.all_gather(gathered, tensor.contiguous(), group=self.tensor)
         return gathered

@@ -1,10 +1,10 @@
-"""The back end of a gang that divides the model by Megatron-core: tensor parallel by data parallel.
+"""The back end for a gang that divides the model with Megatron-core: tensor and data parallel.
 
-The gang, its messages, losses and metrics are those of `RankBackend`. The model and the sum of
-gradients differ, and ranks of one model train the same share. Checkpoints are whole tensors by
-Hugging Face's names; each rank copies, writes and reads its parts. The other back ends write the
-same. So any back end can go on from a checkpoint, with any number of ranks. (Megatron-core's own
-format has a pickle in it.)
+The gang, its messages, losses and metrics come from `RankBackend`. The model and the gradients' sum
+differ, and ranks that share a model train the same share. Checkpoints are whole tensors by Hugging
+Face's names; each rank copies, writes and reads its parts. The other back ends write the same. So
+any back end can go on from a checkpoint, with any number of ranks. (Megatron-core's own format has
+a pickle in it.)
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,10 +33,10 @@ _STEP = "step"
 
 
 class ShardKeeping(Keeping):
-    """Trained models that are divided into shards (policy and critic), each a `ShardedModel`."""
+    """State and gradients of trained models (policy and critic), each a `ShardedModel`."""
 
     def __init__(self, groups: RankGroups, ranks: int, clip_norm: float) -> None:
-        """`ranks`: number of ranks in the gang, by which each has multiplied its loss."""
+        """`ranks`: the gang's rank count, by which each rank has multiplied its loss."""
         super().__init__(clip_norm)
         self._groups = groups
         self._ranks = ranks
@@ -79,7 +79,7 @@ class ShardKeeping(Keeping):
             optimizer.state[parameters[leaf.name]][_STEP] = step
 
     def clipped(self, model: nn.Module, scale: float = 1.0) -> float:
-        """Sum the gradients over the ranks, undo the factors of the loss, and clip them.
+        """Sum gradients over the ranks, undo the loss's factors, and clip; return the norm before.
 
         All ranks must call it.
         """
@@ -96,8 +96,8 @@ class ShardKeeping(Keeping):
         return float(norm)
 
     def summed(self, leaf: Leaf, gradient: Tensor) -> Tensor:
-        """Replace the gradient of a shard by its sum over the ranks; return it."""
-        summed = gradient.float()  # the gradient itself, unless weights are kept in less
+        """Replace a shard's gradient by its sum over the ranks; return it."""
+        summed = gradient.float()  # the gradient itself, if weights are kept in float32
         if leaf.partial:
             self._groups.sum_model(summed)
         return gradient.copy_(self._groups.sum_data(summed))
@@ -109,7 +109,7 @@ class MegatronBackend(RankBackend):
     _model: ShardedModel
 
     def gradients(self, step: StepInput) -> Iterator[Mapping[str, Tensor]]:
-        """Yield gradients of whole Hugging Face tensors. All ranks must call it."""
+        """Yield gradients as whole Hugging Face tensors. All ranks must call it."""
         for shards in super().gradients(step):
             for leaf in self._model.leaves:
                 self._keeping.summed(leaf, shards[leaf.name]).div_(self._ranks)
@@ -149,13 +149,13 @@ class MegatronBackend(RankBackend):
         }
 
     def _summed(self, values: Tensor) -> Tensor:
-        return self._groups.sum_data(values)  # ranks of one model have the same values
+        return self._groups.sum_data(values)  # ranks that share a model have the same values
 
     def _autocast(self) -> AbstractContextManager[object]:
         return nullcontext()  # the model itself computes in the settings' type
 
     def _merged(self, sums: TokenSums) -> TokenSums:
-        # Ranks of one model have the same sums.
+        # Ranks that share a model have the same sums.
         self._computing(False)
         merged = sums.merged(self._groups.sum_data, self._groups.largest_data)
         self._computing(True)

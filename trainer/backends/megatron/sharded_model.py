@@ -1,8 +1,8 @@
-"""A causal model, or a critic, divided into a shard for each rank, of Megatron-core's layers.
+"""A causal model or a critic, made from Megatron-core's layers and divided into a shard per rank.
 
-It is called as transformers' models are, so forward passes, reference and teacher are those of the
-other back ends. `whole_tensors` returns its parameters as whole Hugging Face tensors. Dimensions: B
-rows, T columns, H hidden, V vocabulary, O outputs of a critic.
+It is called like a transformers model, so forward passes, reference and teacher are the same as in
+the other back ends. `whole_tensors` returns its parameters as whole Hugging Face tensors.
+Dimensions: B rows, T columns, H hidden, V vocabulary, O critic outputs.
 """
 
 import copy
@@ -48,7 +48,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     def __init__(self, model: PreTrainedModel, groups: RankGroups, compute: torch.dtype) -> None:
         """Take this rank's part of a model, from its files if it is empty. Raise `ModelUnusable`.
 
-        `compute`: type of matrix products and of the states between layers.
+        `compute`: type for matrix products and for the states between layers.
         """
         self._dimensions = dimensions(model, groups.size)
         parameters = dict(model.named_parameters())
@@ -110,7 +110,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     @property
     def divided_vocabulary(self) -> "_DividedVocabulary":
-        """Return the division of the output layer over a model's ranks."""
+        """Return the output layer's division over a model's ranks."""
         return _DividedVocabulary(self._groups, self._dimensions)
 
     def _computed(self, module: nn.Module, *arguments: object, **named: object) -> Any:
@@ -127,9 +127,9 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         return output
 
     def whole_tensors(self, shards: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Return Hugging Face tensors, whole, from this rank's shards by Megatron-core's names.
+        """Return whole Hugging Face tensors, from this rank's shards by Megatron-core's names.
 
-        The shards are weights, gradients or moments. All ranks of a model must call it.
+        The shards are weights, gradients or moments. All ranks that share the model must call it.
         """
         tensors: dict[str, Tensor] = {}
         for leaf in self.leaves:
@@ -147,7 +147,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
 
     @torch.no_grad()
     def load_whole(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take this rank's shards of whole Hugging Face tensors."""
+        """Take this rank's shards from whole Hugging Face tensors."""
         parameters = dict(self.named_parameters())
         for name, shard in self.own_shards(tensors).items():
             parameters[name].copy_(shard)
@@ -155,7 +155,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
     def parts(self, shards: Mapping[str, Tensor]) -> dict[str, TensorPart]:
         """Return this rank's parts of Hugging Face tensors, from shards by Megatron-core's names.
 
-        The first of several ranks with the same shards has their parts; the others have none.
+        If several ranks have the same shards, the first has their parts and the others have none.
         """
         parts: dict[str, TensorPart] = {}
         for leaf in self.leaves:
@@ -179,7 +179,7 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
                 shard.copy_(joined(leaf, parts, self._dimensions))
 
     def unsharded(self) -> PreTrainedModel:
-        """Return a model like the one that this was made from, without memory."""
+        """Return a model like the original one, but without memory."""
         with torch.device("meta"):
             model: PreTrainedModel = self._family(copy.deepcopy(self.config))
         model.generation_config = self._generation
@@ -217,14 +217,14 @@ class ShardedModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         nn.Module.to(self, dtype)  # norms begin in float32
 
     def _angles(self, positions_BT: Tensor) -> Tensor:
-        """Return the angles of the rotary embedding (T, B, 1, width of a head)."""
+        """Return the rotary embedding's angles (T, B, 1, a head's width)."""
         half_TBD = positions_BT.transpose(0, 1)[..., None].float() * self.frequencies
         return torch.cat([half_TBD, half_TBD], -1)[:, :, None]
 
 
 @dataclass(frozen=True, slots=True)
 class _DividedVocabulary:
-    """The `DividedVocabulary` (see `scores.py`) of a model."""
+    """A model's `DividedVocabulary` (see `scores.py`)."""
 
     _groups: RankGroups
     _dimensions: Dimensions
@@ -250,7 +250,7 @@ class _DividedVocabulary:
 
 
 class HeadAttention(nn.Module):
-    """Scaled dot-product attention of torch, constructed and called as Megatron-core does."""
+    """Torch's scaled dot-product attention, constructed and called as Megatron-core does."""
 
     def __init__(self, config: Any, **_: object) -> None:
         super().__init__()
@@ -264,8 +264,10 @@ class HeadAttention(nn.Module):
         seen_B1TT: Tensor | None,
         **_: object,
     ) -> Tensor:
-        """Return (T, B, Q * D). `seen_B1TT`: the tokens (last dimension) that each token sees;
-        None: itself and those before it.
+        """Return the attended values (T, B, Q * D).
+
+        `seen_B1TT`: the tokens (last dimension) that each token sees; None: itself and earlier
+        ones.
         """
         query, key, value = (
             tensor.permute(1, 2, 0, 3) for tensor in (query_TBQD, key_TBGD, value_TBGD)

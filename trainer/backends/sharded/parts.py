@@ -1,4 +1,4 @@
-"""A rank's part of a tensor, and its place in the whole one.
+"""A rank's part of a tensor, and its place in the whole tensor.
 
 Ranks that have divided a model copy, write and read such parts. So no rank needs a whole tensor.
 Called by the back ends and by the modules that read and write their files.
@@ -24,7 +24,7 @@ class TensorPart:
     dimension: int = 0
     """The dimension in which it is divided."""
     first: int = 0
-    """Place of the first row (or slice) in the whole tensor."""
+    """The first row's (or slice's) place in the whole tensor."""
 
     @property
     def whole(self) -> bool:
@@ -32,14 +32,14 @@ class TensorPart:
         return tuple(self.values.shape) == self.shape
 
     def first_of(self, number: int) -> Self:
-        """Return this part on the first rank (0) of those that have it, an empty one on others."""
+        """Return this part if `number` is 0 (the first rank that has it), else an empty part."""
         empty = self.values.narrow(self.dimension, 0, 0) if number else self.values
         return replace(self, values=empty)
 
     def copied(self) -> Self:
         """Return a copy on the host."""
         values = self.values.detach()
-        # On the host it would be the tensor itself, which the next step changes.
+        # On a tensor that is on the host, `cpu` returns that itself, and the next step changes it.
         on_host = values.clone() if values.device.type == "cpu" else values.cpu()
         return replace(self, values=on_host.contiguous())
 
@@ -47,7 +47,7 @@ class TensorPart:
 TensorParts = Mapping[str, TensorPart]
 """A rank's parts of several tensors, by name."""
 FileParts = Mapping[str, TensorParts]
-"""Parts by the names of their files."""
+"""Parts by file name."""
 
 
 def part_of(tensor: Tensor) -> TensorPart:

@@ -1,6 +1,6 @@
 """Models built without weights, whose shards are then read straight from the safetensors files.
 
-So no rank ever holds a whole model: its peak is its shards and one slice of a tensor. Called by
+So no rank ever holds a whole model: its peak is its shards and one tensor slice. Called by
 `model.py` (empty models) and the back ends that shard (their weights).
 """
 
@@ -28,7 +28,7 @@ def empty_model(
 ) -> PreTrainedModel | None:
     """Return a directory's model, with parameters on the meta device and correct buffers.
 
-    None if its files have tensors of other names or shapes: its conversion needs the whole model.
+    None if its files have tensors with other names or shapes: its conversion needs the whole model.
     Raise OSError or ValueError for a directory without a model.
     """
     config = AutoConfig.from_pretrained(  # nosec B615 # a local directory
@@ -52,14 +52,14 @@ def empty_model(
 
 
 def is_empty(model: nn.Module) -> bool:
-    """Return whether the parameters of a model have no memory yet."""
+    """Return whether a model's parameters have no memory yet."""
     return any(parameter.is_meta for parameter in model.parameters())
 
 
 def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
     """Give an empty model, sharded or not, its memory on a device, and read its parts into it.
 
-    Tensors that the files lack (the output of a critic) are 0. Raise `ModelUnusable`.
+    Tensors that the files lack (a critic's output) are 0. Raise `ModelUnusable`.
     """
     model._apply(lambda tensor: _zeros(tensor, device))  # type: ignore[no-untyped-call]
     model.tie_weights()
@@ -71,8 +71,8 @@ def fill(model: PreTrainedModel, directory: Path, device: torch.device) -> None:
 def reader(model: PreTrainedModel, directory: Path) -> Callable[[str, TensorPart], None]:
     """Return a function that reads a part of a model's tensor into the part's memory.
 
-    The model may be empty. The function takes any name of the tensor. Tensors that the files lack
-    (the output of a critic) stay as they are. Both raise `ModelUnusable`.
+    The model may be empty. The function takes any of the tensor's names. Tensors that the files
+    lack (a critic's output) stay as they are. Both raise `ModelUnusable`.
     """
     with _loadable(directory):
         files = _files(directory)
@@ -84,7 +84,7 @@ def reader(model: PreTrainedModel, directory: Path) -> Callable[[str, TensorPart
 
     def read(name: str, part: TensorPart) -> None:
         if (alias := saved[name]) is not None:
-            # Opened for each: what is read of a mapped file counts as memory until it closes.
+            # Opened for each tensor: what is read from a mapped file counts as memory until then.
             with _loadable(directory), safe_open(files[alias], framework="pt") as opened:
                 read_part(opened, alias, part)
 
@@ -117,7 +117,7 @@ def _with_buffers(model: PreTrainedModel) -> bool:
                 on_host.fill_(torch.nan) if on_host.is_floating_point() else on_host
             )
         if any(f"{prefix}.{name}".lstrip(".") not in saved for name in names):
-            # Its parameters have no memory, so this writes into the buffers alone.
+            # Its parameters have no memory, so this writes only into the buffers.
             model._init_weights(module)  # type: ignore[no-untyped-call]
             if any(
                 not tensor.is_floating_point() or not torch.isfinite(tensor).all()
@@ -142,7 +142,7 @@ def _covered(model: PreTrainedModel, directory: Path) -> bool:
 
 
 def new_outputs(model: PreTrainedModel) -> set[nn.Module]:
-    """Return the output layers of a critic, which begin with zeros; none of a causal model."""
+    """Return a critic's output layers, which begin with zeros; a causal model has none."""
     others = {*model.base_model.modules(), model.get_output_embeddings()}  # type: ignore[no-untyped-call]
     layers = (module for module in model.modules() if isinstance(module, nn.Linear))
     return {layer for layer in layers if layer not in others}
@@ -158,14 +158,14 @@ def _tensors(model: nn.Module) -> list[tuple[list[str], Tensor]]:
     names: defaultdict[int, list[str]] = defaultdict(list)
     tensors = {}
     for name, tensor in model.state_dict(keep_vars=True).items():
-        # An adapter's layer has the one that it adapts inside.
+        # An adapter's layer contains the layer that it adapts.
         names[id(tensor)].append(name.replace(".base_layer.", "."))
         tensors[id(tensor)] = tensor
     return [(names[key], tensor) for key, tensor in tensors.items()]
 
 
 def _files(directory: Path) -> Mapping[str, Path]:
-    """Return the file of each tensor of a directory, by name. Raise ValueError."""
+    """Return the file that holds each tensor in a directory, by tensor name. Raise ValueError."""
     index = directory / INDEX
     if not index.is_file():
         with safe_open(directory / SINGLE, framework="pt") as opened:

@@ -1,10 +1,10 @@
-"""Safetensors files that several ranks write at the same time, and those of a published model.
+"""Safetensors files that several ranks write at the same time, and a published model's files.
 
-Each rank writes its parts of the tensors. Each tensor's place follows from names, types and
-shapes, so ranks need neither values nor messages from others. The bytes are those that
-`safetensors.torch.save_file` writes of whole tensors. The format:
-https://huggingface.co/docs/safetensors (a length, a header in JSON, the tensors). The files of a
-model are those of `save_pretrained`, known before any tensor is there. Called by the back ends.
+Each rank writes its parts of the tensors. Each tensor's place follows from names, types and shapes,
+so ranks need neither values nor messages from others. The bytes are the same as
+`safetensors.torch.save_file` writes for whole tensors. The format:
+https://huggingface.co/docs/safetensors (a length, a header in JSON, the tensors). A model's files
+are the same as `save_pretrained` writes, known before any tensor is there. Called by the back ends.
 """
 
 import errno
@@ -29,7 +29,7 @@ from seamlessflow.trainer.backends.sharded.shards import INDEX, SINGLE
 from seamlessflow.trainer.parallelism import Dtype
 
 MOST_BYTES = 5_000_000_000
-"""Most bytes of a file, unless a tensor alone has more."""
+"""Most bytes in a file, unless a single tensor has more."""
 _METADATA = {"format": "pt"}
 MOST_ELEMENTS = 1 << 22
 """Most elements that are converted or moved to the host at a time: 16 MiB in float32."""
@@ -39,18 +39,18 @@ _ORDER = (
     *(torch.bool, torch.uint8, torch.int8, torch.int16, torch.float16, torch.bfloat16),
     *(torch.int32, torch.float32, torch.float64, torch.int64),
 )
-"""Types in the order of the format's library; tensors of the last type come first in a file."""
+"""Types as the format's library orders them; tensors with the last type come first in a file."""
 _KINDS = {"bool": "BOOL", "uint": "U", "int": "I", "float": "F", "bfloat": "BF"}
 _DIGITS = "0123456789"
 
 
 class ModelFiles:
-    """The files of one model."""
+    """One model's files."""
 
     def __init__(
         self, model: PreTrainedModel, dtype: Dtype, names: Mapping[str, str], most_bytes: int
     ) -> None:
-        """`names`: the model's own name of each tensor, by its name in the files."""
+        """`names`: the model's own name for each tensor, by its name in the files."""
         self._model = model
         self._dtype = dtype
         self._names = names
@@ -68,8 +68,10 @@ class ModelFiles:
             self._index = json.dumps(index, indent=2, sort_keys=True) + "\n"
 
     def write(self, directory: Path, parts: TensorParts, leads: bool) -> None:
-        """Write this rank's parts of the tensors, by their names in the model. Rank 0 (`leads`)
-        also writes configuration and index. Every rank must call it. Raise OSError.
+        """Write this rank's parts; `parts` has them by the tensors' names in the model.
+
+        Rank 0 (`leads`) also writes configuration and index. Every rank must call it. Raise
+        OSError.
         """
         if leads:
             write_configuration(self._model, self._dtype, directory)
@@ -83,9 +85,9 @@ class ModelFiles:
 def model_files(
     model: PreTrainedModel, dtype: Dtype, most_bytes: int = MOST_BYTES
 ) -> ModelFiles | None:
-    """Return the files of a model, whose tensors need no memory, with elements of `dtype`.
+    """Return a model's files, with `dtype` elements. The model's tensors need no memory.
 
-    None if files have other tensors than the model: it needs a conversion of whole tensors.
+    None if the files have other tensors than the model: then whole tensors must be converted.
     """
     tensors = {name: _empty(tensor, dtype) for name, tensor in model.state_dict().items()}
     named = {id(tensor): name for name, tensor in tensors.items()}
@@ -105,11 +107,10 @@ def write_tensors(
     dtype: torch.dtype | None = None,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write this rank's parts of a file's tensors, as `dtype` if one is given, and force them to
-    disk. The file is whole once each rank has returned.
+    """Write this rank's parts of a file's tensors, as `dtype` if given, and force them to disk.
 
-    All ranks name the same tensors. Rank 0 (`leads`) also writes the header, and whole tensors.
-    Raise OSError.
+    The file is whole once each rank has returned. All ranks name the same tensors. Rank 0 (`leads`)
+    also writes the header, and whole tensors. Raise OSError.
     """
     types = {name: dtype or part.values.dtype for name, part in parts.items()}
     header, places, size = _layout(parts, types, metadata)
@@ -130,7 +131,7 @@ def _empty(tensor: torch.Tensor, dtype: Dtype) -> torch.Tensor:
 def _layout(
     parts: TensorParts, types: Mapping[str, torch.dtype], metadata: Mapping[str, str] | None
 ) -> tuple[bytes, Mapping[str, int], int]:
-    """Return a file's header, the place of each tensor and the size of all."""
+    """Return a file's header, each tensor's place, and the file's size."""
     facts: dict[str, object] = {} if metadata is None else {"__metadata__": dict(metadata)}
     begins = {}
     end = 0
@@ -148,7 +149,7 @@ def _layout(
 
 
 def _type_name(dtype: torch.dtype) -> str:
-    """Return the format's name of a type: a kind and a number of bits."""
+    """Return the format's name for a type: a kind and how many bits it has."""
     name = str(dtype).removeprefix("torch.")
     kind = name.rstrip(_DIGITS)
     return f"{_KINDS[kind]}{name.removeprefix(kind)}"
@@ -160,10 +161,10 @@ def _opened(path: Path) -> Iterator[int]:
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         try:
-            # Without a lock a client of NFS writes whole pages, zeros in place of another host's.
+            # Without a lock an NFS client writes whole pages, with zeros for another host's bytes.
             fcntl.lockf(file, fcntl.LOCK_SH)
         except OSError as error:
-            if error.errno != errno.ENOSYS:  # else the file system has none, and needs none
+            if error.errno != errno.ENOSYS:  # else the file system has no locks, and needs none
                 raise
         yield file
     finally:

@@ -1,8 +1,9 @@
-"""Files that all ranks of a gang write together, and the answers by which rank 0 learns of it.
+"""Files that a gang's ranks write together, and the answers by which rank 0 learns the outcome.
 
-A publication is a call of the gang like others (`gang.py`). A checkpoint is written while the gang
-computes, and torch's process group belongs to the thread that computes. So each rank has a thread
-for the order to write and the answers, on the meeting's lines. Called by the back ends.
+A publication is a gang's call like others (`gang.py`). A checkpoint is written while the gang
+computes, and torch's process group belongs to the thread that computes. So each other rank has a
+thread that takes rank 0's order to write and answers it, on the meeting's lines. Called by the back
+ends.
 """
 
 import math
@@ -19,7 +20,7 @@ from seamlessflow.trainer.backends.optimizer_state import save_state
 from seamlessflow.trainer.backends.sharded.parts import FileParts
 
 _COPY_S = 600.0
-"""Limit of the wait for a snapshot that rank 0 has taken."""
+"""Longest wait for this rank's snapshot, once rank 0 has taken its own."""
 _LAST_S = 20.0
 """Longest wait of an ending rank until its part of a checkpoint is written."""
 
@@ -37,14 +38,13 @@ class RankWriteFailed(SeamlessFlowError):
 
 
 class GangSaves:
-    """A gang's checkpoints, made from its ranks' snapshots in their order."""
+    """A gang's checkpoints, made from its ranks' snapshots, oldest first."""
 
     def __init__(self, lines: Sequence[Line], snapshots: Queue[FileParts], leads: bool) -> None:
-        """`lines`: rank 0's lead to the other ranks, in rank order; any other rank's leads to rank
-        0.
+        """Start the thread that writes what rank 0 orders, on each other rank (not `leads`).
 
-        `snapshots` has this rank's unwritten ones. Ranks other than rank 0 (`leads`) start a thread
-        that writes what rank 0 orders.
+        `lines`: rank 0's lines to the other ranks, in rank order; on any other rank, its line to
+        rank 0. `snapshots` has this rank's unwritten ones.
         """
         self._lines = lines
         self._snapshots = snapshots
@@ -62,11 +62,11 @@ class GangSaves:
             with suppress(LineLost):  # then there is no answer either
                 line.send(str(directory))
         failed = failure(partial(self._written, directory))
-        # Of all, so that no rank writes any more when this is over.
+        # Wait for all answers, so that no rank writes any more when this is over.
         check(failed, [_answer(line) for line in self._lines], directory)
 
     def finish(self) -> None:
-        """Wait, for a while, until other ranks than rank 0 have written their snapshots."""
+        """Wait, for a while, until this rank has written its snapshots; rank 0 does not wait."""
         if self._leads:
             return
         done = self._snapshots.all_tasks_done
@@ -87,7 +87,7 @@ class GangSaves:
                 done.notify_all()
 
     def _written(self, directory: Path) -> None:
-        # The order may come before the call in which this rank copies its part.
+        # The order may come before the call in which this rank takes its snapshot.
         files = self._snapshots.get(timeout=_COPY_S)
         try:
             save_state(directory, files, self._leads)
@@ -105,12 +105,12 @@ def failure(work: Callable[[], None]) -> Exception | None:
 
 
 def words(failed: Exception | None) -> str:
-    """Return an error as an answer to rank 0; empty: there is none."""
+    """Return an error as an answer to rank 0; empty if there is none."""
     return "" if failed is None else f"{type(failed).__name__}: {failed}"
 
 
 def check(failed: Exception | None, reasons: Sequence[str], directory: Path) -> None:
-    """Raise the error of rank 0, or `RankWriteFailed` for the first answer that is one."""
+    """Raise this rank's own error, or `RankWriteFailed` for the first other rank's."""
     if failed is not None:
         raise failed
     for rank, reason in enumerate(reasons, 1):

@@ -1,10 +1,10 @@
-"""The critic of either kind: it learns values of the places before and behind tokens.
+"""The critic, of either kind: it learns values for the places before and behind tokens.
 
-It is a model of its own with an output for each value, or a head. A head is a linear layer on the
+It is a separate model with an output for each value, or a head. A head is a linear layer on the
 policy's last hidden states, in the policy's pass. It has only H + 1 numbers for each output, so
 each rank has all of them, always in float32. It belongs neither to the policy's model nor to
 published weights. The critic learns targets that the trainer computed from the values
-(`trainer/data/credit/values.py`). Called by the back ends. Dimensions: N trained tokens of a
+(`trainer/data/credit/values.py`). Called by the back ends. Dimensions: N trained tokens in a
 micro-batch, H hidden, O outputs.
 """
 
@@ -44,16 +44,16 @@ from seamlessflow.trainer.settings import TrainerSection
 
 Autocast = Callable[[], AbstractContextManager[object]]
 Summed = Callable[[Tensor], Tensor]
-"""Returns the sum over all ranks of a tensor on the host; every rank must call it."""
+"""Returns a host tensor's sum over all ranks; every rank must call it."""
 
 
 class Critic:
-    """A model of values with its optimizer."""
+    """A value model with its optimizer."""
 
     def __init__(
         self, directory: Path, settings: TrainerSection, placed: Placed, keeping: Keeping
     ) -> None:
-        """Load the model of `directory`, with outputs of zeros. Raise `ModelUnusable`."""
+        """Load the model in `directory`, with outputs that are 0. Raise `ModelUnusable`."""
         self._settings = settings
         self._keeping = keeping
         self._outputs = OUTPUTS[settings.advantage]
@@ -72,7 +72,7 @@ class Critic:
     def values(
         self, batches: Sequence[MicroBatch], autocast: Autocast
     ) -> dict[Column, list[NDArray[np.float32]]]:
-        """Return the values (N) of each micro-batch, by their columns."""
+        """Return each micro-batch's values (N), by column."""
         with autocast():
             of_batches = [self._values(batch) for batch in batches]
         return {
@@ -80,7 +80,7 @@ class Critic:
         }
 
     def train(self, batches: Sequence[MicroBatch], ranks: int, autocast: Autocast) -> float:
-        """Train on this rank's micro-batches; return its part of the mean loss (`value_loss`).
+        """Train on this rank's micro-batches; return its part in the mean loss (`value_loss`).
 
         Raise `UpdateFailed`, on all ranks.
         """
@@ -101,7 +101,7 @@ class Critic:
         return total
 
     def state(self) -> FileParts:
-        """Return a copy of this rank's part of weights and optimizer, on the host."""
+        """Return a host copy of this rank's part of weights and optimizer."""
         return self._keeping.copied(self._model, self._optimizer, CRITIC)
 
     def load(self, directory: Path) -> None:
@@ -128,7 +128,7 @@ class ValueHead:
     """A linear layer with its optimizer; 0 for all hidden states at first."""
 
     def __init__(self, width: int, settings: TrainerSection) -> None:
-        """`width`: H, the size of the policy's hidden states."""
+        """`width`: H, the width of the policy's hidden states."""
         self._settings = settings
         self._outputs = OUTPUTS[settings.advantage]
         self._output = nn.Linear(width, len(self._outputs), dtype=torch.float32)
@@ -148,12 +148,12 @@ class ValueHead:
         return needs_behind(self._outputs)
 
     def values(self, hidden: HiddenStates) -> ValuesByColumn:
-        """Return the values (N) of hidden states, float32, with gradient."""
+        """Return values (N) by column, for hidden states; float32, with gradient."""
         before_NO, behind_NO = hidden.each(self._at)
         return _by_column(self._outputs, before_NO, behind_NO)
 
     def loss(self, hidden: HiddenStates, batch: MicroBatch) -> Tensor:
-        """Return a micro-batch's part of the mean loss (`value_loss`).
+        """Return a micro-batch's part in the mean loss (`value_loss`).
 
         Its gradient reaches the head as it is, and the hidden states times `critic.coefficient`.
         """
@@ -179,7 +179,7 @@ class ValueHead:
         self._optimizer.zero_grad(set_to_none=True)
 
     def state(self) -> FileParts:
-        """Return a copy of weights and optimizer on the host."""
+        """Return a host copy of weights and optimizer."""
         return copied(self._output, self._optimizer, CRITIC)
 
     def load(self, directory: Path) -> None:
@@ -200,7 +200,7 @@ class ValueHead:
 def _by_column(
     outputs: Sequence[CriticOutput], before_NO: Tensor, behind_NO: Tensor | None
 ) -> ValuesByColumn:
-    """Return values (N) by their columns, from all outputs before and behind tokens."""
+    """Return values (N) by column, from all outputs before and behind tokens."""
     values: dict[Column, Tensor] = {}
     for place, output in enumerate(outputs):
         values[output.before.value] = before_NO[:, place].contiguous()
@@ -210,6 +210,6 @@ def _by_column(
 
 
 def _passing(hidden_NH: Tensor, share: float) -> Tensor:
-    """Return the hidden states, which let `share` of a gradient through."""
+    """Return the hidden states; they let only `share` of a gradient through."""
     fixed_NH = hidden_NH.detach()
     return fixed_NH + share * (hidden_NH - fixed_NH) if share else fixed_NH

@@ -1,11 +1,11 @@
-"""Models that no gradient trains: their log-probs of tokens, for reference, teacher, opponents.
+"""Models that no gradient trains (reference, teacher, opponents), and their log-probs for tokens.
 
 They are on the host except while they compute. A reference may become the policy every
-`trainer.reference_every` steps. A policy that learns for long leaves any fixed reference, until the
-divergence holds it back. Renewal of the reference is a part of ProRL, arXiv 2505.24864. ProRL also
-begins the optimizer anew; here the optimizer goes on. Opponents are copies of earlier weights
-(MNPO, arXiv 2509.23102). Weights and the count of steps are in the checkpoint. So no lease keeps
-published weights for a reference or opponents. Called by the back ends.
+`trainer.reference_every` steps: a policy that learns for long leaves any fixed reference, until the
+divergence holds it back. ProRL, arXiv 2505.24864, renews the reference in this way. It also begins
+the optimizer anew; here the optimizer goes on. Opponents are copies of earlier weights (MNPO, arXiv
+2509.23102). The checkpoint has weights and step counts, so no lease keeps published weights for a
+reference or opponents. Called by the back ends.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -70,7 +70,7 @@ class FrozenModel:
 
     @torch.no_grad()
     def become(self, weights: Mapping[str, Tensor]) -> None:
-        """Take over the weights of another model of the same shape, in its own type."""
+        """Take over another model's weights, which have the same shapes, in this model's type."""
         forget_copies(self._model)
         for name, parameter in self.weights().items():
             parameter.copy_(weights[name].detach().to(parameter.device))
@@ -82,7 +82,7 @@ class FrozenModel:
         device: torch.device,
         autocast: Callable[[], AbstractContextManager[object]],
     ) -> list[NDArray[np.float32]]:
-        """Return the log-probs of the trained tokens (N) of each micro-batch."""
+        """Return the log-probs for each micro-batch's trained tokens (N)."""
         home = self._model.device
         nn.Module.to(self._model, device)
         with autocast():
@@ -92,7 +92,7 @@ class FrozenModel:
 
 
 class RenewedReference:
-    """A reference with the steps that it has seen."""
+    """A reference that becomes the policy after every few steps."""
 
     def __init__(
         self, model: FrozenModel, every: int, keeping: Keeping, policy: Mapping[str, Tensor]
@@ -108,7 +108,7 @@ class RenewedReference:
                 "trainer.reference_every makes the policy of it, whose weights have other shapes"
             )
             raise ModelUnusable(str(model.directory), reason)
-        # It is never trained: a checkpoint keeps models with their optimizer, which has no state.
+        # Never used to train: a checkpoint keeps each model with an optimizer, here without state.
         self._untrained = adamw(model.weights().values(), OptimizerSection(), 0.0)
 
     def step_over(self, policy: Mapping[str, Tensor]) -> None:
@@ -118,7 +118,7 @@ class RenewedReference:
             self._model.become(policy)
 
     def state(self) -> FileParts:
-        """Return a copy of this rank's part of weights and count, on the host."""
+        """Return a host copy of this rank's part of the weights, and the step count."""
         files = self._keeping.copied(self._model.module, self._untrained, REFERENCE)
         return {**files, STEPS: {"steps": part_of(torch.tensor([self._steps]))}}
 
@@ -137,7 +137,7 @@ class Opponents:
     """Earlier policies, each with its version; they begin as the initial policy."""
 
     def __init__(self, models: Sequence[FrozenModel], every: int, keeping: Keeping) -> None:
-        """`models`: a model for each of them, with the initial policy's weights.
+        """`models`: one for each opponent, with the initial policy's weights.
 
         Every `every` trained steps the oldest becomes the policy.
         """
@@ -146,7 +146,7 @@ class Opponents:
         self._keeping = keeping
         self._steps = 0
         self._versions = [NOWHERE] * len(models)
-        # They are never trained: a checkpoint keeps models with their optimizer, without state.
+        # Never used to train: a checkpoint keeps each model with an optimizer, here without state.
         self._untrained = [
             adamw(model.weights().values(), OptimizerSection(), 0.0) for model in models
         ]
@@ -157,7 +157,7 @@ class Opponents:
         return {name: self._models[place] for name, place in zip(OPPONENTS, order, strict=False)}
 
     def step_over(self, version: int, policy: Mapping[str, Tensor]) -> None:
-        """Count a step; let the oldest opponent become the policy of `version` if it is time."""
+        """Count a step; if it is time, let the oldest opponent become the policy at `version`."""
         self._steps += 1
         if self._steps % self._every == 0:
             oldest = self._newest_first()[-1]
@@ -165,7 +165,7 @@ class Opponents:
             self._versions[oldest] = version
 
     def state(self) -> FileParts:
-        """Return a copy of this rank's part of weights, versions and count, on the host."""
+        """Return a host copy of this rank's part of the weights, with versions and step count."""
         files: FileParts = {
             VERSIONS: {
                 "steps": part_of(torch.tensor([self._steps])),
@@ -195,11 +195,11 @@ class Opponents:
         self._steps = steps
 
     def _newest_first(self) -> list[int]:
-        """Return the places of the opponents, that of the newest version first."""
+        """Return the opponents' places, the newest version's first."""
         places = range(len(self._models))
         return sorted(places, key=lambda place: self._versions[place], reverse=True)
 
 
 def _prefix(place: int) -> str:
-    """Return the prefix of an opponent's files."""
+    """Return the prefix for an opponent's files."""
     return f"{OPPONENT}{place + 1}-"

@@ -48,12 +48,12 @@ class SideModels:
     ) -> None:
         """Load them on the host. Raise `ModelUnusable`.
 
-        `policy` is the directory of the policy's model, `forward` its pass, `trained` its weights.
-        `placed` and `keeping` come from the back end.
+        `policy` is the directory with the policy's model, `forward` its pass, `trained` its
+        weights. `placed` and `keeping` come from the back end.
         """
 
         self.unmasked = False
-        """True if a model cannot follow a mask over pairs of tokens."""
+        """True if a model cannot follow a mask over token pairs."""
 
         def checked(model: PreTrainedModel) -> PreTrainedModel:
             check_layout(use_attention(model, settings), settings.layout)
@@ -93,7 +93,7 @@ class SideModels:
         device: torch.device,
         autocast: Autocast,
     ) -> AnnotatedColumns:
-        """Return each micro-batch's columns; one pass computes all of the policy itself."""
+        """Return each micro-batch's columns; one pass gives all columns from the policy itself."""
         of_policy = OF_POLICY if self.head is None else (*OF_POLICY, *self.head.columns)
         annotated = self._of_policy(
             batches, [name for name in columns if name in of_policy], autocast
@@ -113,14 +113,14 @@ class SideModels:
             trained.move(move)
 
     def step_over(self, version: int, weights: Mapping[str, Tensor]) -> None:
-        """Note the end of a step, which made these weights of the policy, of `version`."""
+        """Note the end of a step, which made these policy weights as `version`."""
         if self._renewed is not None:
             self._renewed.step_over(weights)
         if self._opponents is not None:
             self._opponents.step_over(version, weights)
 
     def state(self) -> FileParts:
-        """Return a copy of this rank's part of all changing models, on the host."""
+        """Return a host copy of this rank's part of all changing models."""
         return {
             name: content for model in self._changing() for name, content in model.state().items()
         }
@@ -142,7 +142,7 @@ class SideModels:
     def _of_policy(
         self, batches: Sequence[MicroBatch], columns: Sequence[Column], autocast: Autocast
     ) -> dict[Column, list[NDArray[np.float32]]]:
-        """Return columns of the policy's own pass, with N numbers for each micro-batch."""
+        """Return columns from the policy's own pass, with N numbers for each micro-batch."""
         annotated: dict[Column, list[NDArray[np.float32]]] = {name: [] for name in columns}
         with autocast():
             for batch in batches if columns else ():
@@ -151,7 +151,7 @@ class SideModels:
         return annotated
 
     def _passed(self, batch: MicroBatch, columns: Sequence[Column]) -> dict[Column, Tensor]:
-        """Return columns (N) of a micro-batch by one pass, without logits if only values count."""
+        """Return a micro-batch's columns (N) from one pass, without logits if only values count."""
         results: dict[Column, Tensor] = {}
         behind = self.head is not None and self.head.behind
         if not set(OF_POLICY) & set(columns):

@@ -1,9 +1,10 @@
-"""System prompt and messages of an Anthropic messages request in canonical form. Pure.
+"""An Anthropic messages request's system prompt and messages, in canonical form. Pure.
 
-Consecutive messages of one role are one message, as at the vendor. Each tool result is a message of
-its own, in the order of the calls. It must answer a call in the last assistant message. An answer
-of ours that an agent sends back becomes the message that was sampled. Input that a text model
-cannot read is refused with 400, never dropped.
+Consecutive messages with one role become one message, as at the vendor. Each tool result becomes a
+separate message. It must answer a call in the last assistant message, and results are put in call
+order. If an agent sends back one of our answers, it becomes the message that was sampled. Input
+that a text model cannot read is refused with 400. Only redacted thinking is dropped, since only the
+vendor that encrypted it can read it.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,7 +34,7 @@ _TEXT_ONLY = "this model takes text and calls of the agent's own tools only"
 
 
 class AnthropicHistory(ReadHistory[ReadMessage]):
-    """The messages of a request, read one after the other."""
+    """A request's messages, read one after the other."""
 
     def __init__(self) -> None:
         super().__init__(ReadMessage, _RESULTS)
@@ -98,7 +99,7 @@ _READ: Mapping[str, Callable[[AnthropicHistory, str, Block], None]] = {
 
 
 def canonical_history(system: object, messages: object) -> AnthropicHistory:
-    """Return the messages of a request. Raises `ApiError` that names the wrong member."""
+    """Return a request's messages. Raises `ApiError` that names the wrong member."""
     if not isinstance(messages, list) or not messages:
         raise bad("messages", "messages: at least one message is required")
     history = AnthropicHistory()
@@ -123,7 +124,7 @@ def _blocks(place: str, content: object) -> Iterator[tuple[str, Block]]:
 
 
 def _text(place: str, block: Block) -> str:
-    """Return the text of a block. Blocks of other kinds that contain text are rendered as text."""
+    """Return a block's text. Blocks of other kinds that contain text are rendered as text."""
     match block:
         case {"type": "text", "text": str(words)}:
             return words

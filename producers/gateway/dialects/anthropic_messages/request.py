@@ -1,9 +1,9 @@
-"""Requests of the Anthropic messages dialect: HTTP body to `CanonicalRequest`. Pure.
+"""Requests in the Anthropic messages dialect: HTTP body to `CanonicalRequest`. Pure.
 
 Unsupported members that would change the answer are refused by name. Other unknown members are
-ignored, since the vendor's clients keep adding new ones. The gateway refuses to continue an answer
-that the request begins, as the vendor's later models do. Tools that Anthropic defines are refused,
-as only its own models know them.
+ignored, since the vendor's clients keep adding new ones. A request that ends with the beginning of
+an answer is refused, as the vendor's later models refuse it. Tools that Anthropic defines are
+refused, as only its own models know them.
 """
 
 from collections.abc import Mapping
@@ -66,7 +66,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
 
 @refuse_deep_nesting
 def prompt(body: bytes) -> Prompt:
-    """Return the prompt of a request to count tokens. Raises `ApiError` (400)."""
+    """Return the prompt in a request that counts tokens. Raises `ApiError` (400)."""
     request = read_body(body)
     refuse(request, _REFUSED)
     text("model", _required(request, "model"))
@@ -121,7 +121,7 @@ def _schema(request: Mapping[str, Any]) -> str | None:
 
 
 def _tools(tools: object) -> tuple[bytes | None, frozenset[str]]:
-    """Return the tools as one JSON array with schemas as they were sent, and their names.
+    """Return the tools as one JSON array, and their names. The schemas stay as they were sent.
 
     The array is None if there are no tools. Raises `ApiError`.
     """

@@ -1,7 +1,7 @@
-"""Answers and errors of the Anthropic messages dialect, as JSON and as server-sent events. Pure.
+"""Answers and errors in the Anthropic messages dialect, as JSON and as server-sent events. Pure.
 
 A message is called `msg_<turn id>`. Clients expect thinking to be signed. The signature is the turn
-id, which the gateway does not check when it comes back.
+id. The gateway does not check it when it comes back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ _TYPES = {
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """Return the body of a whole answer."""
+    """Return a whole answer's body."""
     answer = answers[0]
     read = orjson.loads(answer.message or b"{}")
     body = {
@@ -48,10 +48,10 @@ def completion(
 
 
 class MessageEvents:
-    """The events of one answer; each method returns the bytes to send.
+    """The writer for one streamed answer; each method returns the bytes to send.
 
-    Content is sent in blocks, one open at a time. Text is sent as it arrives, a tool call as a
-    whole.
+    Content is sent in blocks, and one block is open at a time. Text is sent as it arrives. A tool
+    call is sent as a whole.
     """
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
@@ -59,7 +59,7 @@ class MessageEvents:
         self._head = _head(turn_id, request)
         self._thinking = request.echoed["thinking"]
         self._open: str | None = None
-        """Type of the open block, or None."""
+        """The open block's type, or None."""
         self._begun = 0
         """Count of blocks that have begun."""
 
@@ -69,7 +69,7 @@ class MessageEvents:
         return _event("message_start", message=message)
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write the next part of the message: thinking, then text, then calls."""
+        """Write the message's next part: thinking, then text, then calls."""
         read = orjson.loads(piece.delta)
         data = b""
         if thought := read.get("reasoning_content"):
@@ -137,9 +137,9 @@ class MessageEvents:
 
 
 def error_body(error: ApiError, request_id: str = "") -> bytes:
-    """Return the body of an error in Anthropic's format.
+    """Return an error's body in Anthropic's format.
 
-    A prompt that is too long also gets Anthropic's words, which agents look for.
+    If a prompt is too long, the message has Anthropic's wording, which agents look for.
     """
     message = error.message
     if error.prompt_lengths is not None:
@@ -153,7 +153,7 @@ def error_body(error: ApiError, request_id: str = "") -> bytes:
 
 
 def _head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
-    """Return the members of a message that has no content yet."""
+    """Return a message's members before it has any content."""
     return {
         "id": MESSAGE + turn_id,
         "type": "message",
@@ -166,7 +166,7 @@ def _head(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
 
 
 def _ending(answer: ReplyFinished) -> dict[str, str | None]:
-    """Return why a message ended. One with calls ended with them, even if text followed."""
+    """Return why a message ended. With tool calls it is `tool_use`, even if text followed them."""
     stop = answer.stop_sequence if answer.finish_reason == "stop" else None
     usual = "end_turn" if stop is None else "stop_sequence"
     reason = _STOP_REASONS.get(answer.finish_reason, usual)
@@ -176,7 +176,8 @@ def _ending(answer: ReplyFinished) -> dict[str, str | None]:
 def _prompt_usage(prompt_tokens: int) -> dict[str, object]:
     """Return the token counts before sampling.
 
-    Those of the engine's cache are not known. They are 0: clients add them up without a check.
+    The engine's cache counts are unknown. They are written as 0, because clients add them up
+    without a check.
     """
     return {
         "input_tokens": prompt_tokens,
@@ -187,7 +188,7 @@ def _prompt_usage(prompt_tokens: int) -> dict[str, object]:
 
 
 def _usage(answer: ReplyFinished) -> dict[str, object]:
-    """Return the token counts; those of thinking only if the renderer can count them."""
+    """Return the token counts, with thinking tokens only if the renderer can count them."""
     counts = _prompt_usage(answer.prompt_tokens) | {"output_tokens": answer.completion_tokens}
     if answer.reasoning_tokens is None:
         return counts

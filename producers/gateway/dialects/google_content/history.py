@@ -1,11 +1,11 @@
-"""System instruction and contents of a Google request in canonical form. Pure.
+"""A Google request's system instruction and contents, in canonical form. Pure.
 
-Consecutive contents of one role are one message: a streamed answer comes back with a content for
-each event. Each function's response is a message of its own and must answer a call in the model's
-last message. It names the call by its id, or else by its name; responses by name take the calls in
-order. The messages then stand in the order of the calls. An answer of ours that an agent sends back
-becomes the message that was sampled. Input that a text model cannot read is refused with 400, never
-dropped.
+Consecutive contents with one role become one message: an agent sends a streamed answer back with a
+content for each event. Each function response becomes a separate message and must answer a call in
+the model's last message. It names the call by its id, or else by its function's name. Responses by
+name take the calls in order. The messages are then put in call order. If an agent sends back one of
+our answers, it becomes the message that was sampled. Input that a text model cannot read is refused
+with 400, never dropped.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ from seamlessflow.schemas.json_text import write_json
 
 HistoryPart = Mapping[str, Any]
 _BESIDE = ("thought", "thoughtSignature", "partMetadata", "videoMetadata", "mediaResolution")
-"""Members that say more about a part's data."""
+"""Members that only describe a part's data."""
 _EQUAL_NUMBERS = (
     "Please ensure that the number of function response parts is equal to the number of function "
     "call parts of the function call turn"
@@ -52,7 +52,7 @@ class _Said(ReadMessage):
 
 
 class GoogleHistory(ReadHistory[_Said]):
-    """The messages of a request, read one after the other."""
+    """A request's messages, read one after the other."""
 
     def __init__(self) -> None:
         super().__init__(_Said, _RESULTS)
@@ -79,7 +79,7 @@ class GoogleHistory(ReadHistory[_Said]):
             self._message_of("assistant")
         elif not fields.get("parts"):
             raise bad(f"{place}.parts", f"{place}.parts must not be empty")
-        # Responses come first: the vendor takes them beside texts, in any order.
+        # Responses are read first: the vendor takes them and texts in any order.
         parts = sorted(_parts(place, fields), key=lambda part: part[1] != "functionResponse")
         for where, kind, part in parts:
             read(self, where, kind, part)
@@ -95,7 +95,7 @@ class GoogleHistory(ReadHistory[_Said]):
         message.signed.append(signed_thought(part.get("thoughtSignature")))
         if kind == "functionCall":
             self._calls += 1
-            # The older models of the vendor give calls no ids, and not every agent keeps them.
+            # The vendor's older models give calls no ids, and some agents drop the ids.
             call = _call(at(place, kind), part[kind], f"call-{self._calls}")
             message.calls.append(call)
         elif flag(f"{place}.thought", part.get("thought", False)):
@@ -124,7 +124,7 @@ _READ: Mapping[str, Callable[[GoogleHistory, str, str, HistoryPart], None]] = {
 
 
 def canonical_history(instruction: object, contents: object) -> GoogleHistory:
-    """Return the messages of a request. Raises `ApiError` that names the wrong member."""
+    """Return a request's messages. Raises `ApiError` that names the wrong member."""
     if not listed("contents", contents):
         raise bad("contents", "contents must not be empty")
     history = GoogleHistory()
@@ -136,7 +136,7 @@ def canonical_history(instruction: object, contents: object) -> GoogleHistory:
 
 
 def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, HistoryPart]]:
-    """Yield the place of each part, the name of the member with its data, and its members."""
+    """Yield each part's place, the name of the member with its data, and its members."""
     for n, value in enumerate(listed(f"{place}.parts", content.get("parts", []))):
         where = f"{place}.parts[{n}]"
         part = members(where, value)
@@ -150,7 +150,7 @@ def _parts(place: str, content: Mapping[str, Any]) -> Iterator[tuple[str, str, H
 
 
 def _text(place: str, kind: str, part: HistoryPart) -> str:
-    """Return the text of a part that the agent wrote."""
+    """Return the text in a part that the agent wrote."""
     if flag(f"{place}.thought", part.get("thought", False)):
         raise bad(f"{place}.thought", f"{place}.thought: only the model has thoughts")
     return _own_text(place, kind, part)
@@ -179,7 +179,7 @@ def _call(place: str, value: object, unnamed: str) -> dict[str, Any]:
 
 
 def _answered(place: str, name: str, call_id: object, asked: _Said) -> str:
-    """Return the id of the call that a response is for. Raises `ApiError` if there is none."""
+    """Return the call id that a response answers. Raises `ApiError` if there is no such call."""
     calls: Sequence[str]
     if call_id:
         calls = [call["id"] for call in asked.calls if call["id"] == call_id]
@@ -197,7 +197,7 @@ def _answered(place: str, name: str, call_id: object, asked: _Said) -> str:
 
 
 def _shown(place: str, response: object) -> str:
-    """Return a response as text: its `output`, its `error`, or else all of it."""
+    """Return a response as text: its `output`, its `error`, or else the whole response."""
     if not isinstance(response, dict):
         raise bad(place, f"{place} must be an object")
     match response:

@@ -1,10 +1,10 @@
-"""Members of the objects in Google's JSON, and the thoughts in its signatures. Pure.
+"""Object members in Google's JSON, and the thoughts in its signatures. Pure.
 
 As at the vendor, a member may be written in camel case (`systemInstruction`) or in snake case.
 
-The vendor's clients get no thoughts unless they ask for them, but send a part's `thoughtSignature`
-back as it was. So a signature of the gateway holds the thought itself, which is not secret. The
-history then has what was sampled.
+The vendor's clients get no thoughts unless they ask for them. But they send a part's
+`thoughtSignature` back unchanged. So the gateway's signature holds the thought itself, which is not
+secret. The history then has what was sampled.
 """
 
 import re
@@ -24,7 +24,7 @@ def camel(name: str) -> str:
 
 
 def at(place: str, name: str) -> str:
-    """Return the place of a member in the object at `place`; the body itself is at ""."""
+    """Return a member's place in the object at `place`; the body itself is at ""."""
     return f"{place}.{name}" if place else name
 
 
@@ -46,7 +46,7 @@ def members(place: str, value: object) -> dict[str, Any]:
 
 
 def listed(place: str, value: object) -> list[Any]:
-    """Return a list; an object stands for a list of itself, as at the vendor. Raises `ApiError`."""
+    """Return a list. A lone object becomes a list of one, as at the vendor. Raises `ApiError`."""
     if isinstance(value, dict):
         return [value]
     if not isinstance(value, list):
@@ -60,7 +60,7 @@ def signature(thought: str) -> str:
 
 
 def signed_thought(sent: object) -> str:
-    """Return the thought in a signature of the gateway; empty for any other signature."""
+    """Return the thought in a signature that the gateway made; empty for any other signature."""
     if not isinstance(sent, str):
         return ""
     data = sent.translate(_URL_SAFE).rstrip("=")

@@ -1,8 +1,8 @@
 """Requests of Google's `generateContent`: HTTP body and path to `CanonicalRequest`. Pure.
 
-The path names the model and the form of the answer. Unknown members of `generationConfig` are
-refused by name, as at the vendor, since nearly all change the answer. Elsewhere unsupported members
-that would change it are refused, and other unknown ones ignored.
+The path names the model and the answer's form. Unknown members of `generationConfig` are refused by
+name, as at the vendor, since nearly all change the answer. In other objects, unsupported members
+that would change the answer are refused, and unknown members are ignored.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,7 +42,7 @@ from seamlessflow.schemas.records import Sampling
 
 DIALECT = "google.content"
 AnswerForm = Literal["whole", "events", "array"]
-"""Forms of an answer: one object, server-sent events, or a JSON array that grows."""
+"""Answer forms: one object, server-sent events, or a JSON array that grows."""
 
 MOST_LOGPROBS = 20
 _CONFIG = "generationConfig"
@@ -79,7 +79,7 @@ def parse(body: bytes, max_choices: int, model: str, form: AnswerForm) -> Canoni
 
 @refuse_deep_nesting
 def prompt(body: bytes) -> Prompt:
-    """Return the prompt of a request to count tokens. Raises `ApiError` (400)."""
+    """Return the prompt in a request that counts tokens. Raises `ApiError` (400)."""
     request = members("", read_body(body))
     inner = request.get("generateContentRequest")
     if inner is not None:
@@ -142,7 +142,7 @@ def _answer_schema(config: Mapping[str, Any]) -> str | None:
 
 
 def _shows_thoughts(config: Mapping[str, Any]) -> bool:
-    """Return whether the agent gets thoughts as text; a signature holds them all the same."""
+    """Return whether the agent gets thoughts as text. A signature holds them in any case."""
     place = f"{_CONFIG}.thinkingConfig"
     thinking = members(place, config.get("thinkingConfig", {}))
     return flag(f"{place}.includeThoughts", thinking.get("includeThoughts", False))
@@ -156,7 +156,7 @@ def _whole(low: int, high: int) -> Callable[[str, Any], int]:
     check = whole(low, high)
 
     def check_number(name: str, value: Any) -> int:
-        # The vendor's client has some whole numbers as floats, such as `topK`.
+        # The vendor's client sends some whole numbers as floats, such as `topK`.
         return check(name, int(value) if isinstance(value, float) and value.is_integer() else value)
 
     return check_number

@@ -1,10 +1,10 @@
 """Answers and errors of Google's `generateContent`: whole, as events, or as a JSON array. Pure.
 
-A response has the id of its turn. Thoughts are shown only if the request asks for them. A signature
-holds them in any case. It stands beside the first call, or else beside the last text.
+A response has its turn's id. Thoughts are shown only if the request asks for them. A signature
+holds them in any case. It stands beside the first call or, without calls, beside the last text.
 
-Each event is a response with what came since the last one; the clients add them up. Text is sent as
-it arrives, a call as a whole.
+Each event is a response with what is new since the last event; the clients add them up. Text is
+sent as it arrives. A call is sent as a whole.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from seamlessflow.schemas.records import ReplyFinished
 
 AnswerPart = dict[str, object]
 WAITING = b"\n\n"
-"""Bytes that clients skip in both forms. The vendor's own client takes a comment for an error."""
+"""Bytes that clients skip in both streams. The vendor's own client takes a comment for an error."""
 _TOO_LONG = "The input token count ({}) exceeds the maximum number of tokens allowed ({})."
 _NUMBERED = "token_id:"
 _RPC = "type.googleapis.com/google.rpc."
@@ -42,14 +42,14 @@ _STATUSES = {
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """Return the body of a whole answer with one candidate for each of `answers`."""
+    """Return a whole answer's body, with one candidate for each item in `answers`."""
     candidates = [_candidate(number, answer, request) for number, answer in enumerate(answers)]
     body = {"candidates": candidates, "usageMetadata": _usage(answers), **_tail(turn_id, request)}
     return orjson.dumps(body)
 
 
 class ContentEvents:
-    """The events of one answer; each method returns the bytes to send."""
+    """The writer for one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         self._request = request
@@ -57,15 +57,15 @@ class ContentEvents:
         self._array = request.echoed["form"] == "array"
         self._begun = False
         self._unsigned: dict[int, str] = {}
-        """By choice, the thought that no signature holds so far."""
+        """By choice, the thought that is not yet in a signature."""
         self._finished: list[ReplyFinished] = []
 
     def open(self, prompt_tokens: int) -> bytes:
-        """Begin with nothing: the first event is a candidate's."""
+        """Begin with nothing: the first event already has a candidate."""
         return b""
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write the next part of a candidate: thoughts, then text, then calls."""
+        """Write a candidate's next part: thoughts, then text, then calls."""
         read = orjson.loads(piece.delta)
         parts: list[AnswerPart] = []
         if thought := read.get("reasoning_content"):
@@ -87,7 +87,7 @@ class ContentEvents:
         return self._event({"candidates": [candidate], **self._tail})
 
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
-        """End a candidate, with the token counts of all that have ended."""
+        """End a candidate, with the token counts for all candidates that have ended."""
         self._finished.append(answer)
         candidate = _partial_candidate(choice, [{"text": "", **self._signed(choice)}])
         candidate["finishReason"] = _reason(answer)
@@ -123,9 +123,9 @@ class ContentEvents:
 
 
 def error_body(error: ApiError) -> bytes:
-    """Return the body of an error in Google's format.
+    """Return an error's body in Google's format.
 
-    A prompt that is too long also gets Google's words, which agents look for.
+    If a prompt is too long, the message has Google's wording, which agents look for.
     """
     message = error.message
     if error.prompt_lengths is not None:
@@ -139,19 +139,19 @@ def error_body(error: ApiError) -> bytes:
 
 
 def _tail(turn_id: str, request: CanonicalRequest) -> dict[str, object]:
-    """Return the members with which an answer, and each event of a stream, ends."""
+    """Return the members that end an answer, or an event in a stream."""
     return {"modelVersion": request.model, "responseId": turn_id}
 
 
 def _reason(answer: ReplyFinished) -> str:
-    """Return why a candidate ended. One with calls ended by itself, as at the vendor."""
+    """Return why a candidate ended. A candidate with calls gets `STOP`, as at the vendor."""
     return "MAX_TOKENS" if answer.finish_reason == "length" else "STOP"
 
 
 def _usage(answers: Sequence[ReplyFinished]) -> dict[str, object]:
     """Return the token counts. The prompt counts once for all candidates.
 
-    Tokens of thoughts are counted apart if the renderer can count them.
+    Thought tokens are counted separately if the renderer can count them.
     """
     prompt = answers[0].prompt_tokens
     sampled = sum(answer.completion_tokens for answer in answers)
@@ -175,7 +175,7 @@ def _call_part(call: Mapping[str, Any]) -> AnswerPart:
 def _logprobs_result(
     source: ChoiceDelta | ReplyFinished, most: int, from_token: int = 0
 ) -> dict[str, object]:
-    """Return the log-probs of the sampled tokens, with `most` likely ones at each place."""
+    """Return the sampled tokens' log-probs, with the `most` likeliest tokens at each place."""
     read = scores(source.token_ids, source.logprobs, source.tensors, most, from_token) or ()
     shown: dict[str, object] = {
         "chosenCandidates": [_scored(score.token, score.logprob) for score in read],

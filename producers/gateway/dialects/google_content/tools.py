@@ -1,8 +1,8 @@
-"""Functions of a Google request, in canonical form, and the choice among them. Pure.
+"""A Google request's functions in canonical form, and the choice among them. Pure.
 
-Parameters and answers have Google's `Schema` objects (a part of OpenAPI 3.0). They become JSON
-Schema. Types lose their capitals. `nullable` becomes a further type, and `propertyOrdering` the
-order of the properties. Members that only JSON Schema has stay as they are.
+Parameters and answer schemas are Google `Schema` objects (a part of OpenAPI 3.0). They become JSON
+Schema. Types become lower case. `nullable` becomes a further type, and `propertyOrdering` decides
+the order of the properties. Members that only JSON Schema has stay as they are.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ _NO_TYPE = "TYPE_UNSPECIFIED"
 
 
 def read_functions(tools: object) -> list[Function]:
-    """Return the functions of all tools.
+    """Return all tools' functions.
 
     Raises `ApiError` for tools that only Google's own models know.
     """
@@ -54,8 +54,9 @@ def function_choice(
 ) -> tuple[str, Sequence[Function]]:
     """Return the choice (auto, none, required or a name), and the functions the model is shown.
 
-    Several allowed names leave out the other functions, as the model then cannot call them. In the
-    mode VALIDATED the model chooses between text and calls, as in AUTO.
+    If names are allowed, functions without an allowed name are left out, so that the model cannot
+    call them. But in mode ANY, a single allowed name becomes the choice, and all functions are
+    shown. In mode VALIDATED the model chooses between text and calls, as in AUTO.
     """
     place = "toolConfig.functionCallingConfig"
     calling = members(place, members("toolConfig", config).get("functionCallingConfig", {}))

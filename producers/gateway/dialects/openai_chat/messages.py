@@ -1,8 +1,9 @@
-"""Messages of an OpenAI chat request in canonical form. Pure.
+"""An OpenAI chat request's messages in canonical form. Pure.
 
-Known members are kept, null and unknown ones dropped, text parts joined. Input that a text model
-cannot read (images, audio, files) is refused with 400, never dropped. So is a tool's answer to a
-call that is not in the assistant message before it. Answers stand in the order of the calls.
+Known members are kept, null and unknown members are dropped, and text parts are joined. Input that
+a text model cannot read (images, audio, files) is refused with 400, never dropped. A tool's answer
+is also refused if its call is not in the assistant message before it. Answers are put in call
+order.
 """
 
 from collections.abc import Callable, Mapping
@@ -61,7 +62,7 @@ def _refuse_lone_answers(messages: list[HistoryMessage]) -> None:
 
 # Most messages take this way, which saves reading each member.
 def _is_plain(message: object) -> bool:
-    """Return whether a message, like most, is canonical but for the order of its two members."""
+    """Return whether a message is already canonical, apart from the order of its two members."""
     return (
         type(message) is dict
         and len(message) == 2

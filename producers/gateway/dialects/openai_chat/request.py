@@ -1,7 +1,8 @@
-"""Requests of the OpenAI chat completions dialect: HTTP body to `CanonicalRequest`. Pure.
+"""Requests in the OpenAI chat completions dialect: HTTP body to `CanonicalRequest`. Pure.
 
 Unsupported parameters that would change the answer are refused by name; other unknown parameters
-are ignored. The model is shown only the `allowed_tools`, as in the Responses dialect.
+are ignored. If the request has `allowed_tools`, the model is shown only these, as in the Responses
+dialect.
 """
 
 from collections.abc import Collection, Mapping
@@ -64,7 +65,7 @@ def parse(body: bytes, max_choices: int) -> CanonicalRequest:
 
 
 def read_tools(tools: object) -> list[dict[str, object]]:
-    """Return the function of each tool. Raises `ApiError` that names the wrong member."""
+    """Return each tool's function. Raises `ApiError` that names the wrong member."""
     if tools is None:
         return []
     if not isinstance(tools, list):
@@ -97,10 +98,10 @@ def _template_args(value: object) -> bytes | None:
 
 
 def _tool_choice(value: object, names: Collection[str]) -> tuple[str, Collection[str]]:
-    """Return the choice, and the names of the functions that the model is shown."""
+    """Return the choice, and the function names that the model is shown."""
     match value:
         case "auto" | "none":
-            # Without tools there is no choice; one value gives equal calls equal hashes.
+            # Without tools there is no choice. One value for it gives equal calls equal hashes.
             return (str(value) if names else "auto"), names
         case "required":
             wanted = "required"

@@ -1,4 +1,4 @@
-"""Answers of the OpenAI chat completions dialect, as JSON and as server-sent events. Pure.
+"""Answers in the OpenAI chat completions dialect, as JSON and as server-sent events. Pure.
 
 Messages and deltas arrive as JSON and are sent as the same bytes. They are parsed only if something
 in them must change. A response is called `chatcmpl-<turn id>`.
@@ -21,7 +21,7 @@ _SCORE = b'{"token":"token_id:%d","logprob":%b,"bytes":null,"top_logprobs":[]}'
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """Return the body of a whole answer with one choice for each of `answers`."""
+    """Return a whole answer's body, with one choice for each item in `answers`."""
     choices = [_choice(number, answer, request) for number, answer in enumerate(answers)]
     body = {
         **head(CHAT + turn_id, "chat.completion", created, request),
@@ -34,7 +34,7 @@ def completion(
 
 
 class ChatEvents(OpenAiEvents):
-    """The events of one streamed answer; each method returns the bytes to send."""
+    """The writer for one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         begin = head(CHAT + turn_id, "chat.completion.chunk", created, request)
@@ -44,7 +44,7 @@ class ChatEvents(OpenAiEvents):
         self._begun: set[int] = set()
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write the next part of a choice. Its first event names the role."""
+        """Write a choice's next part. The choice's first event names the role."""
         shown = _logprobs(piece, self._most, piece.from_token)
         ids = self._named("token_ids", piece.token_ids)
         return self._opening(choice, piece.prompt_ids) + self._chunk(
@@ -54,7 +54,7 @@ class ChatEvents(OpenAiEvents):
     def finish(self, choice: int, answer: ReplyFinished) -> bytes:
         """End a choice."""
         reason = orjson.dumps(answer.finish_reason)
-        # The deltas before it named all tokens.
+        # The earlier deltas named all tokens.
         ids = self._named("token_ids", None if answer.token_ids is None else b"")
         opening = self._opening(choice, answer.prompt_ids)
         return opening + self._chunk(choice, b"{}", b"null", reason, ids)
@@ -68,7 +68,7 @@ class ChatEvents(OpenAiEvents):
         return self._chunk(choice, delta, b"null", b"null", b"", prompt)
 
     def _named(self, name: str, ids: bytes | None) -> bytes:
-        """Return a further member of JSON with these ids, or nothing if none were asked for."""
+        """Return a further JSON member with these ids, or nothing if no ids were requested."""
         return b',"%b":%b' % (name.encode(), orjson.dumps(id_list(ids))) if self._wants_ids else b""
 
     def _chunk(
@@ -89,7 +89,7 @@ class ChatEvents(OpenAiEvents):
 def _choice(number: int, answer: ReplyFinished, request: CanonicalRequest) -> dict[str, object]:
     message = answer.message or b'{"role":"assistant","content":null}'
     if b'"content":' not in message:
-        # The vendor's answers always have the member, also those of calls alone.
+        # The vendor's answers always have this member, even if they hold only calls.
         message = orjson.dumps({**orjson.loads(message), "content": None})
     choice: dict[str, Any] = {
         "index": number,

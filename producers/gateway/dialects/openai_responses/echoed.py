@@ -1,7 +1,7 @@
-"""Parameters of a Responses request that its answer repeats, and their types. Pure.
+"""Parameters in a Responses request that its answer repeats, and their types. Pure.
 
-Clients parse the answer by the vendor's types, so a value of another type is refused. Unknown
-members of an object are repeated as they are.
+Clients parse the answer by the vendor's types, so a value with another type is refused. An object's
+unknown members are repeated as they are.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ _TRUNCATIONS = ("auto", "disabled")
 def echoed(request: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters that the answer repeats.
 
-    Raises `ApiError` for a value of a wrong type, and for one that cannot be written as JSON again.
+    Raises `ApiError` for a value that has a wrong type, or that cannot be written as JSON again.
     """
     repeated = {name: request[name] for name in ECHOED if name in request}
     for name in repeated:
@@ -88,7 +88,7 @@ _CHECKS: Mapping[str, ParameterCheck] = {
     "truncation": _truncation,
     "user": text,
 }
-"""Checks of the parameters that no other module reads."""
+"""Checks for the parameters that no other module reads."""
 ECHOED = (
     "include",
     "instructions",

@@ -1,18 +1,19 @@
-"""The input of a Responses request as canonical messages. Pure.
+"""A Responses request's input as canonical messages. Pure.
 
-The items of one turn (reasoning, messages, calls) become one assistant message, as it was sampled.
-Some input is refused with 400, never dropped:
+One turn's items (reasoning, messages, calls) become one assistant message, as it was sampled. Some
+input is refused with 400, never dropped:
 
 - input that a text model cannot read
 - items from tools that OpenAI's servers run
 - an output before its call
 
 Only reasoning that another server encrypted is dropped, since no process here can read it. Outputs
-stand in the order of the calls.
+are put in call order.
 
-Ids of our own items name their turn. An item that is only named (`item_reference`) is the manager's
-to find. It stands for all of its turn's message, beside what was sent of it. Without ids, the order
-of the items decides. Reasoning begins a turn, and so does a message right after a message.
+The ids of our own items name their turn. An agent may only name an item (`item_reference`) instead
+of sending it. The manager then finds it. The reference stands for its turn's whole message,
+together with the items that were sent. Without ids, the order of the items decides. Reasoning
+begins a turn, and so does a message right after a message.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,12 +43,12 @@ _RESULTS = Wording(
 )
 _TEXT_PARTS = ("input_text", "output_text", "text")
 _PARTS: Mapping[str, _InputPart] = {"rs": "reasoning", "msg": "message"}
-"""By the prefix of an item's id; all others are calls."""
+"""By the prefix in an item's id; all others are calls."""
 
 
 @dataclass(slots=True)
 class _AssistantTurn:
-    """The assistant's message of one turn, while its items are read."""
+    """One turn's assistant message, while its items are read."""
 
     turn: str | None = None
     last: _InputPart = "reasoning"
@@ -55,7 +56,7 @@ class _AssistantTurn:
     texts: list[str] = field(default_factory=list)
     calls: list[ResponseItem] = field(default_factory=list)
     is_named: bool = False
-    """True if an item of the turn was named instead of sent."""
+    """True if the agent named an item instead of sending it."""
 
     def may_contain(self, part: _InputPart, turn: str | None) -> bool:
         """Return whether the next item belongs to this turn too.
@@ -101,7 +102,7 @@ class _History:
         self._named: set[str | None] = set()
 
     def assistant_message(self, part: _InputPart, turn: str | None) -> _AssistantTurn:
-        """Return the message that an item of the assistant belongs to."""
+        """Return the message that an assistant's item belongs to."""
         if self._assistant is None or not self._belongs(self._assistant, part, turn):
             self._assistant = _AssistantTurn()
             self._after_tool_answer = False
@@ -111,12 +112,12 @@ class _History:
         return self._assistant
 
     def add_call(self, call: ResponseItem, turn: str | None) -> None:
-        """Add a call of the assistant."""
+        """Add an assistant's call."""
         self.assistant_message("call", turn).calls.append(call)
         self._calls.add(call["id"])
 
     def add_named(self, part: _InputPart, turn: str) -> None:
-        """Add an item of a turn that the agent names instead of sending it."""
+        """Add a turn's item that the agent named instead of sending it."""
         self.assistant_message(part, turn).is_named = True
         self._named.add(turn)
 
@@ -132,7 +133,7 @@ class _History:
         self._after_tool_answer = True
 
     def add_message(self, message: ResponseItem) -> None:
-        """Add a message of another role."""
+        """Add a message with another role."""
         self._messages.append(message)
         self._assistant = None
 
@@ -175,7 +176,7 @@ def _read(place: str, item: object, history: _History) -> None:
     if not isinstance(item, dict):
         raise bad(place, f"{place} must be an object")
     kind = item.get("type")
-    # Its type may be left out of a message, and of an item that is only named.
+    # A message, and an item that is only named, may leave out their type.
     if kind is None and "role" in item:
         kind = "message"
     elif kind is None and _only_names(item):
@@ -236,7 +237,7 @@ def _output(place: str, item: Mapping[str, Any], history: _History) -> None:
 
 
 def _shell_output(place: str, item: Mapping[str, Any], history: _History) -> None:
-    # Agents may send the id of the call as the id of the output.
+    # Agents may send the call's id as the output's id.
     named = item if item.get("call_id") is not None else {**item, "call_id": item.get("id")}
     _output(place, named, history)
 

@@ -1,9 +1,9 @@
-"""Items of the Responses protocol, made from a sampled message and read back. Pure.
+"""Items in the Responses protocol, made from a sampled message and read back. Pure.
 
-An agent that sends our items back gives exactly the message that was sampled, in the same spelling.
-An item's id names its turn. If a custom or shell call was spelt in an unexpected way, its id also
-carries the spelling. Reasoning is sent as text. If the agent asks for it, it is also sent as
-`encrypted_content`, which is the same text and not secret.
+If an agent sends our items back, they give exactly the message that was sampled, in the same
+spelling. An item's id names its turn. If a custom or shell call was spelt in an unexpected way, its
+id also carries the spelling. Reasoning is sent as text. If the agent asks for it, it is also sent
+as `encrypted_content`, which is the same text and not secret.
 """
 
 import json
@@ -40,7 +40,7 @@ def item_id(kind: str, turn_id: str, index: int) -> str:
 
 
 def turn_of_item(item: Mapping[str, Any]) -> str | None:
-    """Return the turn that sampled an item, or None if the item has no id of ours."""
+    """Return the turn that sampled an item, or None if the gateway did not make the item's id."""
     # A call's `call_id` names its turn; agents need not send the item's own id.
     named = item.get("call_id")
     turn = turn_of_tool_call(named) if isinstance(named, str) else None
@@ -72,7 +72,7 @@ def reasoning_text(item: Mapping[str, Any]) -> str:
 
 
 def text_part(text: str, logprobs: Sequence[ResponseItem] = ()) -> ResponseItem:
-    """Return the only part of a message."""
+    """Return a message's only part."""
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
 
 
@@ -94,7 +94,7 @@ def call_item(
     offered: Mapping[str, Offered],
     status: str,
 ) -> ResponseItem:
-    """Return a sampled call as an item, in the name and form in which its tool was offered."""
+    """Return a sampled call as an item, with the name and form that its tool was offered with."""
     name = call["function"]["name"]
     arguments = call["function"]["arguments"]
     # A model may call a tool that was never offered; the agent gets it as a function.
@@ -137,9 +137,9 @@ def shell_call(item: Mapping[str, Any], action: Mapping[str, Any]) -> dict[str, 
 
 
 def _input(arguments: str) -> str:
-    """Return the input of a custom tool.
+    """Return a custom tool's input.
 
-    If the arguments have no input, it is the arguments as they are: the tool reports the error.
+    If the arguments have no input, they are returned unchanged: the tool reports the error.
     """
     match _object(arguments):
         case {"input": str(text)}:
@@ -153,7 +153,7 @@ def _wrapped(text: str) -> str:
 
 
 def _action(arguments: str) -> ResponseItem | None:
-    """Return the action of a local shell call, or None if the arguments have no command."""
+    """Return a local shell call's action, or None if the arguments have no command."""
     match _object(arguments):
         case {"command": list(command), **rest} if all(isinstance(word, str) for word in command):
             limits = {

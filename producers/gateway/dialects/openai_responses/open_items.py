@@ -1,7 +1,7 @@
-"""Items of a streamed response while they are sampled, and their events. Pure.
+"""A streamed response's items while they are sampled, and their events. Pure.
 
 `begin` is called first, then `more` any number of times, then `close`. Text is sent as it arrives.
-A call of a custom or shell tool is sent once complete, since its input is inside its arguments.
+A custom or shell tool's call is sent once complete, since its input is inside its arguments.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,7 +29,7 @@ _CALL_TEXT = {
 
 
 class EventWriter:
-    """A writer of numbered events."""
+    """A writer for numbered events."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -50,7 +50,7 @@ class EventWriter:
 
 
 class DeltaHead(NamedTuple):
-    """The part of a delta event that all deltas of an item share."""
+    """The beginning that all delta events in an item share."""
 
     kind: str
     begun: bytes
@@ -58,7 +58,7 @@ class DeltaHead(NamedTuple):
 
 
 def delta_head(kind: str, place: Mapping[str, object]) -> DeltaHead:
-    """Return the head of the deltas of this kind at this place."""
+    """Return the head for deltas with this kind and place."""
     return DeltaHead(kind, orjson.dumps({"type": kind, **place})[:-1])
 
 
@@ -91,7 +91,7 @@ class OpenMessage:
         return self._write(kind, **self._place, delta=text, logprobs=logprobs)
 
     def close(self, status: str) -> tuple[bytes, ResponseItem]:
-        """Return the last events of the item, and the whole item."""
+        """Return the item's last events, and the whole item."""
         part = text_part("".join(self._texts), self._logprobs)
         item = message_item(self._id, [part], status)
         shown = {"text": part["text"], "logprobs": self._logprobs}
@@ -125,7 +125,7 @@ class OpenReasoning:
         return self._write.delta(self._delta, text)
 
     def close(self, status: str) -> tuple[bytes, ResponseItem]:
-        """Return the last events of the item, and the whole item."""
+        """Return the item's last events, and the whole item."""
         text = "".join(self._texts)
         item = reasoning_item(self._id, text, status, self._encrypted)
         data = self._write("response.reasoning_text.done", **self._place, text=text)
@@ -160,12 +160,12 @@ class OpenCall:
         return b"" if self._is_held else self._added(self._item("in_progress"))
 
     def more(self, arguments: str) -> bytes:
-        """Write more of the arguments."""
+        """Write more argument text."""
         self._texts.append(arguments)
         return b"" if self._is_held else self._delta(self._item("in_progress"), arguments)
 
     def close(self, status: str) -> tuple[bytes, ResponseItem]:
-        """Return the last events of the item, and the whole item."""
+        """Return the item's last events, and the whole item."""
         item = self._item(status)
         data = self._whole(item) if self._is_held else b""
         if item["type"] in _CALL_TEXT:

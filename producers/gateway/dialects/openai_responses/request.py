@@ -1,9 +1,11 @@
-"""Requests of the OpenAI Responses dialect: HTTP body to `CanonicalRequest`. Pure.
+"""Requests in the OpenAI Responses dialect: HTTP body to `CanonicalRequest`. Pure.
 
 Unsupported parameters that would change the answer are refused by name; other unknown parameters
-are ignored. The answer repeats those of the protocol. The model is shown only the `allowed_tools`.
-`store` stores nothing. A request of the same session can still continue a response by its id, and
-name the items of one.
+are ignored. The answer repeats the protocol's parameters. If the request has `allowed_tools`, the
+model is shown only these.
+
+`store` stores nothing. A request in the same session can still continue a response by its id, and
+name a response's items.
 """
 
 from collections.abc import Collection, Mapping
@@ -124,7 +126,7 @@ def _sampling(request: Mapping[str, Any], wants_logprobs: bool) -> Sampling:
     schema = _answer_format(request.get("text", {}))
     if schema is not None:
         more["json_schema"] = schema
-    # `sampling` reads token limits of the other dialects, which mean nothing in this one.
+    # `sampling` also reads the other dialects' token limits, which mean nothing in this one.
     return sampling(
         {name: request[name] for name in request if name not in _OF_OTHER_DIALECTS}, **more
     )
@@ -146,7 +148,7 @@ def _answer_format(value: object) -> str | None:
 
 
 def _tool_choice(value: object, functions: Collection[Offered]) -> tuple[str, Collection[str]]:
-    """Return the choice, and the names of the functions that the model is shown."""
+    """Return the choice, and the function names that the model is shown."""
     names = [tool.function for tool in functions]
     match value:
         case "auto" | "none":
@@ -175,7 +177,7 @@ def _allowed(
 
 
 def _named(place: str, tool: object, functions: Collection[Offered]) -> str:
-    """Return the function that `tool` names; without a namespace it may be in any."""
+    """Return the function that `tool` names. Without a namespace, it may be in any namespace."""
     if isinstance(tool, dict):
         name = str(tool.get("name", tool.get("type")))
         wanted = function_name(name, tool.get("namespace"))

@@ -1,10 +1,10 @@
-"""Answers of the OpenAI Responses dialect, as JSON and as server-sent events. Pure.
+"""Answers in the OpenAI Responses dialect, as JSON and as server-sent events. Pure.
 
-A response is called `resp_<turn id>`. It has at most one message item if it is not streamed. A
-stream closes the message before a call begins; text after the call is another message. Log-probs
-include those of reasoning: the gateway has no tokenizer and cannot find the tokens of the text.
+A response is called `resp_<turn id>`. If it is not streamed, it has at most one message item. A
+stream closes the message before a call begins, and text after the call becomes another message.
+Log-probs also cover reasoning: the gateway has no tokenizer and cannot tell which tokens are text.
 
-One item of a stream is open at a time, because some agents can follow only one. A stream that fails
+A stream has one open item at a time, because some agents can follow only one. A stream that fails
 ends with two events: `error`, which OpenAI's client raises, and `response.failed`.
 """
 
@@ -51,8 +51,8 @@ _DEFAULTS: ResponseItem = {
 _NOT_SHOWN = {"include", "store"}
 """Parameters that an answer does not repeat.
 
-`store` is false whatever was asked. No response can be read again, though requests of its session
-may go on from it and name its items.
+`store` is false whatever the request asks: no response can be read again. Requests in its session
+may still continue it and name its items.
 """
 _NOTHING_MORE = {"error": None, "incomplete_details": None, "usage": None}
 _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
@@ -61,14 +61,14 @@ _FAILURES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}
 def completion(
     turn_id: str, created: int, request: CanonicalRequest, answers: Sequence[ReplyFinished]
 ) -> bytes:
-    """Return the body of a whole answer."""
+    """Return a whole answer's body."""
     (answer,) = answers
     items = _items(turn_id, request, answer)
     return _ResponseStates(turn_id, created, request).finished(items, answer)
 
 
 class ResponseEvents:
-    """The events of one streamed answer; each method returns the bytes to send."""
+    """The writer for one streamed answer; each method returns the bytes to send."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         self._turn_id = turn_id
@@ -92,7 +92,7 @@ class ResponseEvents:
         )
 
     def delta(self, choice: int, piece: ChoiceDelta) -> bytes:
-        """Write the next part of the items."""
+        """Write the next part of an item."""
         if self._request.wants_logprobs:
             self._scores += self._scored(piece)
         added = orjson.loads(piece.delta)
@@ -109,12 +109,12 @@ class ResponseEvents:
         """End the last item. An empty answer becomes an empty message."""
         data = b"" if self._has_output else self._open_message()
         if isinstance(self._open, OpenMessage) and self._scores:
-            # Log-probs behind the last text would be lost with the message.
+            # Log-probs after the last text would otherwise be lost when the message closes.
             data += self._add_text("")
         return data + self._close("incomplete" if _is_cut(answer) else "completed")
 
     def end(self, answers: Sequence[ReplyFinished]) -> bytes:
-        """End the response, with all of its items."""
+        """End the response, with all its items."""
         (answer,) = answers
         state = orjson.Fragment(self._states.finished(self._items, answer))
         kind = "response.incomplete" if _is_cut(answer) else "response.completed"
@@ -188,7 +188,7 @@ class ResponseEvents:
 
 
 class _ResponseStates:
-    """The states of one response, as JSON."""
+    """One response's states, as JSON."""
 
     def __init__(self, turn_id: str, created: int, request: CanonicalRequest) -> None:
         echoed = {name: request.echoed.get(name) for name in ECHOED if name not in _NOT_SHOWN}
@@ -232,7 +232,7 @@ class _ResponseStates:
 
 
 def _is_cut(answer: ReplyFinished) -> bool:
-    """Return whether the answer ended at the token limit of the request."""
+    """Return whether the answer ended at the request's token limit."""
     return answer.finish_reason == _CUT
 
 
@@ -242,7 +242,7 @@ def _wants_encrypted(request: CanonicalRequest) -> bool:
 
 
 def _shown_scores(scored: Sequence[Score] | None) -> list[ResponseItem]:
-    """Return log-probs of tokens in OpenAI's format."""
+    """Return tokens' log-probs in OpenAI's format."""
     return [
         {
             **_shown_score(score.token, score.logprob),
@@ -284,7 +284,7 @@ def _part(request: CanonicalRequest, answer: ReplyFinished, content: str) -> Res
 
 
 def _usage(answer: ReplyFinished) -> ResponseItem:
-    # The protocol writes unknown counts as 0: cached tokens, and reasoning of some renderers.
+    # Unknown counts are written as 0: cached tokens, and with some renderers reasoning tokens.
     return {
         "input_tokens": answer.prompt_tokens,
         "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
@@ -295,5 +295,5 @@ def _usage(answer: ReplyFinished) -> ResponseItem:
 
 
 def _shown(tool: Any) -> Any:
-    """Return a tool of an answer; a function always has `parameters` and `strict`."""
+    """Return a tool as the answer shows it; a function always has `parameters` and `strict`."""
     return {"parameters": None, "strict": None, **tool} if tool["type"] == "function" else tool

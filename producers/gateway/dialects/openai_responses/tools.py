@@ -1,9 +1,9 @@
-"""Tools of a Responses request as functions, the only kind that chat templates know. Pure.
+"""A Responses request's tools as functions, the only kind that chat templates know. Pure.
 
-A function in a namespace is called `<namespace>__<name>` for the model. Its calls are sent to the
-agent under their own name and namespace. A custom tool becomes a function with one text parameter,
-`input`; the local shell becomes one with a command. Tools that OpenAI's servers run are not offered
-to the model. Those that Codex always sends are ignored. Others are refused.
+For the model, a function in a namespace is called `<namespace>__<name>`. The agent gets calls under
+the function's own name and namespace. A custom tool becomes a function with one text parameter,
+`input`; the local shell becomes a function with a command. Tools that OpenAI's servers run are not
+offered to the model. Those that Codex always sends are ignored, and all others are refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,20 +37,20 @@ def function_name(name: str, namespace: object) -> str:
 
 
 def read_tools(tools: object, place: str = "tools") -> dict[Offered, dict[str, object]]:
-    """Return the function of each tool. Raises `ApiError` that names the wrong member."""
+    """Return each tool's function. Raises `ApiError` that names the wrong member."""
     read: dict[str, tuple[Offered, dict[str, object]]] = {}
     for where, namespace, tool in _each(place, tools):
         offer = _tool(where, namespace, tool)
         if offer is None:
             continue
-        # An agent may send one tool twice, but not two tools of one name.
+        # An agent may send one tool twice, but not two tools with one name.
         if read.setdefault(offer[0].function, offer) != offer:
             raise bad(f"{where}.name", f"{where} has the name of another: {offer[0].function!r}")
     return dict(read.values())
 
 
 def _each(place: str, tools: object) -> Iterator[tuple[str, str | None, Tool]]:
-    """Yield place, namespace and definition of each tool, also of those in namespaces."""
+    """Yield each tool's place, namespace and definition, also for tools in namespaces."""
     if not isinstance(tools, list):
         raise bad(place, f"{place} must be a list")
     for n, tool in enumerate(tools):
@@ -69,7 +69,7 @@ def _each(place: str, tools: object) -> Iterator[tuple[str, str | None, Tool]]:
 def _of_namespace(
     place: str, name: str, described: object, tools: object
 ) -> Iterator[tuple[str, str | None, Tool]]:
-    """Yield a namespace's tools; the first one's description begins with the namespace's."""
+    """Yield a namespace's tools. The first tool's description begins with the namespace's."""
     for n, (where, inner, tool) in enumerate(_each(f"{place}.tools", tools)):
         if inner is not None or tool["type"] not in ("function", "custom"):
             raise bad(where, f"{where} must be of type function or custom")

@@ -186,6 +186,16 @@ def test_a_run_that_has_ended_waits_for_nothing() -> None:
     assert shown.waits == ()
 
 
+def test_a_run_of_two_policies_has_ended_when_both_have() -> None:
+    one_ended = [
+        control.completed(0, policy="a"),
+        control.completed(0, policy="b"),
+        control.finished(1, policy="a"),
+    ]
+    assert not page(on_control(*one_ended)).finished
+    assert page(on_control(*one_ended, control.finished(1, policy="b"))).finished
+
+
 def test_a_run_that_goes_on_behind_its_end_has_not_ended() -> None:
     again = LineageStarted(at_ms=0, policy="", lineage="b", step=1, settings=b"{}")
     shown = page(on_control(control.joined("w"), control.finished(1), again))
