@@ -1,8 +1,8 @@
-"""Advantage estimators: from the rewards of a group's sessions to each token's advantage.
+"""Advantage estimators: from the rewards in a group's sessions to each token's advantage.
 
 Estimators are registered by name (`ESTIMATORS`, the setting `trainer.advantage`); `batch.py` calls
-them. Those that see returns alone give all trained tokens of a session one advantage. `_S` counts
-a group's sessions, `_N` a session's trained tokens, `_K` its turns.
+them. An estimator that sees only returns gives all trained tokens in a session one advantage. `_S`
+counts a group's sessions, `_N` a session's trained tokens, `_K` its turns.
 """
 
 from collections import defaultdict
@@ -23,39 +23,39 @@ from seamlessflow.trainer.data.episodes import Episode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReturnRules:
-    """The settings of returns, `trainer.returns`."""
+    """The settings for returns, `trainer.returns`."""
 
     discount: float = 1.0
-    """Factor for a turn's return in that of the turn before."""
+    """Factor with which a turn's return counts in the previous turn's."""
     session_weight: float = 1.0
     turn_weight: float = 1.0
     token_discount: float = 1.0
-    """Factor for a token's return in that of the token before."""
+    """Factor with which a token's return counts in the previous token's."""
     trace: float = 1.0
-    """Lambda of generalized advantages."""
+    """Lambda in generalized advantages."""
     kl_penalty: float = 0.0
-    """Weight of the divergence from the reference in a token's reward."""
+    """Weight in a token's reward for the divergence from the reference."""
     epsilon: float = 1e-6
-    """Added to each deviation before a division by it."""
+    """Added to each deviation before values are divided by it."""
     deviation: Literal["population", "sample"] = "population"
     rewards: Mapping[str, float] = field(default_factory=lambda: ONE_REWARD)
-    """Weight of each named reward that counts."""
+    """Each counted reward's weight, by name."""
     restart_below: float | None = None
-    """Reward of a turn below which returns restart there; None: they never do."""
+    """Returns restart at a turn whose reward is below this; None: they never do."""
     spread_over: float = 0.3
     """Deviation of first returns up to which the filter `spread` applies."""
     passes: float = 1.0
-    """Least return of a success, `trainer.critic.passes`."""
+    """Least return that is a success, `trainer.critic.passes`."""
     warming: bool = False
-    """True in the first steps, in which a critic of successes has not learned enough."""
+    """True in the first steps: a critic that judges successes has not learned enough yet."""
 
 
 Advantages = Sequence[Float64s]
-"""Advantages for the trained tokens (N) in each session (S)."""
+"""Each session's (S) advantages for its trained tokens (N)."""
 Estimator = Callable[[Sequence[Episode], ReturnRules], Advantages]
 
 EQUAL = 1e-8
-"""Largest difference of equal returns, which have no advantage at all."""
+"""Largest difference between returns that count as equal, which have no advantage at all."""
 
 
 def grpo(returns_S: Float64s, rules: ReturnRules) -> Float64s:
@@ -92,10 +92,9 @@ def rloo(returns_S: Float64s, _: ReturnRules) -> Float64s:
 def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
     """Return (r - mean) / (mean of the group + epsilon); zeros if all returns are equal.
 
-    Maximum likelihood reinforcement learning, arXiv 2602.02710. Let p be the chance to succeed. For
-    returns of 0 and 1 the mean gradient is that of a truncated log p. Its number of terms is the
-    group's number of sessions. Raises `ValueError` for a return below 0, which no chance stands
-    for.
+    Maximum likelihood reinforcement learning, arXiv 2602.02710. Let p be the chance to succeed. If
+    returns are 0 and 1, the mean gradient is the gradient of log p, truncated to as many terms as
+    the group has sessions. Raises `ValueError` for a return below 0, since no chance is below 0.
     """
     if (least := float(returns_S.min(initial=0.0))) < 0:
         raise ValueError(f"maxrl needs returns of at least 0, as chances are, and one is {least:g}")
@@ -105,7 +104,7 @@ def maxrl(returns_S: Float64s, rules: ReturnRules) -> Float64s:
 
 
 def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
-    """Return for each session (S) the weighted sum of the `grpo` advantages of each named reward.
+    """Return a weighted sum for each session (S): its `grpo` advantage by each named reward.
 
     GDPO, arXiv 2601.05242, before it normalises the sums over the batch. A reward that a session
     lacks is 0.
@@ -117,10 +116,10 @@ def decoupled(episodes: Sequence[Episode], rules: ReturnRules) -> Float64s:
 
 
 def clearness(episodes: Sequence[Episode], rules: ReturnRules) -> float:
-    """Return deviation / (deviation + epsilon) of the named reward that differs most.
+    """Return deviation / (deviation + epsilon) for the named reward that differs most.
 
-    It is near 1 with a true difference, and near 0 if all rewards differ by noise alone. It is 0 if
-    none differs.
+    It is near 1 with a true difference, and near 0 if all rewards differ only by noise. It is 0 if
+    no reward differs.
     """
     rewards = [_named(episodes, name) for name in rules.rewards]
     spreads = [spread(rewards_S, rules) for rewards_S in rewards if varied(rewards_S)]
@@ -128,7 +127,7 @@ def clearness(episodes: Sequence[Episode], rules: ReturnRules) -> float:
 
 
 def _named(episodes: Sequence[Episode], name: str) -> Float64s:
-    """Return each session's reward (S) by that name, 0 if it lacks it."""
+    """Return each session's reward (S) with that name; 0 for a session that lacks it."""
     return np.array([episode.rewards.get(name, 0.0) for episode in episodes])
 
 
@@ -140,8 +139,8 @@ def varied(returns_S: Float64s) -> bool:
 def spread(values_S: Float64s, rules: ReturnRules) -> float:
     """Return the divisor that scales values: their deviation + epsilon.
 
-    Without the epsilon the noise of a judge would make advantages as large as a true difference
-    does. The deviation is that of the population (1 / n) or of a sample (1 / (n - 1)).
+    Without the epsilon, a judge's noise would make advantages as large as a true difference does.
+    `rules.deviation` chooses the population's deviation (1 / n) or a sample's (1 / (n - 1)).
     """
     lost = 1 if rules.deviation == "sample" else 0
     return float(values_S.std(ddof=lost)) + rules.epsilon if len(values_S) > lost else rules.epsilon
@@ -164,7 +163,7 @@ def turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
 
 
 def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return the weighted sum of GRPO's advantage and the advantage of the turn rewards alone.
+    """Return a weighted sum: GRPO's advantage, and the advantage from turn rewards only.
 
     Episode and step advantage, arXiv 2509.11543 (UI-S1) and 2505.10978 (GiGPO).
     """
@@ -178,7 +177,7 @@ def session_and_turn(episodes: Sequence[Episode], settings: ReturnRules) -> Adva
 
 
 def gdpo(episodes: Sequence[Episode], settings: ReturnRules) -> Advantages:
-    """Return for all tokens of a session its decoupled advantages, summed."""
+    """Return each session's sum of decoupled advantages, the same for all its tokens."""
     values = decoupled(episodes, settings).tolist()
     return [np.full(len(episode), value) for episode, value in zip(episodes, values, strict=True)]
 
@@ -188,7 +187,7 @@ def by_session(
     episodes: Sequence[Episode],
     settings: ReturnRules,
 ) -> Advantages:
-    """Return for all tokens of a session the advantage that `of_returns` gives its return."""
+    """Return the advantage that `of_returns` gives each session's return, for all its tokens."""
     values = of_returns(np.array([episode.reward for episode in episodes]), settings).tolist()
     return [np.full(len(episode), value) for episode, value in zip(episodes, values, strict=True)]
 
@@ -198,9 +197,9 @@ def turn_returns(
 ) -> dict[int, float]:
     """Return the discounted return of each turn that has a trained token.
 
-    G_k = r_k + discount x the mean of G over the turns that follow k. A last turn also gets
-    `outcome`, by default the session's return. A turn of a reward below `restart_below` has G_k =
-    r_k, and adds 0 to the turn before it (UI-S1, arXiv 2509.11543).
+    G_k = r_k + discount x (mean of G over the turns that follow k). A last turn also gets
+    `outcome`, by default the session's return. If a turn's reward is below `restart_below`, its
+    G_k is r_k, and it adds 0 to the turn before it (UI-S1, arXiv 2509.11543).
     """
     previous = episode.previous_turns
     following: defaultdict[int, list[float]] = defaultdict(list)
@@ -261,7 +260,7 @@ ESTIMATORS: Mapping[str, Estimator] = {
     "grpo_unscaled": partial(by_session, grpo_unscaled),
     "rloo": partial(by_session, rloo),
     "maxrl": partial(by_session, maxrl),
-    # The batch estimators of these names scale them further.
+    # `BATCH_ESTIMATORS` has the next two names too, and scales these advantages further.
     "grpo_batch": partial(by_session, grpo_unscaled),
     "gdpo": gdpo,
     "turn": turn,

@@ -1,9 +1,9 @@
-"""Aggregations: the weight of each trained token in the loss of a step, a weighted sum.
+"""Aggregations: each trained token's weight in a step's loss, which is a weighted sum.
 
 Registered by name (`AGGREGATIONS`, the setting `trainer.loss.aggregation`). Weights are computed
-over the whole step before it is packed. So a loss depends neither on packing nor on the number of
-ranks. Pure; called by `steps/inputs.py`. `_C` counts chains, `_U` sequences. Only sequences with a
-trained token in the step count, also in groups that a filter counts.
+over the whole step before it is packed. So a loss depends neither on packing nor on how many ranks
+there are. Pure; called by `steps/inputs.py`. `_C` counts chains, `_U` sequences. A sequence counts
+if it has a trained token in the step, even in a group that a filter only counts.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,19 +19,19 @@ from seamlessflow.trainer.data.units import membership
 from seamlessflow.trainer.loss import LossSection
 
 Aggregation = Callable[[Int64s, Int64s, LossSection], Float64s]
-"""Takes each chain's sequence and number of trained tokens; returns the weight of such a token.
+"""Takes each chain's sequence and trained-token count; returns the weight of one such token.
 
-A sequence is a session, or a request where each is a chain (`trainer.chains`).
+A sequence is a session, or a request if each request is a chain (`trainer.chains`).
 """
 
 
 def token_mean(sequences_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
-    """Return 1 / trained tokens of the step, arXiv 2503.14476 (DAPO)."""
+    """Return 1 / the step's trained tokens, arXiv 2503.14476 (DAPO)."""
     return np.full(len(sequences_C), 1 / max(1, int(trained_C.sum())))
 
 
 def sequence_mean(sequences_C: Int64s, trained_C: Int64s, _: LossSection) -> Float64s:
-    """Return 1 / (sequences x trained tokens of the sequence), arXiv 2402.03300 (GRPO)."""
+    """Return 1 / (sequences x the sequence's trained tokens), arXiv 2402.03300 (GRPO)."""
     tokens_U = np.bincount(sequences_C, trained_C)
     return np.asarray(1 / (np.count_nonzero(tokens_U) * tokens_U[sequences_C]))
 
@@ -55,7 +55,7 @@ def chain_weights(
     counted: Sequence[Chain] = (),
     chaining: Chaining = "merged",
 ) -> Float64s:
-    """Return the weight of each chain's trained tokens; every chain has some.
+    """Return the weight of one trained token in each chain; every chain has some.
 
     `counted`: chains without a gradient. They are not computed, but count in the means. Raises
     `MethodFailed`.
@@ -71,7 +71,7 @@ def chain_weights(
 
 
 def checked_weights(weights: Float64s, chains: int) -> Float64s:
-    """Return the weights of `chains` chains, after a check. Raises `ResultMalformed`."""
+    """Return the weights if each chain has a finite one. Raises `ResultMalformed`."""
     weights_C = np.asarray(weights, np.float64)
     if weights_C.shape != (chains,):
         raise ResultMalformed(f"weights of shape {list(weights_C.shape)}", f"of {chains} chains")

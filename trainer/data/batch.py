@@ -1,6 +1,6 @@
 """Batches: the ready groups that one optimizer step trains, with their tokens and advantages.
 
-Groups whose tokens are stalest are taken first; the order of arrival would favour short sessions.
+Groups with the stalest tokens are taken first; arrival order would favour short sessions.
 Pure; called by the dataloader when a batch is due, and with the recorded groups after a restart.
 """
 
@@ -32,21 +32,21 @@ from seamlessflow.trainer.data.sessions import ValidSession
 from seamlessflow.trainer.data.staleness import Screened, StepClock, screen
 
 REPLACED = "replaced"
-"""Reason for tokens in sessions whose places stored ones take."""
+"""Reason why tokens are masked: a stored session takes their session's place."""
 ChainParts = tuple[tuple[Chain, ...], tuple[Chain, ...]]
-"""Chains of a group that are trained, and chains that only count in means."""
+"""A group's trained chains, and its chains that only count in means."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A group with the part of it that enters the loss."""
+    """A group, and its part that enters the loss."""
 
     group: Group
     chains: tuple[Chain, ...]
     """Trained chains, with their advantages."""
 
     counted: tuple[Chain, ...] = ()
-    """Chains without a gradient, which count in the means of the loss."""
+    """Chains without a gradient, which count in the loss's means."""
 
     trainable: int = 0
     """Tokens that are neither masked nor stale; a filter may keep them out of the loss."""
@@ -58,16 +58,16 @@ class Prepared:
     """Tokens older than `max_staleness`, whatever `on_stale` does with them."""
 
     longest_stale: int = 0
-    """Trained tokens of the longest chain with a stale token."""
+    """Trained tokens in the longest chain with a stale token."""
 
     filtered: str = ""
     """Filter that keeps the group out of the loss; empty if none does."""
 
     dropped: tuple[str, str] | None = None
-    """Reason and detail if the group must be dropped."""
+    """Reason and detail if the group must be dropped, else None."""
 
     reused: int = 0
-    """Earlier steps that trained the group; 0: none did."""
+    """Count of earlier steps that trained the group."""
 
     pairs: tuple[SessionPair, ...] = ()
     """Its pairs of trained sessions, if the loss compares pairs."""
@@ -77,22 +77,22 @@ class Prepared:
 
     @property
     def pool(self) -> str:
-        """Return the pool that the group is of; empty if it is not stored."""
+        """Return the group's pool; empty if the group is not stored."""
         return self.group.pool
 
     @property
     def credited(self) -> bool:
-        """Return whether its advantages bring tokens into the loss."""
+        """Return whether tokens enter the loss through its advantages."""
         return bool(self.chains) and not self.filtered
 
     def masked(self) -> Counter[str]:
-        """Return its sampled tokens that are not trained, by reason, the stale ones included."""
+        """Count its sampled tokens that are not trained, by reason; stale ones are included."""
         return self.group.masked() + Counter(stale=self.stale) + Counter(self.masked_after)
 
     def trained_sessions(self) -> list[tuple[ValidSession, list[Chain]]]:
-        """Return the sessions that its advantages are compared with, each with its chains.
+        """Return the sessions whose returns its advantages compare, each with its chains.
 
-        They are none for a session without a trained token.
+        A session without a trained token has no chains.
         """
         compared = [session for session in self.group.members if session.compared]
         chains: dict[str, list[Chain]] = {session.source.session_id: [] for session in compared}
@@ -101,7 +101,10 @@ class Prepared:
         return list(zip(compared, chains.values(), strict=True))
 
     def member(self, foreign: Collection[str]) -> StepGroup:
-        """Return it as `StepCommitted` records it; `foreign`: sessions of another system."""
+        """Return the group as `StepCommitted` records it.
+
+        `foreign`: sessions in which another system sampled tokens.
+        """
         names = tuple(session.source.session_id for session in self.group.sessions)
         members = (session.source.session_id for session in self.group.members)
         return StepGroup(
@@ -132,17 +135,17 @@ class Batch:
 
     @property
     def new_groups(self) -> tuple[Prepared, ...]:
-        """Its new groups, without those that earlier steps trained, and without stored ones."""
+        """Return the new groups: neither trained by an earlier step nor stored."""
         return tuple(group for group in self.groups if not (group.reused or group.pool))
 
     @property
     def reused(self) -> tuple[Prepared, ...]:
-        """Its groups that earlier steps trained."""
+        """Return the groups that earlier steps trained."""
         return tuple(group for group in self.groups if group.reused)
 
     @property
     def stored(self) -> tuple[ValidSession, ...]:
-        """All its sessions from pools."""
+        """Return all sessions from pools."""
         members = (session for group in self.groups for session in group.group.members)
         return tuple(session for session in members if session.pool)
 
@@ -151,7 +154,7 @@ class Batch:
         return [chain for group in self.groups for chain in group.chains]
 
     def counted(self) -> list[Chain]:
-        """Return all chains that only count in the means of the loss."""
+        """Return all chains that only count in the loss's means."""
         return [chain for group in self.groups for chain in group.counted]
 
     def trained(self) -> int:
@@ -159,14 +162,14 @@ class Batch:
         return sum(chain.trained() for chain in self.chains())
 
     def trained_tokens(self) -> dict[str, int]:
-        """Return how many tokens of each session enter the loss, if any."""
+        """Return how many tokens enter the loss, for each session with some."""
         tokens = Counter[str]()
         for chain in self.chains():
             tokens[chain.session_id] += chain.trained()
         return {session: count for session, count in tokens.items() if count}
 
     def foreign_tokens(self) -> dict[str, int]:
-        """Return the trained tokens of each session with tokens that another system sampled."""
+        """Return how many tokens enter the loss, for sessions in which another system sampled."""
         sources = [session.source for group in self.groups for session in group.group.members]
         foreign = {source.session_id for source in sources if source.foreign}
         trained = self.trained_tokens() if foreign else {}
@@ -179,7 +182,7 @@ class Batch:
         return [source.length for source in sources if source.session_id in trained]
 
     def traces(self) -> list[Headers]:
-        """Return the traces of its sessions, as far as they are traced."""
+        """Return its sessions' traces; a session that is not traced has none."""
         sources = (session.source for group in self.groups for session in group.group.sessions)
         return [source.trace for source in sources if source.trace]
 
@@ -207,14 +210,15 @@ class Selection:
 def in_order(ready: Iterable[Group], clock: StepClock, rules: BatchRules) -> list[Group]:
     """Return groups in the order in which steps take them: the one with the stalest token first.
 
-    Equally old groups keep the order in which they became ready, those of a recording go by name.
+    Equally old groups keep the order in which they became ready. A recording's groups are ordered
+    by name instead.
     """
     ordered = sorted(ready, key=lambda candidate: candidate.group_id) if rules.recorded else ready
     return sorted(ordered, key=lambda candidate: -_age(candidate, clock))
 
 
 def select(ready: Iterable[Group], count: int, clock: StepClock, rules: BatchRules) -> Selection:
-    """Return up to `count` groups, in their order. One for which a method fails is dropped."""
+    """Return up to `count` groups by `in_order`. A group is dropped if a method fails for it."""
     selection = Selection()
     for group in in_order(ready, clock, rules):
         try:
@@ -247,18 +251,17 @@ def recorded_batch(
 
 
 def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
-    """Return the part of a group that enters the loss.
+    """Return the group with its part that enters the loss.
 
     Advantages are computed over all its sessions, or over the selected ones, whether or not any of
-    their tokens is trained.
-    Raises `MethodFailed`.
+    their tokens is trained. Raises `MethodFailed`.
     """
     group, pairs = _chosen(_exchanged(ruled(group, rules.overlong)), rules)
     compared = [session for session in group.members if session.compared]
     episodes = _episodes(compared)
     chains = kept(group, _credited(compared, episodes, rules))
     if pairs:
-        # They count for filters, until the step knows how much.
+        # A placeholder that filters see; the step computes the real advantages.
         chains = [credited(chain, 1.0) for chain in chains]
     limits = {
         session.source.session_id: rules.pools[session.pool]
@@ -296,7 +299,7 @@ def prepare(group: Group, clock: StepClock, rules: BatchRules) -> Prepared:
 
 
 def _exchanged(group: Group) -> Group:
-    """Return the group without the tokens of sessions whose places stored ones take.
+    """Return the group with those sessions masked whose places stored sessions take.
 
     Their returns do not count for advantages.
     """
@@ -313,7 +316,7 @@ def _exchanged(group: Group) -> Group:
 
 
 def _chosen(group: Group, rules: BatchRules) -> tuple[Group, tuple[SessionPair, ...]]:
-    """Return the group with the sessions that are not trained marked left out, and its pairs."""
+    """Return the group, its untrained sessions marked left out, and its pairs."""
     if rules.selection.name:
         group = selected(group, _episodes(group.members), rules.selection)
     if rules.pairs.name:
@@ -322,9 +325,9 @@ def _chosen(group: Group, rules: BatchRules) -> tuple[Group, tuple[SessionPair, 
 
 
 def _without_credit(chains: Sequence[Chain], rules: BatchRules) -> ChainParts:
-    """Return the chains of a group that only counts: chains to train, and chains to count.
+    """Return a group's chains without advantages: those to train, and those that only count.
 
-    A loss with a term for each token trains them; any other loss only counts them.
+    A loss with a term for each token trains them all; any other loss only counts them.
     """
     without = tuple(credited(chain, 0.0) for chain in chains)
     return (without, ()) if rules.regularised else ((), without)
@@ -341,7 +344,7 @@ def _episodes(sessions: Sequence[ValidSession]) -> list[Episode]:
 def _credited(
     sessions: Sequence[ValidSession], episodes: Sequence[Episode], rules: BatchRules
 ) -> list[Chain]:
-    """Return the chains of these sessions with their advantages."""
+    """Return these sessions' chains with their advantages."""
     with method("advantage estimator", rules.advantage):
         advantages = checked_advantages(rules.estimator(episodes), episodes)
     chains = []

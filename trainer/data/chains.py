@@ -1,10 +1,10 @@
-"""Chains: the token sequences of a trajectory's tree, from a root to where a branch ends.
+"""Chains: the token sequences in a trajectory's tree, from a root to where a branch ends.
 
 Each trainable token is trained in exactly one chain, the first in node order, however many branches
-share it. With `per_request` each completion has a chain, which trains its tokens alone. A chain
-ends with its last trained token, because no loss depends on tokens after it. Columns have a number
-for each trained token; devices compute them before training. Pure; called by `sessions.py`. `_T`
-counts a chain's tokens, `_N` its trained ones.
+share it. With `per_request` each completion has a chain that trains only its tokens. A chain ends
+with its last trained token, because no loss depends on tokens after it. Columns have a number for
+each trained token; devices compute most of them before training. Pure; called by `sessions.py`.
+`_T` counts a chain's tokens, `_N` its trained ones.
 """
 
 from collections import Counter
@@ -25,76 +25,77 @@ from seamlessflow.trainer.credit import Chaining
 
 _Element = TypeVar("_Element", bound=np.generic)
 SAMPLED = (POLICY, FOREIGN)
-"""Origins of nodes that may have trained tokens; foreign tokens are masked unless asked for."""
+"""Node origins that may have trained tokens; foreign tokens are masked unless asked for."""
 NOWHERE = -1
-"""Turn, offset and version of a token that no policy sampled; also an unknown version."""
+"""Turn, offset and version for a token that no policy sampled; also an unknown version."""
 ELSEWHERE = -2
-"""Version of a token from another log, whose versions mean nothing in this run."""
+"""Version for a token from another log; that log's versions mean nothing in this run."""
 
 
 class Column(StrEnum):
-    """A column's name; it tells what computes the column."""
+    """A column's name; each says which model or pass computes the column."""
 
     REFERENCE = "reference"
     """Log-prob under `trainer.reference`, at the temperature that the token was sampled at."""
     TEACHER = "teacher"
     """Log-prob under `trainer.teacher`, at the same temperature."""
     VALUE = "value"
-    """Value of the place before the token, by the critic."""
+    """The critic's value for the place before the token."""
     VIABILITY = "viability"
-    """Logit that the critic gives for success, at the place before the token."""
+    """The critic's logit for success, at the place before the token."""
     END_VIABILITY = "end_viability"
-    """The same behind the token."""
+    """The same logit, behind the token."""
     EFFICIENCY = "efficiency"
-    """Turns to success, with a minus, at the place before the token, by the critic."""
+    """The critic's estimate of minus the turns to success, at the place before the token."""
     END_EFFICIENCY = "end_efficiency"
-    """The same behind the token."""
+    """The same estimate, behind the token."""
     ENTROPY = "entropy"
-    """Entropy of the policy at the token, in nats, under the weights before the step. The
+    """The policy's entropy at the token, in nats, under the weights before the step. The
     temperature is the token's sampling temperature."""
     TOP_SHARE = "top_share"
-    """Probability of the `LIKELIEST` likeliest tokens together where the policy predicts the token,
+    """Summed probability of the `LIKELIEST` likeliest tokens at the place that predicts the token,
     under the same weights and at the same temperature."""
     PROXIMAL = "proximal"
-    """Log-prob under the weights before the step, at the token's sampling temperature. For a step
-    of several updates, and for advantages that compare the policy with another."""
+    """Log-prob under the weights before the step, at the token's sampling temperature. For steps
+    with several updates, and for advantages that compare the policy with another."""
     OPPONENT_1 = "opponent_1"
-    """Log-prob under the newest of `trainer.pairs.opponents`, at the same temperature."""
+    """Log-prob under the newest opponent (`trainer.pairs.opponents`), at the same temperature."""
     OPPONENT_2 = "opponent_2"
     OPPONENT_3 = "opponent_3"
     OPPONENT_4 = "opponent_4"
     PAIR_LOSS = "pair_loss"
-    """Part of the token in the loss of its session's pairs; the trainer computes it."""
+    """The token's part in the loss of its session's pairs; the trainer computes it."""
     TARGET = "target"
-    """Return that the critic learns for that place; the trainer computes it, from the values."""
+    """Return that the critic learns for the place before the token; the trainer computes it from
+    the values."""
     TARGET_WEIGHT = "target_weight"
-    """Weight of that place in the critic's loss; a step's weights sum to 1."""
+    """That place's weight in the critic's loss; a step's weights sum to 1."""
     VIABILITY_TARGET = "viability_target"
-    """1 for success and 0 for failure; as all targets, the trainer computes it."""
+    """1 for success and 0 for failure; like all targets, the trainer computes it."""
     VIABILITY_WEIGHT = "viability_weight"
     END_VIABILITY_TARGET = "end_viability_target"
     END_VIABILITY_WEIGHT = "end_viability_weight"
     EFFICIENCY_TARGET = "efficiency_target"
-    """Turns to success, with a minus, by the next place's value."""
+    """Minus the turns to success, computed from the next place's value."""
     EFFICIENCY_WEIGHT = "efficiency_weight"
     END_EFFICIENCY_TARGET = "end_efficiency_target"
     END_EFFICIENCY_WEIGHT = "end_efficiency_weight"
 
 
 OF_POLICY = (Column.PROXIMAL, Column.ENTROPY, Column.TOP_SHARE)
-"""Columns of the policy itself, which one pass of it computes, in the order of its scores."""
+"""Columns that one pass of the policy itself computes, in the order of its scores."""
 OPPONENTS = (Column.OPPONENT_1, Column.OPPONENT_2, Column.OPPONENT_3, Column.OPPONENT_4)
-"""Columns of earlier policies, the newest first."""
+"""Columns from earlier policies, the newest first."""
 LIKELIEST = 5
-"""Number of tokens whose probability `Column.TOP_SHARE` sums."""
+"""Count of tokens whose probability `Column.TOP_SHARE` sums."""
 Columns = Mapping[Column, NDArray[np.float32]]
-"""Columns over the trained tokens (N) of a chain or a micro-batch."""
+"""Columns over the trained tokens (N) in a chain or a micro-batch."""
 AnnotatedColumns = Mapping[Column, Sequence[NDArray[np.float32]]]
 """Columns as an array for each micro-batch."""
 
 
 class TrajectoryMalformed(SeamlessFlowError):
-    """A trajectory that contradicts itself; nothing of it can be trained."""
+    """A trajectory that contradicts itself, so it cannot be trained."""
 
     def __init__(self, session: str, reason: str) -> None:
         self.session = session
@@ -104,25 +105,25 @@ class TrajectoryMalformed(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """Arrays of equal length with one entry per token."""
+    """Equally long arrays with one entry per token."""
 
     ids_T: Int32s
     trained_T: Bools
     logprobs_T: Float32s
-    """Log-prob that the engine reported when it sampled the token. NaN if its sampler is unknown;
-    then it gets its log-prob under the weights before the step."""
+    """Log-prob that the engine reported when it sampled the token. NaN if none is known; the token
+    then gets its log-prob under the weights before the step."""
 
     temperatures_T: Float32s
-    """Temperature of that log-prob."""
+    """Temperature for that log-prob."""
 
     versions_T: Int32s
     """Policy version that sampled the token."""
 
     turns_T: Int32s
-    """Index of the token's turn in the chain's `turns`."""
+    """The token's turn, as an index into the chain's `turns`."""
 
     offsets_T: Int32s
-    """Index of the token in its turn's completion."""
+    """The token's index in its turn's completion."""
 
     advantages_T: Float32s
     """A trained token's advantage; 0 until its group is in a batch."""
@@ -140,7 +141,7 @@ class Chain:
     turns: tuple[str, ...]
     tokens: Tokens
     columns: Columns = field(default_factory=dict)
-    """Columns of its trained tokens, once its batch is annotated."""
+    """Columns for its trained tokens, once its batch is annotated."""
 
     def __len__(self) -> int:
         return len(self.tokens.ids_T)
@@ -152,7 +153,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """All chains of a trajectory, and how many sampled tokens are in no chain, by reason."""
+    """All chains in a trajectory, and how many sampled tokens are not trained, by reason."""
 
     chains: tuple[Chain, ...]
     masked: Mapping[str, int]
@@ -166,9 +167,9 @@ def chains(
 ) -> Chains:
     """Return the chains that train `policy`. Raise `TrajectoryMalformed`.
 
-    Tokens that the trajectory masks stay masked. Tokens of another policy or of an inexact version
-    are masked also. So is a first token, because no token predicts it. Tokens of `policies` have
-    trainers of their own and are not counted.
+    Tokens that the trajectory masks stay masked. Tokens from another policy or an inexact version
+    are also masked. So is a first token, because no token predicts it. Tokens from the other
+    `policies` have their own trainers and are not counted.
     """
     turns: dict[str, int] = {}
     flat = _flat(trajectory, turns)
@@ -194,9 +195,10 @@ def chains(
 
 
 def intervened_turns(trajectory: Trajectory) -> int:
-    """Return how many of its turns, the first ones in chains, are before the last intervention.
+    """Return how many turns precede the last intervention; they are the first ones in chains.
 
-    The prompt of a turn comes before what is sampled, so that turn is not among them.
+    An intervention stands in a prompt, before the tokens sampled for it. So the prompt's own turn
+    does not count.
     """
     turns: dict[str, int] = {}
     before = 0
@@ -216,14 +218,14 @@ def forks(of_session: Sequence[Chain], chaining: Chaining = "merged") -> bool:
 
 
 def credited(chain: Chain, advantages_N: ArrayLike) -> Chain:
-    """Return the chain with these advantages of its trained tokens, or one advantage for all."""
+    """Return the chain with these advantages for its trained tokens, or one advantage for all."""
     advantages_T = np.zeros(len(chain), np.float32)
     advantages_T[chain.tokens.trained_T] = advantages_N
     return replace(chain, tokens=replace(chain.tokens, advantages_T=advantages_T))
 
 
 def without(chain: Chain, masked_T: Bools) -> Chain | None:
-    """Return the chain without these tokens in the loss, or None if no trained token is left."""
+    """Return the chain with these tokens out of the loss; None if no trained token is left."""
     trained_T = chain.tokens.trained_T & ~masked_T
     left = np.flatnonzero(trained_T)
     if not left.size:
@@ -246,7 +248,7 @@ def _flat(trajectory: Trajectory, turns: dict[str, int]) -> Tokens:
     sampled: Counter[str] = Counter()
     for node in trajectory.nodes:
         _check(trajectory, node, size)
-        # A completion that continues in several nodes goes on counting its offsets.
+        # Offsets count on when a completion continues in further nodes.
         if node.origin in SAMPLED:
             end = node.start + node.length
             temperatures_T[node.start : end] = node.logprob_temperature
@@ -293,7 +295,7 @@ def _branches(nodes: Sequence[TrajectoryNode]) -> list[list[tuple[int, int]]]:
 def _completions(nodes: Sequence[TrajectoryNode]) -> list[list[tuple[int, int]]]:
     """Return the path to every sampled node.
 
-    Parents come first, so the tokens before a completion are trained when its turn comes.
+    Parents come first, so an earlier chain already trains the sampled tokens before a completion.
     """
     return [_path(nodes, node) for node in nodes if node.origin in SAMPLED]
 
@@ -330,7 +332,7 @@ def _versions(trajectory: Trajectory, turns_T: Int32s) -> Int32s:
 
 
 def _own_masked(trajectory: Trajectory, policy: str) -> Counter[str]:
-    """Return the tokens of the policy that the trajectory masks, by reason."""
+    """Return how many of the policy's tokens the trajectory masks, by reason."""
     counts = Counter[str]()
     mask = np.frombuffer(trajectory.loss_mask, np.uint8)
     for node in trajectory.nodes:

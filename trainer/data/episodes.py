@@ -1,9 +1,9 @@
-"""Episodes: the trained tokens of a session as the tree that they form, with the session's rewards.
+"""Episodes: each session's trained tokens as a tree, with the session's rewards.
 
-Estimators of advantages see nothing else of a session. They sum along its tree's branches; at
-a fork the mean over the branches counts. Pure; called by `batch.py`. `_N` counts the trained tokens
-of a session in the order of its chains, `_K` its turns. `previous_N` is the index of the element
-before each, `NOWHERE` for the first ones. An element comes before its followers.
+Advantage estimators see only a session's episode. They sum along the tree's branches; at a fork
+they take the mean over the branches. Pure; called by `batch.py`. `_N` counts a session's trained
+tokens in chain order, `_K` its turns. `previous_N` has, for each element, the index of the element
+before it, `NOWHERE` for a first one. An element comes before its followers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,13 +19,13 @@ from seamlessflow.trainer.data.chains import NOWHERE, Chain, Column
 
 @dataclass(frozen=True)
 class Episode:
-    """A session as an estimator of advantages sees it.
+    """A session as an advantage estimator sees it.
 
     The tree is computed only when an estimator uses it; those that see only returns do not.
     """
 
     reward: float
-    """Return of the session."""
+    """The session's return."""
 
     turn_rewards_K: Float64s
     """Each turn's reward, 0 for a turn without one."""
@@ -37,7 +37,7 @@ class Episode:
     """Returns `previous_N`."""
 
     columns: Mapping[Column, Float64s] = field(default_factory=dict)
-    """Columns of the trained tokens, once they are annotated."""
+    """Columns for the trained tokens, once they are annotated."""
 
     rewards: Mapping[str, float] = field(default_factory=dict)
     """Each name's last session reward, without weights and without punishment."""
@@ -46,7 +46,7 @@ class Episode:
     """True if another system sampled some of its tokens."""
 
     intervened: int = 0
-    """Number of first turns before the session's last message that the policy did not say."""
+    """Turns numbered below this precede the session's last intervention."""
 
     def __len__(self) -> int:
         return len(self.turns_N)
@@ -57,12 +57,15 @@ class Episode:
 
     @cached_property
     def previous_N(self) -> Int64s:
-        """Place of the trained token before each on its branch; `NOWHERE` for the first ones."""
+        """Return, for each trained token, the place of the one before it on its branch.
+
+        It is `NOWHERE` for a first one.
+        """
         return self.previous()
 
     @cached_property
     def previous_turns(self) -> dict[int, int]:
-        """The turn before each turn that has a trained token; `NOWHERE` for the first ones.
+        """Return the turn before each turn that has a trained token; `NOWHERE` for a first one.
 
         Earlier turns come first.
         """
@@ -79,7 +82,7 @@ def episode(
     turn_rewards: Mapping[str, float],
     rewards: Mapping[str, float] | None = None,
 ) -> Episode:
-    """Return the episode of a session with these chains; `turn_rewards` by the turn's id."""
+    """Return a session's episode from its chains; `turn_rewards` by the turn's id."""
     by_name = rewards or {}
     if not chains:
         nowhere = np.zeros(0, np.int64)
@@ -109,7 +112,7 @@ def following(previous_N: Int64s, values_N: Float64s) -> Float64s:
 
 
 def accumulated(previous_N: Int64s, values_N: Float64s, factor: float) -> Float64s:
-    """Return x with x_n = value_n + factor x the mean of x over the elements that follow n."""
+    """Return y with y_n = value_n + factor x (mean of y over the elements that follow n)."""
     if not len(previous_N):
         return np.zeros(0)
     count_N = followers(previous_N)
@@ -117,7 +120,7 @@ def accumulated(previous_N: Int64s, values_N: Float64s, factor: float) -> Float6
     starts = np.flatnonzero(~np.concatenate([[False], after_n & (count_N[:-1] == 1)])).tolist()
     sums_N = np.zeros(len(previous_N))
     found_N = np.empty(len(previous_N))
-    # Runs without a fork, the last first: what follows a run is known when it is reached.
+    # Runs without a fork, last run first, so a run's followers are known when it is reached.
     for start, end in reversed(list(zip(starts, [*starts[1:], len(previous_N)], strict=True))):
         last = float(sums_N[end - 1]) / max(int(count_N[end - 1]), 1)
         run = values_N[start:end][::-1].tolist()
@@ -129,7 +132,7 @@ def accumulated(previous_N: Int64s, values_N: Float64s, factor: float) -> Float6
 
 
 def _previous(chains: Sequence[Chain]) -> Int64s:
-    """Return the place of the trained token before each, over all chains in order."""
+    """Return `previous_N` over all chains, in their order."""
     keys_N = np.concatenate([_keys(chain)[chain.tokens.trained_T] for chain in chains])
     order_N = np.argsort(keys_N, kind="stable")
     sorted_N = keys_N[order_N]

@@ -1,7 +1,7 @@
 """Filters: named rules that keep groups without a gradient out of the loss.
 
 Each rule has an action for such a group. `count`: the group fills its place in the batch and in the
-means of the loss. Its credit returns with the step. Its tokens have no advantage. They are computed
+loss's means. Its credit returns with the step. Its tokens have no advantage. They are computed
 only if the loss has a term for each token. `drop`: another group takes its place. Rules are
 registered by name (`FILTERS`, the setting `trainer.filters`); `batch.py` applies them.
 """
@@ -25,13 +25,13 @@ class GroupView:
     """A group as a filter sees it."""
 
     episodes: Sequence[Episode]
-    """Its sessions, in the order of their samples."""
+    """Its sessions, in sample order."""
     chains: Sequence[Chain]
-    """Chains with a token that may be trained, with their advantages."""
+    """Chains that have a token that may be trained, with their advantages."""
 
     @property
     def returns(self) -> list[float]:
-        """Return the returns of its sessions."""
+        """Return each session's return."""
         return [episode.reward for episode in self.episodes]
 
 
@@ -46,14 +46,15 @@ def zero_variance(group: GroupView, _: ReturnRules) -> bool:
 
 
 def untrainable(group: GroupView, _: ReturnRules) -> bool:
-    """Return whether no token of the group may be trained."""
+    """Return whether the group has no token that may be trained."""
     return not group.chains
 
 
 def spread(group: GroupView, rules: ReturnRules) -> bool:
-    """Return whether the returns of the sessions' first turns are at most `spread_over` apart.
+    """Return whether the first turns' returns have a standard deviation up to `spread_over`.
 
-    Their deviation is that of the population. UI-S1, arXiv 2509.11543, keeps groups above 0.3.
+    It is the population's deviation. A group without a trained token also leaves. UI-S1
+    (arXiv 2509.11543) keeps groups above 0.3.
     """
     returns = [first_return(episode, rules) for episode in group.episodes if len(episode)]
     return not returns or float(np.std(returns)) <= rules.spread_over
@@ -74,7 +75,7 @@ def verdict(
 ) -> tuple[str, FilterAction] | None:
     """Return the name and action of the first filter that applies, or None if none does.
 
-    They are tried in the setting's order. `settings` are those of the user's own. Raises
+    They are tried in the setting's order. `settings`: settings for the user's own filters. Raises
     `MethodFailed`.
     """
     for name, action in filters.items():

@@ -1,9 +1,9 @@
-"""Grouping of sessions: each group's members, and whether it is ready or dropped.
+"""Grouping: collects sessions into groups, and decides which group is ready or dropped.
 
-Pure: finalized sessions and deadlines in, records for `control` out. A group takes the first valid
-session of each sample until it has as many as it asks for. At its deadline, or once the other
-samples have no attempt left, it is ready with fewer, or dropped. Records of an earlier process stay
-valid. Settled groups take no session, and groups recorded as ready wait for exactly their recorded
+Pure: finalized sessions and deadlines in, records for `control` out. A group takes each sample's
+first valid session until it has as many as it asks for. At its deadline, or once the other samples
+have no attempt left, it is ready with fewer, or dropped. An earlier process's records stay valid:
+settled groups take no session, and a group recorded as ready waits for exactly its recorded
 sessions.
 """
 
@@ -26,7 +26,7 @@ from seamlessflow.trainer.data.sessions import (
 
 
 class MemberLost(SeamlessFlowError):
-    """A session of a recorded group that does not count under the present settings."""
+    """A recorded group's session that does not count under the present settings."""
 
     lasting = True
 
@@ -49,21 +49,21 @@ class Group:
     pool: str = ""
     """Pool that it was taken from; empty: it is new."""
     uses: int = 0
-    """Steps that trained a stored group before."""
+    """Earlier steps that trained it, for a stored group."""
     stored: tuple[ValidSession, ...] = ()
-    """Stored sessions that take places of its own."""
+    """Stored sessions that take the places of some of its sessions."""
 
     @property
     def members(self) -> tuple[ValidSession, ...]:
-        """Return its sessions, behind them the stored ones, and the session that they go on from.
+        """Return its sessions, the stored ones, and the parent that its sessions go on from.
 
-        Of the last only the return counts, as one more of the baseline.
+        Only the parent's return counts, as one more in the baseline.
         """
         parent = parent_of(self.sessions)
         return self.sessions + self.stored + (() if parent is None else (parent,))
 
     def with_members(self, members: Sequence[ValidSession]) -> "Group":
-        """Return it with other sessions in the order of `members`."""
+        """Return the group with these sessions instead of its own, in the order of `members`."""
         count = len(self.sessions)
         stored = tuple(members[count : count + len(self.stored)])
         return replace(self, sessions=tuple(members[:count]), stored=stored)
@@ -73,7 +73,7 @@ class Group:
         return [session.reward for session in self.sessions]
 
     def shaped(self) -> list[float]:
-        """Return each session's return as estimators of advantages see it."""
+        """Return each session's return as advantage estimators see it."""
         return [session.shaped for session in self.sessions]
 
     def version_min(self) -> int | None:
@@ -82,7 +82,7 @@ class Group:
         return min((version for version in versions if version is not None), default=None)
 
     def masked(self) -> Counter[str]:
-        """Return its sampled tokens that are not trained, by reason."""
+        """Count its sampled tokens that are not trained, by reason."""
         return sum((Counter(session.masked) for session in self.sessions), Counter[str]())
 
 
@@ -98,7 +98,7 @@ class _Open:
     """Newest failed attempt at each sample."""
 
     def settled(self, attempts: int | None) -> int:
-        """Return the number of samples that are valid or have no attempt left."""
+        """Return how many samples have a valid session or no attempt left."""
         spent = {
             sample
             for sample, session in self.failed.items()
@@ -124,8 +124,8 @@ class Grouping:
         redundancy: int = 0,
     ) -> None:
         """`settled`: groups that are over. `fixed`: sessions of groups recorded as ready, by group.
-        `attempts`: tries of a sample; None: until its group's deadline. `redundancy`: samples that
-        a group for training begins beyond those that it asks for.
+        `attempts`: tries at a sample; None: as many as its group's deadline allows. `redundancy`:
+        further samples that a group for training begins, beyond those that it asks for.
         """
         self._attempts = attempts
         self._redundancy = redundancy
@@ -148,9 +148,9 @@ class Grouping:
         group.seen.add(source.session_id)
         if isinstance(session, FailedSession):
             if source.group_id in self._fixed:
-                raise MemberLost(session)  # waiting for it would have no end
+                raise MemberLost(session)  # the group would wait for it forever
             failed = self._failed(session, group, now_ms)
-            if session.cause == JUDGE:  # its tries would cost agents, and not mend the judge
+            if session.cause == JUDGE:  # more tries cost agents, and do not repair the judge
                 return [failed, self.drop(source.group_id, JUDGE_FAILED, session.detail, now_ms)]
             return [failed, *self._without_attempts(source, group, now_ms)]
         group.by_sample[source.sample] = session
@@ -184,23 +184,23 @@ class Grouping:
         return [self.drop(group_id, reason, detail + group.newest_failure(), now_ms)]
 
     def open_groups(self) -> list[str]:
-        """Return the groups that still take sessions and are not recorded as ready."""
+        """Return the groups that take sessions and are not recorded as ready."""
         return [name for name in self._open if name not in self._fixed]
 
     def drop(self, group_id: str, reason: str, detail: str, now_ms: int) -> GroupDropped:
-        """Drop a group; return the record of it."""
+        """Drop a group; return its `GroupDropped`."""
         self.settle(group_id)
         return GroupDropped(at_ms=now_ms, group_id=group_id, reason=reason, detail=detail)
 
     def settle(self, group_id: str) -> None:
-        """End a group; further sessions of it are ignored."""
+        """End a group; its further sessions are ignored."""
         self._settled.add(group_id)
         self._fixed.pop(group_id, None)
         self.ready.pop(group_id, None)
         self._open.pop(group_id, None)
 
     def held(self) -> list[SessionSource]:
-        """Return the sessions of groups that are not over; a restart must read them again."""
+        """Return all sessions in groups that are not over; a restart must read them again."""
         held = [session.source for group in self.ready.values() for session in group.sessions]
         for group in self._open.values():
             held += [session.source for session in group.by_sample.values()]

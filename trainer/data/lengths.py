@@ -1,8 +1,8 @@
-"""Lengths of sessions: all that were begun, and those whose tokens are trained. Pure.
+"""Session lengths: of all sessions that were begun, and of those with trained tokens. Pure.
 
 Rules that leave sessions out (redundancy, deadlines, staleness, filters) may leave out the long
-ones. A difference between the two kinds of lengths shows it. Called by `sessions.py`, by the
-figures of a step, and by a run's report.
+ones. A difference between the two kinds of lengths shows this. Called by `sessions.py`, by a
+step's figures, and by a run's report.
 """
 
 from collections.abc import Collection, Iterable
@@ -14,11 +14,11 @@ from seamlessflow.schemas.records import Trajectory
 from seamlessflow.schemas.tokens import POLICY
 
 PRUNED = "pruned"
-"""Status of a session that was stopped because its group was complete without it."""
+"""A session's status if it was stopped because its group was complete without it."""
 
 
 class SessionLength(NamedTuple):
-    """Length of a session up to its end."""
+    """A session's length, up to its end."""
 
     tokens: int
     """Tokens sampled by the policy, trained or not."""
@@ -26,13 +26,13 @@ class SessionLength(NamedTuple):
 
 
 class SessionCost(NamedTuple):
-    """Cost of a session: the turns it took, and their tokens."""
+    """A session's cost: the turns it took, and their tokens."""
 
     turns: int
     sampled_tokens: int
     """Tokens sampled by the policy."""
     prompt_tokens: int
-    """Prompt tokens of all turns, each with all that the engine read before its answer."""
+    """Prompt tokens summed over turns: all that the engine read before each answer."""
 
 
 NO_LENGTH = SessionLength(0, 0)
@@ -48,22 +48,22 @@ def length_of(trajectory: Trajectory) -> SessionLength:
 
 
 def cost_of(trajectory: Trajectory) -> SessionCost:
-    """Return the cost of a finalized session."""
+    """Return a finalized session's cost."""
     sampled, turns = length_of(trajectory)
     return SessionCost(turns, sampled, prompt_tokens(trajectory))
 
 
 def prompt_tokens(trajectory: Trajectory) -> int:
-    """Return the prompt tokens of all turns that were sampled in a session.
+    """Return the prompt tokens of all sampled turns in a session, summed.
 
-    A turn reads all tokens before its answer. What an engine keeps of earlier turns counts again,
-    as providers count it.
+    A turn reads all tokens before its answer. Tokens that an engine keeps from earlier turns count
+    again, as providers count them.
     """
     return sum(_prompts(trajectory))
 
 
 def first_prompt_tokens(trajectory: Trajectory) -> int:
-    """Return the tokens before the first answer of a session; 0 for one without an answer."""
+    """Return how many tokens precede a session's first answer; 0 without an answer."""
     return next(iter(_prompts(trajectory)), 0)
 
 
@@ -78,7 +78,7 @@ def quantiles(values: Iterable[float]) -> dict[str, float]:
 
 
 def length_metrics(kind: str, lengths: Iterable[SessionLength]) -> dict[str, float]:
-    """Return the quantiles of one kind of sessions (`begun`, `trained`), as a step's metrics."""
+    """Return length quantiles for one kind of session (`begun`, `trained`), as step metrics."""
     measured = list(lengths)
     tokens = quantiles(length.tokens for length in measured)
     turns = quantiles(length.turns for length in measured)
@@ -89,13 +89,13 @@ def length_metrics(kind: str, lengths: Iterable[SessionLength]) -> dict[str, flo
 
 
 def _prompts(trajectory: Trajectory) -> Collection[int]:
-    """Return the prompt tokens of each turn that was sampled, in the order of their answers."""
+    """Return each sampled turn's prompt tokens, in the order of the answers."""
     before = dict[int, int]()
     prompts = dict[str, int]()
     for node in trajectory.nodes:
         kept = before[node.parent] + node.parent_end if node.parent >= 0 else 0
         before[node.node_id] = kept
         if node.origin == POLICY:
-            # A turn that went on behind a pause has several nodes; the first is behind its prompt.
+            # A turn that went on after a pause has several nodes; the first follows its prompt.
             prompts.setdefault(node.turn_id, kept)
     return prompts.values()

@@ -1,7 +1,7 @@
-"""Methods that a run chooses by name, and the effect of an error in one of them.
+"""Methods that a run chooses by name, and the effect of an error in a method.
 
 Advantage estimators and filters see one group at a time, so an error removes only that group from a
-batch. No group of a recorded step can be left out: there the error ends the run. Pure; called by
+batch. A recorded step cannot leave a group out: there the error ends the run. Pure; called by
 `batch.py`.
 """
 
@@ -18,10 +18,10 @@ from seamlessflow.schemas.tokens import step_name
 from seamlessflow.trainer.data.episodes import Episode
 
 METHOD_FAILED = "method_failed"
-"""Reason of a group that is dropped because a method raised an error."""
+"""Reason why a group is dropped: a method failed for it."""
 
 _LONGEST_TEXT = 500
-"""Most characters of an error's text in a record."""
+"""Most characters that a record keeps from an error's text."""
 
 _LARGEST = np.finfo(np.float32).max
 """Largest advantage: float32 has no larger finite number."""
@@ -40,7 +40,7 @@ class MethodFailed(SeamlessFlowError):
 
 
 class RecordedMethodFailed(SeamlessFlowError):
-    """A method that fails for a group of a recorded step; the step cannot be executed again."""
+    """A method that fails for a recorded step's group; the step cannot be executed again."""
 
     lasting = True
 
@@ -57,7 +57,7 @@ class RecordedMethodFailed(SeamlessFlowError):
 
 @contextmanager
 def method(kind: str, name: str) -> Iterator[None]:
-    """Raise `MethodFailed` for an error of this method, whatever its type.
+    """Raise `MethodFailed` for any error that this method raises in the body.
 
     Errors that end the process are raised unchanged.
     """
@@ -72,7 +72,7 @@ def method(kind: str, name: str) -> Iterator[None]:
 def checked_advantages(
     advantages: Sequence[Float64s], episodes: Sequence[Episode]
 ) -> list[Float64s]:
-    """Return advantages (N) of each session (S) after a check: one for each trained token, finite.
+    """Return each session's (S) advantages (N) after a check: a finite one per trained token.
 
     Raises `ResultMalformed`.
     """

@@ -1,11 +1,11 @@
-"""Packing of chains into micro-batches of limited size, without a Python loop over tokens.
+"""Packing: puts chains into micro-batches with limited size, without a Python loop over tokens.
 
-`padded`: one chain per row, rows of similar length together, padded at the end. `packed`: many
+`padded`: one chain per row, rows with similar length together, padded at the end. `packed`: many
 chains in one row, each with positions from 0, for attention that keeps them apart. `tree`: also
 many in one row; chains that begin alike share their first tokens (`trees.py`). `auto`: as `padded`,
-but chains that begin alike are a tree in one row, where that is less work. Pure; called by
-`steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens of a micro-batch, C chains, S all
-tokens of all chains.
+but chains that begin alike form a tree in one row if that is less work. Pure; called by
+`steps/inputs.py`. Dimensions: B rows, T columns, N trained tokens in a micro-batch, C chains, S all
+tokens in all chains.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,33 +31,33 @@ Layout = Literal["auto", "padded", "packed", "tree"]
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """The input of one forward and backward pass."""
+    """The input for one forward and backward pass."""
 
     ids_BT: Int64s
     positions_BT: Int64s | None
-    """Index of each token in its chain; None if every row is one chain."""
+    """Each token's index in its chain; None if every row is one chain."""
 
     rows_N: Int64s
     columns_N: Int64s
     """Column that predicts the trained token: the column of the token before it in its chain."""
 
     behind_N: Int64s
-    """Column of the trained token itself."""
+    """The trained token's own column."""
 
     targets_N: Int64s
     logprobs_N: Float32s
-    """The engine's log-prob of the trained token."""
+    """The engine's log-prob for the trained token."""
 
     temperatures_N: Float32s
-    """Temperature of that log-prob: the trainer's own is computed at the same one."""
+    """Temperature for that log-prob; the trainer computes its own log-prob at the same one."""
 
     versions_N: Int32s
     advantages_N: Float32s
     chains_N: Int32s
-    """Index of the token's chain in the list that was packed."""
+    """The token's chain, as an index into the list that was packed."""
 
     places_N: Int32s
-    """Index of the token in that chain."""
+    """The token's index in that chain."""
 
     turns_N: Int32s
     """The token's turn; each number is one turn in one session of the step."""
@@ -66,16 +66,16 @@ class MicroBatch:
     """The token's session, by its number in the step."""
 
     weights_N: Float32s
-    """Weight of the token in the step's loss, a weighted sum over all ranks."""
+    """The token's weight in the step's loss, which is a weighted sum over all ranks."""
 
     lengths_C: Int64s
     """Tokens in each chain."""
 
     columns: Columns = field(default_factory=dict)
-    """Columns of the trained tokens, once they are annotated."""
+    """Columns for the trained tokens, once they are annotated."""
 
     ends_BT: Int64s | None = None
-    """With trees: of row b only columns j to `ends_BT[b, j]` - 1 see the token in column j."""
+    """With trees: in row b only columns j to `ends_BT[b, j]` - 1 see the token in column j."""
 
     def __len__(self) -> int:
         return len(self.targets_N)
@@ -102,7 +102,7 @@ class _Flat:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """An unfilled block of ids, and each token's place in it (S)."""
+    """An unfilled id block, and each token's place in it (S)."""
 
     ids_BT: Int64s
     positions_BT: Int64s | None
@@ -121,12 +121,12 @@ def pack(
     weights_C: Float64s | None = None,
     longest: int = 0,
 ) -> list[MicroBatch]:
-    """Return micro-batches with all tokens of all chains.
+    """Return micro-batches with all tokens in all chains.
 
     Chains with equal numbers in `units_C` stay together; None: each is alone. A micro-batch holds
-    at most `budget` tokens, with padding, and with shared tokens counted once. A larger unit or
-    chain gets its own, and with `auto` a tree of up to `longest` tokens (`tree_rows`).
-    `weights_C`: weight of a trained token, by chain; None: the loss is a mean.
+    at most `budget` tokens; padding counts, and a shared token counts once. A larger unit or chain
+    gets its own micro-batch. With `auto`, so does a tree with up to `longest` tokens (`tree_rows`).
+    `weights_C`: each chain's weight for one trained token; None: the loss is a mean.
     """
     if not chains:
         return []
@@ -189,7 +189,7 @@ def empty(padding_id: int = 0) -> MicroBatch:
 
 
 def shard(batches: Sequence[MicroBatch], ranks: int) -> list[list[MicroBatch]]:
-    """Return each rank's micro-batches: the same number, of similar size at each index.
+    """Return each rank's micro-batches: equally many, with similar sizes at each index.
 
     FSDP2 communicates in every pass, so a rank with fewer passes would block the others.
     """
@@ -211,7 +211,7 @@ def _shared_rows(
     for chosen in bins:
         rows = [trees[row] for row in chosen]
         chains = np.concatenate(rows)
-        # Without a shared token a mask would be the one that models have anyway.
+        # Without shared tokens no mask is needed: it would equal the models' usual one.
         alone = len(rows) == len(chains)
         row = (
             _padded(order.lengths_C[chains], padding_id)
@@ -247,7 +247,7 @@ def _flatten(chains: Sequence[Chain], weights_C: Float64s | None) -> _Flat:
 
 
 def _columns(chains: Sequence[Chain]) -> Mapping[Column, Float32s]:
-    """Return each column over all tokens (S) of all chains."""
+    """Return each column over all tokens (S) in all chains."""
     trained_S = np.concatenate([chain.tokens.trained_T for chain in chains])
     columns = {}
     for name in chains[0].columns:
@@ -268,7 +268,7 @@ def _micro_batch(flat: _Flat, chosen: Int64s, row: _Row) -> MicroBatch:
         ids_BT=row.ids_BT,
         positions_BT=row.positions_BT,
         rows_N=row.rows_S[trained],
-        # No first token of a chain is trained.
+        # A chain's first token is never trained.
         columns_N=row.columns_S[trained - 1],
         behind_N=row.columns_S[trained],
         targets_N=flat.ids_S[from_N].astype(np.int64),
@@ -304,7 +304,7 @@ def _tree(order: PrefixOrder, chosen: Int64s) -> _Row:
 
 
 def _trees(order: PrefixOrder, trees: Sequence[Int64s], padding_id: int) -> _Row:
-    """Return a block with a tree of ordered chains in each row, padded at the end."""
+    """Return a block whose rows each hold a tree with these ordered chains, padded at the end."""
     placed = [tree_row(order.lengths_C[chosen], order.shared(chosen)) for chosen in trees]
     rows_S = np.repeat(np.arange(len(trees)), [len(columns_S) for columns_S, _ in placed])
     columns_S = np.concatenate([columns_S for columns_S, _ in placed])
@@ -318,5 +318,5 @@ def _trees(order: PrefixOrder, trees: Sequence[Int64s], padding_id: int) -> _Row
 
 
 def _places(lengths_C: Int64s) -> Int64s:
-    """Return the index of every token in its chain."""
+    """Return every token's index in its chain."""
     return np.arange(int(lengths_C.sum())) - np.repeat(np.cumsum(lengths_C) - lengths_C, lengths_C)

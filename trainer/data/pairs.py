@@ -1,8 +1,7 @@
-"""Pairs of sessions in a group, of which the policy is to prefer one to the other.
+"""Session pairs: two sessions from a group, where the policy should prefer one to the other.
 
 Rules are registered by name (`PAIR_RULES`, the setting `trainer.pairs.name`). `batch.py` applies
-them to the sessions that have tokens to train; `credit/pairs.py` computes the losses of the pairs.
-Pure.
+them to the sessions that have tokens to train; `credit/pairs.py` computes the pairs' losses. Pure.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,9 +19,9 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 
 UNPAIRED = "unpaired"
-"""Reason for tokens in sessions without a pair."""
+"""Reason why tokens are masked: their session is in no pair."""
 Places = Sequence[tuple[int, int]]
-"""Pairs of sessions by their places in the group, the preferred one first."""
+"""Session pairs, as places in the group; the preferred session comes first."""
 PairRule = Callable[[Sequence[Episode]], Places]
 
 
@@ -44,19 +43,19 @@ class SessionPair:
     """The session that the policy is to prefer."""
     rejected: str
     margin: float | None = None
-    """Preference of the policy for it before the step; None until the batch is annotated."""
+    """The policy's preference for `chosen` before the step; None until the batch is annotated."""
 
     @property
     def names(self) -> tuple[str, str]:
-        """Return the ids of both sessions, the chosen one first."""
+        """Return both sessions' ids, the chosen one first."""
         return self.chosen, self.rejected
 
 
 def extremes(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
-    """Return the session of highest return with that of lowest; none if all are equal.
+    """Pair the session with the highest return and the one with the lowest.
 
-    The best against the worst, as MNPO has it, arXiv 2509.23102. Of equal returns the earlier
-    sample counts.
+    The best against the worst, as in MNPO, arXiv 2509.23102. With equal returns the earlier sample
+    counts; if all returns are equal, there is no pair.
     """
     returns = [episode.reward for episode in episodes]
     if len(returns) < 2 or not varied(np.asarray(returns)):
@@ -65,7 +64,7 @@ def extremes(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
 
 
 def each_with_each(episodes: Sequence[Episode]) -> list[tuple[int, int]]:
-    """Return each pass with each failure. A pass is a return of at least 1."""
+    """Pair each pass with each failure. A pass is a return of at least 1."""
     passes = [place for place, episode in enumerate(episodes) if episode.reward >= PASSED]
     failures = [place for place, episode in enumerate(episodes) if episode.reward < PASSED]
     return list(product(passes, failures))
@@ -77,7 +76,7 @@ PAIR_RULES: Mapping[str, PairRule] = {"extremes": extremes, "all": each_with_eac
 def paired(
     group: Group, episodes: Sequence[Episode], rules: PairRules
 ) -> tuple[Group, tuple[SessionPair, ...]]:
-    """Return a group's pairs, and the group with all other sessions marked left out.
+    """Return the group, its unpaired sessions marked left out, and its pairs.
 
     Sessions without a token to train, or left out before, are no candidates. Raises `MethodFailed`.
     """
@@ -100,7 +99,7 @@ def paired(
 
 
 def checked_pairs(pairs: Places, count: int) -> list[tuple[int, int]]:
-    """Return a rule's answer. Raises `ResultMalformed`."""
+    """Return a rule's pairs after a check. Raises `ResultMalformed`."""
     expected = f"pairs of two different places below {count}, each once"
     checked = []
     for pair in pairs:

@@ -1,7 +1,7 @@
-"""The store of groups that steps trained and later ones may train again, in memory.
+"""The reuse store: trained groups in memory, which later steps may train again.
 
-A checkpoint keeps the names of these groups, and how often each was trained. After a restart their
-sessions are read again from `trajectories`. The choice of a step depends only on seed, step and the
+A checkpoint keeps these groups' names, and how often each was trained. After a restart their
+sessions are read again from `trajectories`. A step's choice depends only on seed, step and the
 recorded uses. So a step that is executed again makes the same choice. Does no I/O; called by the
 dataloader.
 """
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class UsedSession:
-    """A session of a group that was trained, and its record on `trajectories`."""
+    """A trained group's session, and its record's place on `trajectories`."""
 
     session_id: str
     partition: int
@@ -32,7 +32,7 @@ class UsedSession:
 
 @dataclass(frozen=True, slots=True)
 class UsedGroup:
-    """A group that was trained, as a checkpoint keeps it."""
+    """A trained group, as a checkpoint keeps it."""
 
     group_id: str
     step: int
@@ -44,19 +44,19 @@ class UsedGroup:
 
 @dataclass(eq=False)
 class ReuseStore:
-    """Groups by id; those of a checkpoint wait for their sessions."""
+    """Groups by id; groups from a checkpoint wait for their sessions."""
 
     _used: dict[str, UsedGroup] = field(default_factory=dict)
     _needed: Mapping[str, int] = field(default_factory=dict)
-    """Last recorded step, by group, that trains it again and is still to be executed again."""
+    """By group, the last recorded step that trains it again and must itself be executed again."""
     _sessions: dict[str, ValidSession] = field(default_factory=dict)
     """Sessions in memory, by session id."""
     _awaited: dict[str, tuple[str, UsedSession]] = field(default_factory=dict)
-    """Sessions still to be read again, by session id, with their group."""
+    """Sessions that must still be read again, by session id, each with its group."""
 
     @classmethod
     def from_checkpoint(cls, begun: Iterable[UsedGroup], needed: Mapping[str, int]) -> "ReuseStore":
-        """Return a checkpoint's store."""
+        """Return the store that a checkpoint recorded."""
         used = {group.group_id: group for group in begun}
         awaited = {
             session.session_id: (name, session)
@@ -67,7 +67,7 @@ class ReuseStore:
 
     @property
     def awaits(self) -> bool:
-        """Return whether sessions are still to be read again."""
+        """Return whether sessions must still be read again."""
         return bool(self._awaited)
 
     def recorded(self) -> tuple[UsedGroup, ...]:
@@ -79,7 +79,7 @@ class ReuseStore:
         return [session.source for session in self._sessions.values()]
 
     def add(self, session: ValidSession | FailedSession) -> bool:
-        """Take a session that was read again; return whether it is one of the store's."""
+        """Take a session that was read again; return whether it belongs to the store."""
         name = session.source.session_id
         self._read_to(session.source)
         if name not in self._awaited:
@@ -94,7 +94,7 @@ class ReuseStore:
     def choose(self, step: int, clock: StepClock, rules: BatchRules) -> list[Prepared] | None:
         """Return the groups that `step` trains again, each with tokens to train.
 
-        None while sessions are still to be read again: the choice would differ.
+        None while sessions must still be read again: the choice would differ.
         """
         if not rules.reuse.groups:
             return []
@@ -111,13 +111,13 @@ class ReuseStore:
         return chosen
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """Return the groups among these that the store lacks."""
+        """Return those groups that the store lacks."""
         return [name for name in names if name not in self._used]
 
     def again(
         self, names: Iterable[str], clock: StepClock, rules: BatchRules
     ) -> list[Prepared] | None:
-        """Return the groups that a recorded step trained again, None while sessions are awaited.
+        """Return the groups that a recorded step trained again; None while sessions are awaited.
 
         Raises `MethodFailed`.
         """
@@ -127,7 +127,7 @@ class ReuseStore:
         return [self._prepared(group, clock, rules) for group in used]
 
     def trained(self, step: int, groups: Iterable[Prepared], rules: BatchRules) -> None:
-        """Count a step that is committed, and forget the groups that no later one may train."""
+        """Count a committed step, and forget the groups that no later step may train."""
         for group in groups:
             name = group.group.group_id
             if group.pool:
@@ -142,7 +142,7 @@ class ReuseStore:
                 self._forget(used.group_id)
 
     def _read_to(self, place: SessionSource) -> None:
-        """Give up groups with an awaited session before this place: its record is gone."""
+        """Forget groups with an awaited session before this place: its record is gone."""
         gone = [
             (group_id, session.session_id)
             for group_id, session in self._awaited.values()
@@ -153,7 +153,7 @@ class ReuseStore:
 
     def _prepared(self, used: UsedGroup, clock: StepClock, rules: BatchRules) -> Prepared:
         sessions = tuple(self._sessions[session.session_id] for session in used.sessions)
-        # Its tokens are older by plan, so they have a rule of their own.
+        # Its tokens are older by intent, so another staleness limit holds for them.
         reuse_rules = replace(rules, max_staleness=rules.reuse.max_staleness, on_stale="mask")
         return replace(
             prepare(Group(used.group_id, sessions), clock, reuse_rules), reused=used.uses
@@ -179,16 +179,16 @@ class ReuseStore:
 
 
 def may_be_used(group: UsedGroup, step: int, rules: ReuseRules) -> bool:
-    """Return whether `step` may train the group, by the number and the age of its uses.
+    """Return whether `step` may train the group: it has uses left, and is young enough.
 
-    All its tokens are at least as stale as its first step is old.
+    Its age is the steps since it was first trained; each token is at least that stale.
     """
     return group.uses < rules.uses and step - group.step <= rules.max_staleness
 
 
 def in_order(groups: Sequence[UsedGroup], step: int, rules: ReuseRules) -> list[UsedGroup]:
     """Return the groups in the order in which `step` takes them."""
-    # By name, since the order in memory is another one after a restart.
+    # Sorted first, since the order in memory differs after a restart.
     return CHOICES[rules.choice](sorted(groups, key=_place), step, rules.seed)
 
 

@@ -1,4 +1,4 @@
-"""Rules of batches: the settings by which groups become a batch, and its limits. Pure."""
+"""Batch rules: the settings by which groups become a batch, and a batch's limits. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from seamlessflow.trainer.data.staleness import OnStale
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReuseRules:
-    """The settings of reuse, `trainer.reuse`."""
+    """The settings for reuse, `trainer.reuse`."""
 
     groups: int = 0
-    """Most groups of earlier steps in a batch."""
+    """Most groups in a batch that earlier steps trained."""
     uses: int = 2
     """Steps that may train a group, the first one included."""
     max_staleness: int = 8
-    """Largest staleness of their tokens, in optimizer steps."""
+    """Their tokens' largest staleness, in optimizer steps."""
     choice: str = "random"
     seed: int = 0
 
@@ -38,7 +38,7 @@ class BatchRules:
     max_staleness: int
     """A trained token's largest staleness, in optimizer steps."""
     recorded: bool = False
-    """True if the sessions are those of another run; see `StepClock`."""
+    """True if another run recorded the sessions; see `StepClock`."""
     train_foreign: bool = False
     """True if tokens that another system sampled may be trained."""
     advantage: str = ""
@@ -46,7 +46,7 @@ class BatchRules:
     overlong: OverlongRules = field(default_factory=OverlongRules)
     reuse: ReuseRules = field(default_factory=ReuseRules)
     rewards: RewardWeights = field(default_factory=lambda: ONE_REWARD)
-    """Weights of the named rewards that count."""
+    """Each counted reward's weight, by name."""
     regularised: bool = False
     """True if the loss has a term for each token, whatever its advantage."""
     functions: OwnSettings = field(default_factory=dict)
@@ -55,9 +55,9 @@ class BatchRules:
     pairs: PairRules = field(default_factory=PairRules)
     returns: ReturnRules = field(default_factory=ReturnRules)
     pools: Mapping[str, int | None] = field(default_factory=dict)
-    """Largest staleness of tokens from each pool, in optimizer steps; None: any."""
+    """Each pool's largest staleness for its tokens, in optimizer steps; None: any."""
     chaining: Chaining = "merged"
-    """Chains that a session is read as."""
+    """The way in which a session is divided into chains."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,16 +65,16 @@ class BatchLimits:
     """The settings that limit batches and waiting groups."""
 
     groups: int
-    """A batch's groups."""
+    """Groups in a batch."""
     lag: int
     """A group's largest staleness, in optimizer steps."""
     refill: float
-    """Dropped groups that the scheduler replaces in a step, in batches."""
+    """Dropped groups that the scheduler replaces in a step, measured in batches."""
     window: int
-    """Number of ready groups at which no more sessions are read."""
+    """Reading sessions stops at this many ready groups."""
     attempts: int | None = None
     """Attempts that the scheduler makes at a sample; None: unknown."""
     extra: int = 0
-    """Groups that may be under way beyond those of `lag + 1` batches."""
+    """Groups that may be under way beyond `lag + 1` batches."""
     redundancy: int = 0
     """Samples that a group begins beyond those that it asks for."""

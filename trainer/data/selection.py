@@ -1,8 +1,8 @@
-"""Selections: which sessions of a group are trained. Sample many, train few.
+"""Selections: which sessions in a group are trained. Sample many, train few.
 
 Registered by name (`SELECTIONS`, the setting `trainer.selection.name`); `batch.py` applies them
 before advantages are estimated. Random numbers are seeded by the group, so a step that is executed
-again selects the same sessions. Pure. `_S` counts a group's sessions.
+again selects the same sessions. Pure.
 """
 
 import random
@@ -19,7 +19,7 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.methods import method
 
 UNSELECTED = "unselected"
-"""Reason for tokens in sessions that are not selected."""
+"""Reason why tokens are masked: their session is not selected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,20 +32,20 @@ class SelectionRules:
     worst: int = 12
     keep: int = 8
     baseline: str = "selected"
-    """Sessions whose returns advantages are compared with: `selected` or `all`."""
+    """The sessions whose returns are compared for advantages: `selected` or `all`."""
     seed: int = 0
     functions: OwnSettings = field(default_factory=dict)
     """Settings for a user's selection."""
 
 
 SelectionMethod = Callable[[Sequence[Episode], SelectionRules, random.Random], Sequence[bool]]
-"""Returns for each session of a group whether it is trained."""
+"""Returns for each session in a group whether it is trained."""
 
 
 def extremes(episodes: Sequence[Episode], rules: SelectionRules, _: random.Random) -> list[bool]:
-    """Return the `best` sessions of highest return, and the `worst` of lowest.
+    """Select the `best` sessions with the highest returns, and the `worst` with the lowest.
 
-    Sol-RL, arXiv 2604.06916. Of equal returns the earlier samples come first.
+    Sol-RL, arXiv 2604.06916. Among equal returns an earlier sample ranks as lower.
     """
     order = _by_return(episodes)
     if len(order) <= rules.best + rules.worst:
@@ -56,15 +56,16 @@ def extremes(episodes: Sequence[Episode], rules: SelectionRules, _: random.Rando
 def max_variance(
     episodes: Sequence[Episode], rules: SelectionRules, _: random.Random
 ) -> list[bool]:
-    """Return the `keep` sessions whose returns have the largest variance.
+    """Select the `keep` sessions whose returns have the largest variance.
 
-    PODS, arXiv 2504.13818: they are always some of lowest and the rest of highest return. Prefix
-    sums give each division's variance. Of equal variances the most even division wins.
+    PODS, arXiv 2504.13818: these are always some sessions with the lowest returns and the rest with
+    the highest. Prefix sums give each division's variance. Among equal variances the most even
+    division wins.
     """
     order = _by_return(episodes)
     keep = min(rules.keep, len(order))
     returns = [episodes[place].reward for place in order]
-    # Around the mean, so that no digits are lost where all returns are large.
+    # Relative to the mean, so that no digits are lost if all returns are large.
     mean = float(np.mean(returns)) if returns else 0.0
     sums = [0.0, *accumulate(value - mean for value in returns)]
     squares = [0.0, *accumulate((value - mean) ** 2 for value in returns)]
@@ -82,7 +83,7 @@ def max_variance(
 def balanced(
     episodes: Sequence[Episode], rules: SelectionRules, source: random.Random
 ) -> list[bool]:
-    """Return `keep` sessions at random, with at least one pass and one failure if there are both.
+    """Select `keep` sessions at random, with at least one pass and one failure if there are both.
 
     DART, arXiv 2509.23866, as in its code. A pass is a return of at least 1.
     """
@@ -102,7 +103,7 @@ SELECTIONS: Mapping[str, SelectionMethod] = {
 
 
 def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -> Group:
-    """Return the group with the sessions that are not selected marked left out.
+    """Return the group, its unselected sessions marked left out.
 
     Sessions that are left out for another reason are no candidates. Raises `MethodFailed`.
     """
@@ -124,7 +125,7 @@ def selected(group: Group, episodes: Sequence[Episode], rules: SelectionRules) -
 
 
 def checked_selection(verdicts: Sequence[bool], count: int) -> list[bool]:
-    """Return a selection's answer. Raises `ResultMalformed`."""
+    """Return a selection's verdicts after a check. Raises `ResultMalformed`."""
     if len(verdicts) != count:
         raise ResultMalformed(f"verdicts on {len(verdicts)} sessions", f"on {count}")
     for verdict in verdicts:
@@ -134,7 +135,7 @@ def checked_selection(verdicts: Sequence[bool], count: int) -> list[bool]:
 
 
 def _by_return(episodes: Sequence[Episode]) -> list[int]:
-    """Return the places of sessions from the lowest return to the highest."""
+    """Return the sessions' places, from the lowest return to the highest."""
     return sorted(range(len(episodes)), key=lambda place: episodes[place].reward)
 
 

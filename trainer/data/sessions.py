@@ -1,4 +1,4 @@
-"""Finalized sessions as the trainer keeps them: return and chains, or the reason for not counting.
+"""Finalized sessions as the trainer keeps them: return and chains, or why they do not count.
 
 A session counts only if the policy caused its end. A session that the environment or the
 infrastructure spoilt leaves its group, and the sample may be tried again. Tokens that another
@@ -40,9 +40,9 @@ from seamlessflow.trainer.data.lengths import (
 )
 
 PARENT = "parent"
-"""Reason for which the session that others go on from is left out of their group's loss."""
+"""Reason why a session is left out: it is the parent that the group's sessions go on from."""
 _NO_LOGPROBS = "none"
-"""Value of an import's metadata `logprobs` if its file had none."""
+"""An import's metadata `logprobs` if its file had none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +61,7 @@ class SessionSource:
     trace: Headers = ()
     length: SessionLength = NO_LENGTH
     split: str = ""
-    """Name of its task's task set; empty if it was opened without one."""
+    """Name of its task set; empty if the session was opened without one."""
     foreign: bool = False
     """True if another system sampled some of its tokens."""
     limit: str = ""
@@ -70,16 +70,16 @@ class SessionSource:
     turns: int = 0
     """Sampled turns."""
     prompt_tokens: int = 0
-    """Prompt tokens of all its turns, if it is of an evaluation."""
+    """All its turns' prompt tokens in an evaluation, else 0."""
     first_prompt_tokens: int = 0
     first_offset: int = -1
-    """Offset of its first event on `sessions`."""
+    """Its first event's offset on `sessions`."""
     parent: str = ""
-    """Ended session of the run that it goes on from, if that counts for its group's baseline."""
+    """The run's ended session that it goes on from, if that counts in its group's baseline."""
     parent_return: float | None = None
-    """Return of that session."""
+    """That session's return."""
     text: str = ""
-    """Hash of its sampled tokens, if it is of an exploration or samples one of it again."""
+    """Hash over its sampled tokens, if it explores or samples an explored session again."""
     seed_session: SeedSession | None = None
     """Explored session that it samples again."""
 
@@ -104,12 +104,12 @@ class ValidSession:
     rewards: Mapping[str, Reward] = field(default_factory=dict)
     """Its session rewards by name, whether or not they count for its return."""
     punishment: float = 0.0
-    """Part of its return, at most 0, for its length; see `credit/overlong.py`."""
+    """Added to its return for its length, at most 0; see `credit/overlong.py`."""
     left_out: str = ""
-    """Why all of it is masked: a limit ended it, it is not selected, in no pair, or a parent; or
-    empty."""
+    """Reason why all its tokens are masked: a limit ended it, it is replaced, not selected, in no
+    pair, or a parent. Empty: they are not."""
     compared: bool = True
-    """True if the advantages of its group are compared with its return."""
+    """True if its group's advantages compare returns with its return."""
     pool: str = ""
     """Pool that it was taken from; empty: it is new."""
     uses: int = 0
@@ -118,20 +118,20 @@ class ValidSession:
     """Session whose place in a new group it takes."""
     chaining: Chaining = "merged"
     intervened: int = 0
-    """Number of first turns before the last answer that others gave for the policy."""
+    """Turns numbered below this precede its last intervention: an answer that others gave."""
 
     @property
     def shaped(self) -> float:
-        """Return the return that estimators of advantages see."""
+        """Return the return that advantage estimators see."""
         return self.reward + self.punishment
 
     @property
     def values(self) -> Mapping[str, float]:
-        """Return its session rewards' values by name."""
+        """Return its session rewards as values by name."""
         return {name: reward.value for name, reward in self.rewards.items()}
 
     def without(self, reason: str) -> "ValidSession":
-        """Return it left out for this reason, with its tokens counted as masked."""
+        """Return the session left out for this reason, its tokens counted as masked."""
         masked = {**self.masked, reason: self.trained()}
         return replace(self, left_out=reason, masked=masked)
 
@@ -147,9 +147,9 @@ class ValidSession:
 
 @dataclass(frozen=True, slots=True)
 class FailedSession:
-    """A session that does not count, and its cause.
+    """A session that does not count.
 
-    That is `environment`, `infrastructure`, `setting` or `judge`.
+    Its cause is `environment`, `infrastructure`, `setting` or `judge`.
     """
 
     source: SessionSource
@@ -160,7 +160,7 @@ class FailedSession:
 
     @property
     def final(self) -> bool:
-        """Return True if its sample is not tried again: the settings, or a judge, left it out."""
+        """Return True if its sample is not tried again: the settings or a judge left it out."""
         return self.cause in ("setting", JUDGE)
 
 
@@ -174,10 +174,10 @@ def read(
     weights: RewardWeights = ONE_REWARD,
     chaining: Chaining = "merged",
 ) -> ValidSession | FailedSession:
-    """Return the session of a record of `trajectories`, with the chains that train `policy`.
+    """Return a trajectory record's session, with the chains that train `policy`.
 
-    Tokens of `policies` have trainers of their own, so they do not count as masked. `weights`: the
-    weights of the named rewards in its return, none of them 0.
+    Tokens from the other `policies` have their own trainers, so they do not count as masked.
+    `weights`: each named reward's weight in the return, never 0.
     """
     source = _source(trajectory, partition, offset, trace)
     left = trajectory.status == "unrewarded"
@@ -211,12 +211,12 @@ def read(
 
 
 def is_foreign(trajectory: Trajectory) -> bool:
-    """Return True if another system sampled some of its tokens."""
+    """Return True if another system sampled some tokens in the trajectory."""
     return any(node.origin == FOREIGN for node in trajectory.nodes)
 
 
 def is_unscored(trajectory: Trajectory) -> bool:
-    """Return True if it was imported from a file without log-probs."""
+    """Return True if the trajectory was imported from a file without log-probs."""
     return is_foreign(trajectory) and trajectory.metadata.get("logprobs") == _NO_LOGPROBS
 
 
@@ -239,9 +239,9 @@ def without_foreign(trajectory: Trajectory) -> Trajectory:
 
 
 def parent_of(sessions: Sequence[ValidSession]) -> ValidSession | None:
-    """Return the session that those of a group go on from, for its return alone, or None.
+    """Return the session that a group's sessions go on from, or None.
 
-    It has no token here: its own group trained them.
+    Only its return counts. It has no tokens here: its own group trained them.
     """
     for session in sessions:
         source = session.source
@@ -281,7 +281,7 @@ def _source(trajectory: Trajectory, partition: int, offset: int, trace: Headers)
 
 
 def _text(trajectory: Trajectory) -> str:
-    """Return the hash of the sampled tokens that another session is compared by, or empty."""
+    """Return a hash over the sampled tokens, for comparison with another session, or empty."""
     if trajectory.purpose != "explore" and trajectory.seed_session is None:
         return ""
     places = ((n.start, n.start + n.length) for n in trajectory.nodes if n.origin == POLICY)

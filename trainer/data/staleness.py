@@ -1,8 +1,8 @@
-"""Staleness of tokens, in optimizer steps, and the removal of stale tokens from the loss.
+"""Token staleness, in optimizer steps, and the removal of stale tokens from the loss.
 
-A token's staleness is the steps that made the weights being trained, minus those that made the
-version that sampled it. Version numbers cannot be subtracted instead: after a resume, steps that
-were done before get new numbers. Pure; called by the dataloader and `batch.py`.
+A token's staleness is a difference: the steps that made the weights being trained, minus the steps
+that made the version that sampled it. Version numbers cannot be subtracted instead: after a resume,
+repeated steps get new numbers. Pure; called by the dataloader and `batch.py`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ from seamlessflow.schemas.arrays import Bools, Int32s
 from seamlessflow.trainer.data.chains import Chain, without
 
 OnStale = Literal["mask", "correct", "drop", "wait"]
-"""Treatment of tokens that are staler than allowed.
+"""Treatment for tokens that are staler than allowed.
 
 `mask`: they leave the loss. `correct`: they stay, and the loss corrects them by its importance
 ratio. `drop`: their whole group is dropped. `wait`: like `mask`, but a batch first waits for
@@ -29,12 +29,12 @@ NO_LIMITS: Mapping[str, int | None] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class StepClock:
-    """The optimizer steps that made each version, and those that made the weights being trained."""
+    """Counts of optimizer steps: those that made each version, and the weights being trained."""
 
     steps_of: Mapping[int, int]
     now: int
     recorded: bool = False
-    """True if the tokens are of another run. Then its version n counts as n steps. Later weights
+    """True if another run sampled the tokens. Then version n counts as n steps, and later weights
     than the present ones are as far away as earlier ones."""
 
     def age(self, version: int) -> int:
@@ -42,7 +42,7 @@ class StepClock:
         return self.now - self.steps_of.get(version, version)
 
     def ages_T(self, versions_T: Int32s) -> Int32s:
-        """Return the staleness of every token."""
+        """Return every token's staleness."""
         distinct, inverse = np.unique(versions_T, return_inverse=True)
         ages = np.array([self.age(int(version)) for version in distinct], np.int32)
         return np.asarray(np.abs(ages[inverse]) if self.recorded else ages[inverse])
@@ -50,7 +50,7 @@ class StepClock:
 
 @dataclass(frozen=True, slots=True)
 class GroupAdmission:
-    """The version that was current when a group was admitted, and the group's deadline."""
+    """The version that was current at a group's admission, and the group's deadline."""
 
     version: int
     deadline_ms: int
@@ -65,8 +65,8 @@ class Screened:
     """Stale tokens."""
 
     longest_lost: int
-    """Trained tokens of the longest chain with a stale token. Long sessions go stale first, so the
-    rest of a batch favours short ones; this figure shows it."""
+    """Trained tokens in the longest chain with a stale token. Long sessions go stale first, so a
+    batch's remaining tokens favour short ones; this figure shows it."""
 
 
 def screen(
@@ -77,7 +77,7 @@ def screen(
 ) -> Screened:
     """Return the chains without the tokens that are more than `limit` steps stale.
 
-    `limits`: sessions with limits of their own, None if their tokens have no age.
+    `limits`: other limits, by session; None: the session's tokens have no age.
     """
     kept = []
     lost = 0
@@ -105,7 +105,10 @@ def stale(chain: Chain, clock: StepClock, limit: int) -> Bools:
 def awaited(
     under_way: Mapping[str, GroupAdmission], clock: StepClock, limit: int, now_ms: int
 ) -> list[str]:
-    """Return admitted groups before their deadline that would be too stale in the next step."""
+    """Return admitted groups that the next step would find too stale, up to their deadlines.
+
+    A group is as stale as the version that was current when it was admitted.
+    """
     return [
         group_id
         for group_id, admission in under_way.items()

@@ -1,9 +1,9 @@
 """Trees: chains that begin alike, laid out in one row with each shared token once.
 
-A token's hidden state depends only on the tokens before it, so chains with equal first tokens can
-share them. Such are the chains of a session that forked, and of a group, which has one prompt.
-After Tree Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains, `_R` chains in
-the order of their tokens, `_S` all tokens in all chains, `_T` tokens of a row.
+A token's hidden state depends only on the tokens up to it, so chains with equal first tokens can
+share them. A forked session has such chains, and so does a group, since its sessions begin with
+the same prompt. After Tree Training, arXiv 2511.00413. Pure; called by packing. `_C` counts chains,
+`_R` chains ordered by their tokens, `_S` all tokens in all chains, `_T` tokens in a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,20 +20,20 @@ from seamlessflow.trainer.parallelism import PAIRS
 
 @dataclass(frozen=True, slots=True)
 class PrefixOrder:
-    """Chains in the order of their token ids, so that those that begin alike stand together."""
+    """Chains ordered by their token ids, so that chains that begin alike stand together."""
 
     lengths_C: Int64s
     ranks_C: Int64s
-    """Place of each chain in that order."""
+    """Each chain's place in that order."""
     shared_R: Int64s
-    """Number of first tokens that each chain shares with the one before it in that order."""
+    """Count of first tokens that each chain shares with the previous one in that order."""
 
     def ordered(self, chosen: Int64s) -> Int64s:
-        """Return these chains in the order of their tokens."""
+        """Return these chains, ordered by their tokens."""
         return chosen[np.argsort(self.ranks_C[chosen], kind="stable")]
 
     def shared(self, ordered: Int64s) -> Int64s:
-        """Return how many first tokens each of these ordered chains shares with the one before."""
+        """Return how many first tokens each ordered chain shares with the previous one."""
         ranks = self.ranks_C[ordered]
         counts = np.zeros(len(ordered), np.int64)
         if len(ordered) > 1:
@@ -41,7 +41,7 @@ class PrefixOrder:
         return counts
 
     def tokens(self, ordered: Int64s) -> int:
-        """Return how many tokens the trees of these ordered chains have."""
+        """Return how many tokens these ordered chains have as trees."""
         return int((self.lengths_C[ordered] - self.shared(ordered)).sum())
 
 
@@ -60,8 +60,8 @@ def prefix_order(ids: Sequence[NDArray[np.int32]]) -> PrefixOrder:
 def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
     """Return each micro-batch's ordered chains: units that begin alike together.
 
-    Each holds at most `budget` tokens, shared ones counted once; a larger unit gets its own. Units
-    that share most are joined first, so no group is divided to fill a micro-batch.
+    A micro-batch holds at most `budget` tokens, a shared one counted once; a larger unit gets its
+    own. Units that share most are joined first, so no group is divided to fill a micro-batch.
     """
     trees = _joined(order, units_C, lambda *trees: order.tokens(trees[-1]) <= budget)
     in_order = sorted(trees, key=lambda chosen: int(order.ranks_C[chosen[0]]))
@@ -73,10 +73,10 @@ def tree_bins(order: PrefixOrder, units_C: Int64s, budget: int) -> list[Int64s]:
 def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0) -> list[Int64s]:
     """Return each row's ordered chains: those that begin alike together, where that pays.
 
-    A tree saves its shared tokens, but all pairs of its tokens are computed. It has at most
-    `PAIRS` tokens, and at most `budget`, or twice those of its longest chain if `longest` has room
-    for them. Rows that units hold together have at most so many tokens with padding; else a row has
-    no more than one unit. They are in the order of their first chains.
+    A tree saves its shared tokens, but attention computes all pairs among its tokens. It has at
+    most `PAIRS` tokens. It also has at most `budget` tokens, or up to twice its longest chain if
+    `longest` allows that many. If units hold several rows together, these must fit that room with
+    padding; else no row has more than one unit. Rows are ordered by their first chains.
     """
 
     def room(chosen: Int64s) -> int:
@@ -101,7 +101,7 @@ def tree_rows(order: PrefixOrder, units_C: Int64s, budget: int, longest: int = 0
 
 
 def tree_row(lengths_C: Int64s, shared_C: Int64s) -> tuple[Int64s, Int64s]:
-    """Return the column (S) of each token in ordered chains, and the end (T) of each column.
+    """Return each token's column (S) in ordered chains, and each column's end (T).
 
     The tokens that see a token follow it in one run, up to its end.
     """
@@ -124,7 +124,7 @@ def _joined(
 ) -> list[Int64s]:
     """Return trees of ordered chains: whole units, those that share most joined first.
 
-    `joins` decides by the chains of both trees, and by those of the tree of both.
+    `joins` decides from the first tree's chains, the other tree's, and the joined tree's.
     """
     trees = {unit: order.ordered(chosen) for unit, chosen in enumerate(members(units_C))}
     units_R = units_C[np.argsort(order.ranks_C)].tolist()

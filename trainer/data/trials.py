@@ -1,7 +1,7 @@
-"""Trials of a user's advantage, filter and aggregation, each on a small input. Pure.
+"""Trials: each calls a user's advantage, filter or other method on a small input. Pure.
 
-A trial returns what the function gave, so that two can be compared. It raises what the function
-raises, and `ResultMalformed`.
+A trial returns the function's answer, so that two can be compared. It raises the function's errors,
+and `ResultMalformed`.
 """
 
 import random
@@ -28,26 +28,26 @@ _TOKENS_OF_TURNS = ((2, 3), (4,), (1, 1, 2))
 
 
 def group_of_three() -> list[Episode]:
-    """Return three sessions with unlike returns, one to three turns long, the last one rewarded."""
+    """Return three sessions, one to three turns long; returns differ, last turns are rewarded."""
     return [
         _session(reward, tokens) for reward, tokens in zip(_RETURNS, _TOKENS_OF_TURNS, strict=True)
     ]
 
 
 def try_advantage(function: Callable[..., Any]) -> list[list[float]]:
-    """Call a function of the seam `trainer.advantage`."""
+    """Call a function for the seam `trainer.advantage`."""
     episodes = group_of_three()
     advantages = checked_advantages(function(episodes, ReturnRules()), episodes)
     return [advantages_N.tolist() for advantages_N in advantages]
 
 
 def try_filter(function: Callable[..., Any]) -> bool:
-    """Call a function of the seam `trainer.filters`."""
+    """Call a function for the seam `trainer.filters`."""
     return checked_verdict(function(GroupView(group_of_three(), ()), ReturnRules()))
 
 
 def try_selection(function: Callable[..., Any]) -> list[bool]:
-    """Call a function of the seam `trainer.selection.name`."""
+    """Call a function for the seam `trainer.selection.name`."""
     episodes = group_of_three()
     source = random.Random(0)  # nosec B311 # repeatable draws
     verdicts = function(episodes, SelectionRules(), source)
@@ -55,19 +55,19 @@ def try_selection(function: Callable[..., Any]) -> list[bool]:
 
 
 def try_pairs(function: Callable[..., Any]) -> list[tuple[int, int]]:
-    """Call a function of the seam `trainer.pairs.name`."""
+    """Call a function for the seam `trainer.pairs.name`."""
     episodes = group_of_three()
     return checked_pairs(function(episodes), len(episodes))
 
 
 def try_mask(function: Callable[..., Any]) -> list[list[bool]]:
-    """Call a function of the seam `trainer.masks`."""
+    """Call a function for the seam `trainer.masks`."""
     episodes = group_of_three()
     return [kept_N.tolist() for kept_N in checked_kept(function(episodes), episodes)]
 
 
 def try_aggregation(function: Callable[..., Any]) -> list[float]:
-    """Call a function of the seam `trainer.loss.aggregation`."""
+    """Call a function for the seam `trainer.loss.aggregation`."""
     sessions_C = np.array([0, 0, 1])
     trained_C = np.array([2, 3, 4])
     weights = checked_weights(function(sessions_C, trained_C, LossSection()), len(sessions_C))

@@ -1,9 +1,9 @@
-"""Masks by what the policy computed: tokens that leave the loss once a batch is annotated.
+"""Turn masks: rules that take tokens out of the loss once a batch is annotated.
 
-Registered by name (`TURN_MASKS`, the setting `trainer.masks`, with the settings of each). They see
-a group's sessions with their entropies. `trainer.loss.masks` are others: those see ratios, in the
-loss. Pure; called between annotation and advantages. `_N` counts the trained tokens of a session,
-`_K` its turns.
+Registered by name (`TURN_MASKS`; the setting `trainer.masks` also has each one's settings). A mask
+sees a group's sessions with the entropies that the policy computed. `trainer.loss.masks` are other
+masks: they see ratios, in the loss. Pure; called between annotation and advantages. `_N` counts a
+session's trained tokens, `_K` its turns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,10 +28,9 @@ TurnMask = Callable[..., KeptTokens]
 
 
 def high_entropy_turns(episodes: Sequence[Episode], *, keep: float = 0.8) -> list[NDArray[Any]]:
-    """Return the tokens of turns whose mean entropy is at least the quantile 1 - `keep` of the
-    group's turns.
+    """Keep the tokens in turns whose mean entropy is at least the group's quantile 1 - `keep`.
 
-    DART, arXiv 2509.23866, keeps 0.8: turns in which the policy is sure already teach it little.
+    DART, arXiv 2509.23866, keeps 0.8: a turn in which the policy is already sure teaches it little.
     """
     if not 0 < keep <= 1:
         raise ValueError(f"keep is the share of turns that stay, above 0 and at most 1, not {keep}")
@@ -50,9 +49,9 @@ TURN_MASKS: Mapping[str, TurnMask] = {"high_entropy_turns": high_entropy_turns}
 
 
 def masked_batch(batch: Batch, masks: OwnSettings) -> Batch:
-    """Return the batch without the tokens that a mask takes out of the loss, counted by its name.
+    """Return the batch without the tokens that these masks take out, counted by mask.
 
-    `masks`: settings of each mask by its name, in their order. Raises `MethodFailed`.
+    `masks`: each mask's settings by its name, in the order of application. Raises `MethodFailed`.
     """
     for name, settings in masks.items():
         batch = replace(
@@ -62,7 +61,7 @@ def masked_batch(batch: Batch, masks: OwnSettings) -> Batch:
 
 
 def checked_kept(kept: KeptTokens, episodes: Sequence[Episode]) -> KeptTokens:
-    """Return a mask's answer. Raises `ResultMalformed`."""
+    """Return a mask's answer after a check. Raises `ResultMalformed`."""
     if len(kept) != len(episodes):
         raise ResultMalformed(f"masks of {len(kept)} sessions", f"of {len(episodes)}")
     arrays = [np.asarray(of_session) for of_session in kept]
@@ -98,7 +97,7 @@ def _masked(prepared: Prepared, name: str, settings: Mapping[str, Any]) -> Prepa
 
 
 def _without(chain: Chain, kept_N: NDArray[np.bool_]) -> Chain | None:
-    """Return the chain with these of its trained tokens alone, and their columns."""
+    """Return the chain with only these trained tokens and their columns; None if none is left."""
     if kept_N.all():
         return chain
     masked_T = np.zeros(len(chain), bool)
@@ -111,7 +110,7 @@ def _without(chain: Chain, kept_N: NDArray[np.bool_]) -> Chain | None:
 
 
 def _turn_means(of_session: Episode) -> Float64s:
-    """Return the mean entropy of each turn (K), NaN for one without a trained token."""
+    """Return each turn's mean entropy (K), NaN for a turn without a trained token."""
     entropies_N = of_session.column(Column.ENTROPY)
     turns = int(of_session.turns_N.max(initial=-1)) + 1
     counts_K = np.bincount(of_session.turns_N, minlength=turns)

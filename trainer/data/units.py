@@ -1,9 +1,9 @@
-"""Units of chains, and a step's bins: whole units, a bin for each micro-batch.
+"""Units: chains that must stay in one micro-batch; and bins: the units in each micro-batch.
 
-Sessions and turns have numbers from 0 over one optimizer step, in the order of the chains. So the
-numbers are the same however the chains are packed. A micro-batch holds at most `budget` tokens,
-padding included; a larger unit gets its own. Pure; called by packing and by `steps/inputs.py`. `_C`
-counts chains, `_U` units, whose numbers count from 0.
+Sessions and turns are numbered from 0 within an optimizer step, in chain order. So the numbers are
+the same however the chains are packed. A micro-batch holds at most `budget` tokens, padding
+included; a larger unit gets its own. Pure; called by packing and by `steps/inputs.py`. `_C` counts
+chains, `_U` units, whose numbers begin at 0.
 """
 
 from bisect import bisect_left, insort
@@ -20,7 +20,7 @@ from seamlessflow.trainer.loss import Unit
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """For each chain, its session's number and that of the session's first turn."""
+    """For each chain, its session's number and the session's first turn's number."""
 
     sessions_C: Int64s
     first_turns_C: Int64s
@@ -28,7 +28,7 @@ class Membership:
 
 
 def membership(chains: Sequence[Chain]) -> Membership:
-    """Return the chains' sessions and turns by number."""
+    """Number the chains' sessions and turns."""
     numbers: dict[str, int] = {}
     first_turns: list[int] = []
     turns = 0
@@ -43,10 +43,11 @@ def membership(chains: Sequence[Chain]) -> Membership:
 
 
 def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64s:
-    """Return for each chain the number of its unit, which must stay in one micro-batch.
+    """Return each chain's unit, as a number; a unit must stay in one micro-batch.
 
-    `token`: the chain alone. `turn`: all chains that train tokens of one turn, since a fork within
-    a completion divides it. `session`, `group`: all its chains. `groups_C`: numbers of groups.
+    `token`: each chain is a unit. `turn`: all chains that train tokens from one turn, since a fork
+    within a completion divides it. `session`, `group`: all its chains. `groups_C`: each chain's
+    group number.
     """
     match kind:
         case "token":
@@ -62,7 +63,7 @@ def units(kind: Unit, chains: Sequence[Chain], groups_C: Sequence[int]) -> Int64
 def row_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]:
     """Return each padded micro-batch's chains, units with the longest chain first.
 
-    The first unit of a micro-batch has its longest chain, so it decides how many rows fit.
+    A micro-batch's first unit has its longest chain, so it decides how many rows fit.
     """
     chains_U = members(units_C)
     longest_U = np.zeros(len(chains_U), np.int64)
@@ -89,7 +90,7 @@ def length_bins(lengths_C: Int64s, units_C: Int64s, budget: int) -> list[Int64s]
     lengths_U = np.zeros(len(chains_U), np.int64)
     np.add.at(lengths_U, units_C, lengths_C)
     bins: list[list[Int64s]] = []
-    # Room left and number of each bin, least room first.
+    # Each bin's remaining room and its number, least room first.
     free: list[tuple[int, int]] = []
     for unit in np.argsort(-lengths_U, kind="stable").tolist():
         length = int(lengths_U[unit])
@@ -113,8 +114,9 @@ def members(units_C: Int64s) -> list[Int64s]:
 
 
 def united(sets: Sequence[NDArray[np.integer]]) -> Int64s:
-    """Return a number for each set of names: equal ones for sets that share a name, directly or
-    through other sets.
+    """Return a number for each set of names, equal for sets that share a name.
+
+    Sets may also share a name through other sets.
     """
     first: dict[int, int] = {}
     joined = list(range(len(sets)))

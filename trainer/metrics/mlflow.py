@@ -1,8 +1,8 @@
-"""MLflow as a sink. Rows are sent by a thread of their own, since a request may take minutes.
+"""MLflow as a sink. A separate thread sends rows, since a request may take minutes.
 
-While MLflow is away, rows wait in memory, so it neither ends nor stalls a run. The first failure
-and the end of the outage are logged. A restarted trainer goes on with its earlier MLflow run, whose
-id is in a file beside the metrics. Called by `sinks.py`.
+While MLflow is away, rows wait in memory, so an outage neither ends nor stalls a run. The first
+failure is logged, and so is the outage's end. A restarted trainer goes on with its earlier MLflow
+run; a file beside the metrics keeps the run's id. Called by `sinks.py`.
 """
 
 import json
@@ -21,17 +21,17 @@ from seamlessflow.trainer.sinks import mlflow_package
 
 _log = logging.getLogger(__name__)
 _DEFAULTS = {
-    # The library would try a request for four minutes and more.
+    # By default the library tries a request for four minutes and more.
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
-    # It would report its use to its makers.
+    # By default the library reports its use to its makers.
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
-"""The library's variables, if the environment does not set them."""
+"""Values for the library's variables that the environment does not set."""
 _MOST_ROWS = 10_000
 _RETRY_S = 30.0
 _END_S = 20.0
-"""Time for waiting rows at the trainer's end."""
+"""Time that the trainer's end leaves to send waiting rows."""
 _ILLEGAL = re.compile(r"[^\w./ -]")
 _LONGEST_NAME = 250
 _LONGEST_PARAMETER = 6_000
@@ -39,7 +39,7 @@ _PARAMETERS_A_CALL = 100
 
 
 class Mlflow:
-    """A run of an MLflow experiment."""
+    """A run in an MLflow experiment."""
 
     def __init__(
         self, uri: str, experiment: str, tracked: TrackedRun, retry_s: float = _RETRY_S
@@ -58,7 +58,7 @@ class Mlflow:
         self._run = ""
         self._away = False
         self._calls: Queue[Callable[[], object] | None] = Queue(_MOST_ROWS)
-        """Calls that wait to be made."""
+        """Calls that the thread still has to make."""
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._send_all, name="mlflow", daemon=True)
         self._thread.start()
@@ -82,7 +82,7 @@ class Mlflow:
 
     def close(self) -> None:
         self._ending.set()
-        with suppress(queue.Full):  # then it is away, and the thread ends at its next failure
+        with suppress(queue.Full):  # MLflow is away, and the thread ends at its next failure
             self._calls.put_nowait(None)
         self._thread.join(_END_S)
         if self._away or self._thread.is_alive():
@@ -90,7 +90,7 @@ class Mlflow:
 
     def _send_all(self) -> None:
         while (call := self._calls.get()) is not None:
-            # An attempt that began before the end is followed by one more, at once.
+            # After an attempt that began before the end, one more follows at once.
             last = self._ending.is_set()
             while not self._sent(call):
                 if last:
@@ -121,7 +121,7 @@ class Mlflow:
         return True
 
     def _begun(self) -> str:
-        """Return the id of the run in the file, or of a new run."""
+        """Return the run's id from the file, or a new run's."""
         client = self._client
         former = self._tracked.known_id()
         if former and self._active(former):

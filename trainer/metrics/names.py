@@ -1,8 +1,8 @@
 """The names of all training metrics, with their meaning.
 
-They are used in `StepCompleted.metrics`, the CSV file and the other sinks. Names with a slash are
+`StepCompleted.metrics`, the CSV file and the other sinks use them. Names with a slash are
 families: `ended_at/<limit>`, `masked/<reason>`, `filtered/<rule>`, `dropped/<reason>`,
-`matched/<rule>`, `begun_tokens/<quantile>` and its like, `pass_at/<sessions>`, `return/<quantile>`,
+`matched/<rule>`, `begun_tokens/<quantile>` and similar, `pass_at/<sessions>`, `return/<quantile>`,
 `reward/<name>` and `reward/<name>/<quantile>`, `reward_of/<source>`, `reward_from/<split>`. With
 several evaluation sets, each metric is a family by set: `eval_reward_mean/<set>`.
 """
@@ -158,7 +158,7 @@ METRICS: Mapping[str, str] = {
 
 
 def meaning_of(name: str) -> str:
-    """Return what a metric is; empty for one that a user's function made."""
+    """Return a metric's meaning; empty for a metric that a user's function made."""
     if name in METRICS:
         return METRICS[name]
     family, slash, _ = name.partition("/")

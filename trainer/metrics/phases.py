@@ -1,4 +1,4 @@
-"""Seconds of a step's phases, and its trained tokens a second, as metrics of the step.
+"""A step's seconds by phase, and its trained tokens per second, as metrics.
 
 Called by the steps. Durations are metrics only: no hash that compares steps includes them.
 """
@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 PHASES = ("batch_s", "wait_s", "annotate_s", "advantages_s", "update_s", "commit_s", "publish_s")
-"""Metrics of the phases, in their order; together nearly all of a step's time."""
+"""The phases' metrics, in order; together they cover nearly all of a step's time."""
 _BATCH = PHASES[0]
 
 
 @dataclass(slots=True)
 class Phases:
-    """Stopwatch of the phases of one step."""
+    """A stopwatch for one step's phases."""
 
     clock: Callable[[], float] = time.monotonic
     """Returns the seconds since a fixed time."""
@@ -32,9 +32,9 @@ class Phases:
 
 
 def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
-    """Return a step's trained tokens a second: over its updates, and over all its phases.
+    """Return a step's trained tokens per second: over its updates, and over all its phases.
 
-    A rate without measured seconds is left out. `epochs`: times that each token was computed.
+    A rate without measured seconds is left out. `epochs`: how often each token was computed.
     """
     tokens = metrics.get("tokens_trained", 0.0)
     update_s = metrics.get("update_s", 0.0)
@@ -48,9 +48,9 @@ def token_rates(metrics: Mapping[str, float], epochs: int) -> dict[str, float]:
 
 
 def within(metrics: Mapping[str, float], most_s: float) -> dict[str, float]:
-    """Return a step's metrics, with a `batch_s` that keeps the sum of all phases within `most_s`.
+    """Return a step's metrics; `batch_s` is cut so that all phases sum to at most `most_s`.
 
-    A trainer waits for its first batch from its start, even while no session can begin.
+    A trainer waits for its first batch from its own start, even while no session can begin.
     """
     others = sum(metrics.get(name, 0.0) for name in PHASES if name != _BATCH)
     batch_s = min(metrics.get(_BATCH, 0.0), max(0.0, most_s - others))

@@ -1,5 +1,4 @@
-"""Sinks of metrics besides `control`: a CSV file always; TensorBoard, W&B,
-MLflow and OTLP if set.
+"""Metric sinks besides `control`: always a CSV file; TensorBoard, W&B, MLflow and OTLP if set.
 
 Each row is flushed at once, so that a killed process leaves all steps that it completed.
 """
@@ -23,16 +22,17 @@ _COLUMNS = ("step", "version", "at_ms", *(name for name in METRICS if "*" not in
 
 
 class Sink(Protocol):
-    """A destination of metrics. Called by the loop's thread, a row for each step and evaluation."""
+    """A destination for metrics. The loop's thread calls it, a row per step and evaluation."""
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
         """Write a row. May block briefly; raise the library's errors.
 
-        An evaluation's `step` counts the steps that made its weights, so rows may go back.
+        An evaluation's `step` counts the steps that made its weights, so a row may have a lower
+        `step` than the last one.
         """
 
     def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
-        """Write a table of texts of sessions that a step trained, if it shows texts."""
+        """Write a table with texts from sessions that a step trained, if the sink shows texts."""
 
     def close(self) -> None:
         """Finish writing; no call follows."""
@@ -41,8 +41,8 @@ class Sink(Protocol):
 class CsvFile:
     """A file with a row for each step and evaluation; `samples.jsonl` beside it has sample texts.
 
-    Metrics of families are in the column `more`, as name=value. So are metrics for which a file of
-    an earlier release has no column.
+    Families' metrics are in the column `more`, as name=value. So are metrics for which an earlier
+    release's file has no column.
     """
 
     def __init__(self, path: Path) -> None:
@@ -87,16 +87,17 @@ def _header(path: Path) -> tuple[str, ...]:
 
 
 class TensorBoard:
-    """Event files of TensorBoard in a directory.
+    """TensorBoard's event files in a directory.
 
-    `tensorboardX` writes them, else torch with the package `tensorboard`, which has a server too.
+    `tensorboardX` writes them if it is installed. Otherwise torch does, with the package
+    `tensorboard`, which also has a server.
     """
 
     def __init__(self, directory: Path) -> None:
         """Raise `SinkUnavailable`."""
         module = board_writer() or "tensorboardX"
         board = imported(module, "trainer.tensorboard_dir", "tensorboardX")
-        # Without it, a writer of the same second would write over another's file.
+        # Without it, two writers that begin in the same second would share a file name.
         ending = f".{secrets.token_hex(4)}"
         self._writer = board.SummaryWriter(str(directory), filename_suffix=ending)
 
@@ -107,7 +108,7 @@ class TensorBoard:
 
     def write_samples(self, step: int, samples: Sequence[SampleText]) -> None:
         for number, sample in enumerate(samples):
-            # Indented, markdown shows a text as it is.
+            # Markdown shows an indented text as it is.
             text = f"{sample.prompt}{sample.answer}".replace("\n", "\n    ")
             head = f"{sample.session}: reward {sample.reward:g}"
             self._writer.add_text(f"samples/{number}", f"{head}\n\n    {text}", step)
@@ -118,7 +119,7 @@ class TensorBoard:
 
 
 class WeightsAndBiases:
-    """A run of a Weights & Biases project; a trainer that is started again goes on with it."""
+    """A run in a Weights & Biases project; a restarted trainer goes on with it."""
 
     def __init__(self, project: str, tracked: TrackedRun) -> None:
         """Raise `SinkUnavailable` and `SettingsRejected`."""
@@ -135,7 +136,7 @@ class WeightsAndBiases:
             raise SettingsRejected(setting, f"{project}: {error} ({remedy})") from error
         self._run.config.update(dict(tracked.parameters), allow_val_change=True)
         tracked.keep_id(run_id)
-        # Its own count of steps refuses a row of an earlier one and joins two of the same.
+        # W&B's own step count refuses rows for earlier steps, and joins two rows for one step.
         self._run.define_metric("*", step_metric="step")
 
     def write(self, step: int, version: int, at_ms: int, metrics: Mapping[str, float]) -> None:
@@ -150,7 +151,7 @@ class WeightsAndBiases:
 
 
 class Gauges:
-    """The trainer's metrics, shown as those of all processes."""
+    """The trainer's metrics as gauges, shown where all processes show their metrics."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics

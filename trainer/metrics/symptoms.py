@@ -1,4 +1,4 @@
-"""A run's symptoms, read from the metrics of its last steps, each with the settings that help.
+"""A run's symptoms, read from its last steps' metrics, each with the settings that help.
 
 Pure; called by a run's report. A symptom is reported from its threshold on.
 """
@@ -14,10 +14,10 @@ WINDOW = 20
 
 
 class Symptom(NamedTuple):
-    """A figure of the last steps that stands out from `threshold` on."""
+    """A figure over the last steps that stands out from `threshold` on."""
 
     text: str
-    """Text with a place for the figure."""
+    """Text with a placeholder for the figure."""
     levers: str
     threshold: float
     figure: Callable[[Sequence[StepMetrics]], float | None]
@@ -25,15 +25,15 @@ class Symptom(NamedTuple):
 
 
 def symptoms(steps: Sequence[StepMetrics]) -> list[str]:
-    """Return the symptoms of the last steps, in the order of a session's way to the loss."""
+    """Return the last steps' symptoms, ordered by where they arise, from rollout to updates."""
     last = [step for step in steps if "modelled_s" not in step][-WINDOW:]
     return [] if not last else list(_told(last))
 
 
 def shares_of_ended(steps: Sequence[StepMetrics], family: str, counted: str) -> dict[str, float]:
-    """Return the shares of a family over all sessions, or turns, that ended before these steps.
+    """Return a family's shares over all sessions, or turns, that ended before these steps.
 
-    Each step counts as many as ended before it, by the metric `counted`. Empty if none ended.
+    A step's weight is how many ended before it, by the metric `counted`. Empty if none ended.
     """
     weights = [(step, weight) for step in steps if (weight := step.get(counted, 0.0))]
     names = sorted({name for step, _ in weights for name in step if name.startswith(family)})
@@ -61,14 +61,14 @@ def _mean(name: str) -> Callable[[Sequence[StepMetrics]], float | None]:
 
 
 def _family(prefix: str) -> Callable[[Sequence[StepMetrics]], float | None]:
-    """Return the mean of the sum of a family; a step has only members above 0."""
+    """Return a family's sum, as a mean over steps; a step has only members above 0."""
     return lambda steps: fmean(_sum(prefix, step) for step in steps)
 
 
 def _of_ended(
     family: str, counted: str, name: str | None = None
 ) -> Callable[[Sequence[StepMetrics]], float | None]:
-    """Return the share of a family, or of one member, over all that ended before the steps."""
+    """Return a family's share, or one member's, over all that ended before the steps."""
 
     def figure(steps: Sequence[StepMetrics]) -> float | None:
         shares = shares_of_ended(steps, family, counted)
@@ -102,7 +102,7 @@ def _lost(prefix: str, kept: str) -> Callable[[Sequence[StepMetrics]], float | N
 
 
 def _untrained(steps: Sequence[StepMetrics]) -> float | None:
-    """Return the share of sampled tokens that are masked, those of a choice of sessions aside."""
+    """Return the share of sampled tokens that are masked, but not as unselected or unpaired."""
     lost = sum(
         step.get("tokens_masked", 0.0)
         - step.get("masked/unselected", 0.0)
@@ -122,7 +122,7 @@ def _unrewarded(steps: Sequence[StepMetrics]) -> float | None:
 
 
 def _dominated(steps: Sequence[StepMetrics]) -> float | None:
-    """Return the largest group's tokens over the mean of all groups with trained tokens."""
+    """Return the largest group's tokens, divided by the mean over groups with trained tokens."""
     shares = [
         step["largest_group_share"] * step["groups"] * (1 - _sum("filtered/", step))
         for step in steps
@@ -132,7 +132,7 @@ def _dominated(steps: Sequence[StepMetrics]) -> float | None:
 
 
 def _recurring(steps: Sequence[StepMetrics]) -> float | None:
-    """Return the largest task's tokens over the mean of all tasks, if it has several groups."""
+    """Return the largest task's tokens, divided by the mean task's; None if it has one group."""
     measured = [step for step in steps if "largest_task_share" in step]
     group = _mean("largest_group_share")(measured)
     task = _mean("largest_task_share")(measured)
@@ -323,4 +323,4 @@ SYMPTOMS = (
         _mean("clip_fraction"),
     ),
 )
-"""Symptoms in the order of their origin: rollout, groups, batches, updates."""
+"""Symptoms, ordered by where they arise: rollout, groups, batches, updates."""

@@ -1,4 +1,4 @@
-"""Trackers of experiments: their libraries, the run that they show, and texts of its sessions.
+"""Experiment trackers: their libraries, the run that they show, and texts from its sessions.
 
 A library is imported only if a setting asks for it. A run has a name, settings, and a file that
 keeps its id.
@@ -22,19 +22,19 @@ from seamlessflow.trainer.data.sessions import ValidSession
 DecodeText = Callable[[Sequence[int]], str]
 
 _PROMPT_TOKENS, _ANSWER_TOKENS = 500, 1_500
-"""Most tokens that are shown: the last of a prompt, the first of an answer."""
+"""Most tokens that are shown: a prompt's last ones, an answer's first ones."""
 
 
 class SampleText(NamedTuple):
-    """A row of the table."""
+    """A row in a table of sample texts."""
 
     group: str
     session: str
     reward: float
     prompt: str
-    """Text before the first trained token, or its end."""
+    """Text before the first trained token; if it is long, only its end."""
     answer: str
-    """Text from there on, with the results of tools, or its beginning."""
+    """Text from that token on, with tools' results; if it is long, only its beginning."""
 
 
 def sample_texts(batch: Batch, count: int, decode: DecodeText) -> list[SampleText]:
@@ -89,7 +89,7 @@ def imported(module: str, setting: str, package: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class TrackedRun:
-    """A run of a tracker; a trainer that is started again goes on with it."""
+    """A run in a tracker; a restarted trainer goes on with it."""
 
     name: str
     parameters: Mapping[str, str]
@@ -98,7 +98,7 @@ class TrackedRun:
     """File with the run's id at the tracker, once there is one."""
 
     def known_id(self) -> str:
-        """Return an earlier start's id; empty without one."""
+        """Return the id that an earlier start kept; empty without one."""
         return self.id_file.read_text("utf-8").strip() if self.id_file.is_file() else ""
 
     def keep_id(self, run_id: str) -> None:

@@ -1,8 +1,7 @@
-"""Causes of learning little or nothing, each with its remedy, and the causes that hold. Pure.
+"""Causes for learning little or nothing, each with its remedy, and which of them hold. Pure.
 
-Facts have two forms: the tokens of a step before training, and the metrics of trained steps. The
-trainer asks before and after each step. The report of a run looks back on all its steps, and names
-only large shares.
+Facts have two forms: a step's tokens before training, and trained steps' metrics. The trainer asks
+before and after each step. A run's report looks back on all its steps, and names only large shares.
 """
 
 from collections import Counter
@@ -16,13 +15,13 @@ from seamlessflow.trainer.data.methods import METHOD_FAILED
 StepMetrics = Mapping[str, float]
 
 RISE = 0.05
-"""The mean reward's least rise, from the first to the last ten steps, without an explanation."""
+"""Least rise in mean reward, from the first to the last ten steps, that needs no explanation."""
 
 FEWEST_STEPS = 20
 """A shorter run is not expected to learn."""
 
 EQUAL_REWARDS = "zero_variance"
-"""Filter of groups whose rewards are equal, counted by the metric `filtered/zero_variance`."""
+"""Filter for groups with equal rewards, counted by the metric `filtered/zero_variance`."""
 
 _LARGE_SHARE = 0.05
 _MASKED = "masked/"
@@ -31,7 +30,7 @@ _LOST = (
     ("dropped/", "groups", "groups were dropped as {}"),
     ("samples_failed", "sessions", "sessions failed and did not count"),
 )
-"""Metrics of the lost and of the kept part, and the text for the lost share."""
+"""Metrics that count the lost and the kept part, and a text for the lost share."""
 
 CAUSES: Mapping[str, str] = {
     EQUAL_REWARDS: "the task is too hard or too easy for the policy, or its reward does not tell "
@@ -74,12 +73,12 @@ CAUSES: Mapping[str, str] = {
     "trainer.critic.passes: lower it, or draw easier tasks",
     "loss": "tokens were trained, but the loss took the gradient of all of them away",
 }
-"""Meaning and remedy of each cause; a mask is found by its reason's first words."""
+"""Each cause's meaning and remedy; a mask is found by its reason's first words."""
 
 
 @dataclass(slots=True)
 class StepTokens:
-    """The sampled tokens of complete groups: trainable ones, and masked ones by reason."""
+    """The sampled tokens in complete groups: trainable ones, and masked ones by reason."""
 
     trainable: int = 0
     masked: Counter[str] = field(default_factory=Counter)
@@ -88,7 +87,7 @@ class StepTokens:
     failed: int = 0
     """Groups for which a method failed; their tokens count as neither."""
     failure: str = ""
-    """The newest of these failures."""
+    """The newest such failure."""
 
     def with_groups(self, groups: Iterable[Prepared]) -> "StepTokens":
         """Return these tokens together with those of `groups`."""
@@ -106,8 +105,8 @@ class StepTokens:
 def why_barren(tokens: StepTokens, dropped: Mapping[str, int], newest: str) -> str:
     """Return which rules took all tokens of a barren step, how many, and which setting to change.
 
-    `dropped`: the groups that the step lost, by reason; `newest`: the last one's detail. They
-    are named if no token was sampled that a rule could mask.
+    `dropped`: the groups that the step lost, by reason; `newest`: the last one's detail. They are
+    named only if no token was masked and no method failed.
     """
     total = tokens.masked.total()
     reasons = [f"for {tokens.failed} groups {tokens.failure}"] if tokens.failed else []
@@ -158,13 +157,13 @@ def why_alone(groups: Iterable[Prepared], advantage: str) -> str:
 
 
 def masked_tokens(steps: Sequence[StepMetrics]) -> dict[str, int]:
-    """Return how many sampled tokens of these steps were not trained, by reason, largest first."""
+    """Return how many sampled tokens these steps did not train, by reason, largest first."""
     counts = _counts(steps, _MASKED)
     return {metric.removeprefix(_MASKED): round(count) for metric, count in counts.items()}
 
 
 def listed(masked: Mapping[str, int]) -> str:
-    """Return counts of masked tokens for people, such as `24 inexact_json_schema, 3 stale`."""
+    """Return masked-token counts for people, such as `24 inexact_json_schema, 3 stale`."""
     return ", ".join(f"{count:,} {reason}" for reason, count in masked.items())
 
 
@@ -175,7 +174,10 @@ def _learns(metrics: StepMetrics) -> bool:
 
 
 def _reasons(steps: Sequence[StepMetrics], equal_share: float, least_share: float) -> Iterator[str]:
-    """Yield equal rewards from a share of `equal_share`, other reasons from `least_share`."""
+    """Yield the reasons whose share is large enough.
+
+    Equal rewards and failures count from the share `equal_share` on, losses from `least_share` on.
+    """
     equal = fmean(metrics.get(f"filtered/{EQUAL_REWARDS}", 0.0) for metrics in steps)
     if equal >= equal_share:
         reward = fmean(metrics.get("reward_mean", 0.0) for metrics in steps)
@@ -187,15 +189,15 @@ def _reasons(steps: Sequence[StepMetrics], equal_share: float, least_share: floa
     if failed >= equal_share:
         yield f"{failed:.0%} of the sessions failed: {CAUSES['failures']}"
     for prefix, kept, text in _LOST:
-        # Where all groups are filtered, masks change nothing.
+        # If all groups are filtered, masks change nothing.
         if equal < 1 or prefix != _MASKED:
             yield from _losses(_counts(steps, prefix), _sum(steps, kept), least_share, text)
 
 
 def _losses(counts: Mapping[str, float], others: float, least: float, text: str) -> Iterator[str]:
-    """Yield share, count and cause of each count above 0, by metric, in their order.
+    """Yield a text with share, count and cause for each metric whose count is above 0, in order.
 
-    The shares are of all counts and `others` together; those below `least` are left out.
+    A share's whole is all counts plus `others`; shares below `least` are left out.
     """
     total = others + sum(counts.values())
     for metric, count in counts.items():
@@ -206,7 +208,7 @@ def _losses(counts: Mapping[str, float], others: float, least: float, text: str)
 
 
 def cause_of(metric: str) -> str:
-    """Return the meaning and remedy of a cause by its metric or name; empty without any."""
+    """Return a cause's meaning and remedy, by its metric or name; empty if it is unknown."""
     reason = metric.removeprefix(_MASKED)
     for name, cause in CAUSES.items():
         if reason == name or reason.startswith((f"{name}_", f"{name}/")):
@@ -215,7 +217,7 @@ def cause_of(metric: str) -> str:
 
 
 def _counts(steps: Sequence[StepMetrics], prefix: str) -> dict[str, float]:
-    """Return the sums of a family of metrics over these steps, the largest first."""
+    """Return the sum over these steps for each metric in a family, the largest first."""
     names = sorted({name for metrics in steps for name in metrics if name.startswith(prefix)})
     return dict(Counter({name: _sum(steps, name) for name in names}).most_common())
 

@@ -38,12 +38,12 @@ from seamlessflow.trainer.settings import TrainerSection
 from seamlessflow.trainer.stored import OWN
 
 MOST_FAILURES = 100
-"""Steps in a row whose plan failed, which end the run."""
+"""The run ends after this many steps in a row whose plan failed."""
 _log = logging.getLogger(__name__)
 
 
 class MixerFailed(SeamlessFlowError):
-    """A mixer of the user's own that failed for many steps in a row."""
+    """A user's own mixer that failed for many steps in a row."""
 
     lasting = True
 
@@ -56,13 +56,16 @@ class MixerFailed(SeamlessFlowError):
 
 
 class Stored(Protocol):
-    """Reader of stored sessions."""
+    """A reader for stored sessions."""
 
     def update(self) -> None:
-        """Take in what was stored since."""
+        """Add the sessions that were stored since the last call."""
 
     def sessions(self, wanted: Sequence[tuple[str, StoredSession]]) -> dict[str, ValidSession]:
-        """Return these sessions by id, each with its pool's name; gone ones are left out."""
+        """Return these sessions by id; `wanted` pairs each with its pool's name.
+
+        Sessions that are gone are left out.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,32 +73,32 @@ class MixerRules:
     """A mixer's settings, `trainer.replay`."""
 
     name: str = ""
-    """Empty: there is none."""
+    """Empty: there is no mixer."""
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    """Settings of a mixer of the release."""
+    """Settings for a built-in mixer."""
     functions: OwnSettings = field(default_factory=dict)
-    """Settings of a mixer of the user's own."""
+    """Settings for a user's own mixer."""
     seed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Mixed:
-    """The groups of a step with their stored sessions."""
+    """A step's groups with their stored sessions."""
 
     groups: Sequence[Group]
-    """The new ones, with stored sessions in the places of some of theirs."""
+    """The new groups; stored sessions may take the places of some new ones."""
     added: Sequence[Group] = ()
-    """Stored ones."""
+    """The stored groups."""
 
 
 @dataclass(eq=False)
 class Mixing:
-    """The pools of a policy and the rule that chooses from them."""
+    """A policy's pools, and the mixer that chooses from them."""
 
     rules: MixerRules = field(default_factory=MixerRules)
     pools: Mapping[str, Pool] = field(default_factory=dict)
     stored: Stored | None = None
-    """Reader of the pools; None: there are none."""
+    """Reader for the pools; None: there are no pools."""
     failures: int = 0
     """Steps in a row whose plan failed."""
     _failed_step: int = -1
@@ -109,9 +112,9 @@ class Mixing:
         return pools_json(self.pools)
 
     def planned(self, step: int, ready: Iterable[Group]) -> Mixed:
-        """Return the groups of a new step by the mixer's plan. Raises `MixerFailed`.
+        """Return a new step's groups by the mixer's plan. Raises `MixerFailed`.
 
-        A stored session whose record is gone is forgotten, and the plan made anew.
+        If a stored session's record is gone, the session is forgotten, and the plan made anew.
         """
         groups = list(ready)
         if not self.rules.name or not groups or self.stored is None:
@@ -127,7 +130,7 @@ class Mixing:
                 self.pools[pool].lose(name)
 
     def again(self, commit: Commit, groups: Sequence[Group]) -> tuple[Mixed, list[str]]:
-        """Return the groups of a recorded step by its plan, and the names of what is gone."""
+        """Return a recorded step's groups by its plan, and names of gone groups and sessions."""
         added: list[StoredGroup] = []
         replaced: list[Replacement] = []
         gone: list[str] = []
@@ -149,11 +152,11 @@ class Mixing:
         return mixed, [name for _, name in lost]
 
     def trained(self, step: int, batch: Batch) -> None:
-        """Count a step that is committed, and store its new groups."""
+        """Count a committed step, and store its new groups."""
         for prepared in batch.groups:
             group = prepared.group
             if prepared.reused and not group.pool:
-                continue  # a recorded step of a run that had `trainer.reuse` before
+                continue  # recorded while the run had `trainer.reuse` set
             if (pool := self.pools.get(group.pool or OWN)) is not None:
                 if not group.pool:
                     pool.put(_stored(group, step))
@@ -168,7 +171,7 @@ class Mixing:
             past.grow_old(step + 1)
 
     def _plan(self, step: int, groups: Sequence[Group]) -> Plan:
-        """Return the mixer's plan; none if it failed. Raises `MixerFailed`."""
+        """Return the mixer's plan, an empty one if it failed. Raises `MixerFailed`."""
         fresh = [_fresh(group) for group in groups]
         pools = {name: pool.at(step) for name, pool in self.pools.items()}
         source = random.Random(f"{self.rules.seed} {step}")  # nosec B311 # repeatable draws
@@ -199,9 +202,9 @@ class Mixing:
             raise MixerFailed(self.rules.name, reason) from error
 
     def _read(self, plan: Plan, groups: Sequence[Group]) -> tuple[Mixed, list[tuple[str, str]]]:
-        """Return the groups with a plan's sessions, and pools and names of those that are gone.
+        """Return the groups with a plan's sessions, and pool and name of each session that is gone.
 
-        The groups are as they were if any is gone.
+        If any is gone, the groups are returned as they were.
         """
         wanted = [
             *((group.pool, session) for group in plan.add for session in group.sessions),
@@ -235,7 +238,7 @@ class Mixing:
     def _stored_group(
         self, pool: str, group_id: str, sessions: Sequence[str]
     ) -> StoredGroup | None:
-        """Return a group with these sessions, None if one of them is gone."""
+        """Return a stored group with these sessions; None if one of them is gone."""
         stored = [self._stored_session(pool, name) for name in sessions]
         kept = tuple(session for session in stored if session is not None)
         if pool not in self.pools or len(kept) < len(stored) or not kept:
@@ -244,7 +247,7 @@ class Mixing:
         return replace(group, sessions=kept)
 
     def _stored_session(self, pool: str, name: str) -> StoredSession | None:
-        """Return a session whatever its uses: a recorded step chose it."""
+        """Return a session, however often it was used: a recorded step chose it."""
         group = self.pools[pool].group_of(name) if pool in self.pools else None
         if group is None:
             return None
@@ -253,7 +256,7 @@ class Mixing:
 
 
 def mixing_of(trainer: TrainerSection) -> Mixing:
-    """Return the mixer of these settings with its pools, still empty and without a reader."""
+    """Return the mixer that these settings name; its pools are still empty and have no reader."""
     replay = trainer.replay
     pools = {
         name: Pool(name, PoolRules(pool.uses, pool.max_staleness, pool.keep))
@@ -269,7 +272,7 @@ def task_of(group: Group) -> str:
 
 
 def _stored(group: Group, step: int) -> StoredGroup:
-    """Return a new group as the run's own pool has it, behind the step that trained it."""
+    """Return a new group as the run's own pool stores it after `step` trained it."""
     sources = ((session.source, session.reward) for session in group.sessions)
     sessions = tuple(
         StoredSession(source.session_id, source.partition, source.offset, reward)

@@ -1,8 +1,8 @@
 """Mixers: which stored sessions a step trains beside its new ones.
 
-Registered by name (`MIXERS`, the setting `trainer.replay.name`). What a mixer chose is on the
-log, and a step that is executed again calls none. Random numbers are seeded by run and step.
-`try_mixer` tries a user's own on a small input, before a run. Pure.
+Registered by name (`MIXERS`, the setting `trainer.replay.name`). A mixer's choice is on the log,
+so a step that is executed again calls no mixer. Random numbers are seeded by run and step.
+`try_mixer` tries a user's own mixer on a small input, before a run. Pure.
 """
 
 import random
@@ -19,7 +19,7 @@ Pools = Mapping[str, PoolView]
 
 @dataclass(frozen=True, slots=True)
 class FreshSession:
-    """A session of a new group."""
+    """A session in a new group."""
 
     session_id: str
     reward: float
@@ -44,7 +44,7 @@ class FreshGroup:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """A session of a new group that leaves the loss for a stored one."""
+    """A new group's session that leaves the loss, and the stored session that takes its place."""
 
     group_id: str
     session_id: str
@@ -74,10 +74,10 @@ def rescue(
     take: str = "newest",
     passes: float = 1.0,
 ) -> Plan:
-    """Replace a failure by a stored success of the same task, in each group that failed whole.
+    """Replace a failure by a stored success on the same task, in each group without a success.
 
-    DART, arXiv 2509.23866. The oldest failure leaves: that of the oldest policy version, of equal
-    ones the first sample. A group without a stored success stays as it is.
+    DART, arXiv 2509.23866. The failure with the oldest policy version leaves; among equal versions
+    the first sample. If there is no stored success, the group stays as it is.
     """
     replaced = []
     spent: set[str] = set()
@@ -108,7 +108,7 @@ def mix(
 ) -> Plan:
     """Add stored groups, drawn uniformly from those whose returns differ.
 
-    SAPO, arXiv 2509.08721: 4 of others beside 4 of one's own were its best mix.
+    SAPO, arXiv 2509.08721: 4 from others beside 4 own ones were its best mix.
     """
     stored = [
         group for pool in pools.values() for group in pool.groups() if len(set(group.returns)) > 1
@@ -124,7 +124,7 @@ MIXERS: Mapping[str, Mixer] = {"rescue": rescue, "mix": mix}
 def checked_plan(plan: object, fresh: Sequence[FreshGroup], pools: Pools) -> Plan:
     """Return a plan after a check. Raises `ResultMalformed`.
 
-    All that it names must be there and usable. Each group and each stored session is named once.
+    All that it names must exist and be usable. It may name a group or a stored session only once.
     """
     if not isinstance(plan, Plan):
         raise ResultMalformed(f"{plan!r:.80}", "a Plan")
@@ -147,7 +147,7 @@ def checked_plan(plan: object, fresh: Sequence[FreshGroup], pools: Pools) -> Pla
 
 
 def _recency(group: StoredGroup, session: StoredSession) -> tuple[bool, int, int]:
-    """Return what orders stored sessions: those of the run's newest step come last."""
+    """Return a sort key for stored sessions: those from the run's newest step come last."""
     return group.step is not None, group.step or 0, session.offset
 
 
@@ -175,13 +175,13 @@ def _once(names: Sequence[str], what: str) -> None:
 
 _STEP = 4
 _FRESH = {"a": (0.0, 0.0, 0.0), "b": (1.0, 0.0, 0.0), "c": (0.0, 0.0, 0.0)}
-"""Returns of the new groups, by task."""
+"""The new groups' returns, by task."""
 _STORED = {"a": (1.0, 0.0), "b": (1.0, 1.0), "d": (0.5, 0.0)}
 """Returns of a pool's stored groups, by task."""
 
 
 def small_step() -> tuple[list[FreshGroup], dict[str, PoolView]]:
-    """Return three new groups, of which two failed whole, and two pools of three groups each."""
+    """Return three new groups, two without a success, and two pools with three groups each."""
     fresh = [
         FreshGroup(
             f"group-{task}",
@@ -198,7 +198,7 @@ def small_step() -> tuple[list[FreshGroup], dict[str, PoolView]]:
 
 
 def try_mixer(function: Callable[..., Any]) -> Plan:
-    """Call a function of the seam `trainer.replay.name`."""
+    """Call a function for the seam `trainer.replay.name`."""
     fresh, pools = small_step()
     source = random.Random(0)  # nosec B311 # repeatable draws
     return checked_plan(function(_STEP, fresh, pools, source), fresh, pools)

@@ -1,8 +1,8 @@
-"""Pools of stored sessions: what a mixer may choose from. Pure.
+"""Pools: the stored sessions that a mixer may choose from. Pure.
 
 A pool remembers names, places and returns; the tokens stay on their topic until they are chosen.
-The pool `own` has the groups that this run trained. Any other has the sessions of another log,
-which are named `POOL/ID`, since two logs may use the same ids.
+The pool `own` has the groups that this run trained. Any other pool has another log's sessions. They
+are named `POOL/ID`, since two logs may use the same ids.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from seamlessflow.trainer.stored import OWN
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A session that may be trained, and the place of its record on `trajectories`."""
+    """A session that may be trained, and its record's place on `trajectories`."""
 
     session_id: str
     partition: int
@@ -27,13 +27,13 @@ class StoredSession:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroup:
-    """A group of stored sessions on one task."""
+    """Stored sessions on one task, as a group."""
 
     pool: str
     group_id: str
     task_id: str
     step: int | None
-    """Step that trained it first; None: another run did, or none."""
+    """Step that trained it first; None if this run did not."""
     sessions: tuple[StoredSession, ...]
 
     @property
@@ -51,7 +51,7 @@ class StoredGroup:
 
     @classmethod
     def from_json(cls, pool: str, values: Sequence[Any]) -> "StoredGroup":
-        """Return the group of a pool that `to_json` gave these values for."""
+        """Return a pool's group from the values that `to_json` returned."""
         group_id, task_id, step, sessions = values
         return cls(pool, group_id, task_id, step, tuple(StoredSession(*each) for each in sessions))
 
@@ -67,14 +67,14 @@ class PoolRules:
 
 @dataclass(eq=False)
 class Pool:
-    """A pool, as far as it is read."""
+    """A pool, as far as it has been read."""
 
     name: str
     rules: PoolRules = field(default_factory=PoolRules)
     used: dict[str, int] = field(default_factory=dict)
-    """Steps that trained each session that any step trained."""
+    """By session, how many steps trained it; only sessions that a step trained."""
     used_groups: dict[str, int] = field(default_factory=dict)
-    """Steps that trained each group as a whole."""
+    """By group, how many steps trained it as a whole."""
     groups: dict[str, StoredGroup] = field(default_factory=dict)
     """Groups by id, the oldest first."""
     _of_task: dict[str, dict[str, None]] = field(default_factory=dict)
@@ -83,7 +83,7 @@ class Pool:
     """Id of each session's group."""
 
     def put(self, group: StoredGroup) -> None:
-        """Add a group, or further sessions of one; forget the oldest beyond `rules.keep`."""
+        """Add a group, or further sessions to one; forget the oldest group beyond `rules.keep`."""
         earlier = self.groups.pop(group.group_id, None)
         if earlier is not None:
             names = {session.session_id for session in group.sessions}
@@ -108,7 +108,7 @@ class Pool:
             self._forget(group.group_id)
 
     def group_of(self, session_id: str) -> StoredGroup | None:
-        """Return a session's group, None if the pool lacks it."""
+        """Return a session's group; None if the pool lacks the session."""
         name = self._group_of.get(session_id)
         return None if name is None else self.groups[name]
 
@@ -130,7 +130,7 @@ class Pool:
         return PoolView(self, step)
 
     def usable(self, group: StoredGroup, step: int) -> StoredGroup | None:
-        """Return a group with the sessions that `step` may train, with their uses; None if none."""
+        """Return a group with the sessions that `step` may train and their uses; None if none."""
         if not self._young(group, step):
             return None
         sessions = tuple(
@@ -141,7 +141,7 @@ class Pool:
         return replace(group, sessions=sessions) if sessions else None
 
     def of_task(self, task_id: str) -> list[StoredGroup]:
-        """Return all groups of a task, the oldest first."""
+        """Return all groups on a task, the oldest first."""
         return [self.groups[name] for name in self._of_task.get(task_id, ())]
 
     def _young(self, group: StoredGroup, step: int) -> bool:
@@ -173,7 +173,7 @@ class PoolView:
         return self._pool.name
 
     def groups(self) -> list[StoredGroup]:
-        """Return all groups, the oldest first; this takes time with the pool's size."""
+        """Return all groups, the oldest first; this takes longer the larger the pool is."""
         return self._able(self._pool.groups.values())
 
     def of_task(self, task_id: str) -> list[StoredGroup]:
@@ -181,12 +181,12 @@ class PoolView:
         return self._able(self._pool.of_task(task_id))
 
     def group(self, group_id: str) -> StoredGroup | None:
-        """Return the group with this id, None if the step may train none of it."""
+        """Return the group with this id; None if the step may train none of its sessions."""
         group = self._pool.groups.get(group_id)
         return None if group is None else self._pool.usable(group, self._step)
 
     def session(self, session_id: str) -> StoredSession | None:
-        """Return the session with this id, None if the step may not train it."""
+        """Return the session with this id; None if the step may not train it."""
         group = self._pool.group_of(session_id)
         able = None if group is None else self._pool.usable(group, self._step)
         sessions = () if able is None else able.sessions
@@ -198,9 +198,9 @@ class PoolView:
 
 
 def pools_json(pools: Mapping[str, Pool]) -> dict[str, Any]:
-    """Return what a checkpoint keeps: the groups of `own`, and how often sessions were trained.
+    """Return what a checkpoint keeps: the groups of `own`, and every pool's use counts.
 
-    All others are read again from their topics.
+    Other pools' groups are read again from their topics.
     """
     return {
         name: {
@@ -213,7 +213,7 @@ def pools_json(pools: Mapping[str, Pool]) -> dict[str, Any]:
 
 
 def restore(pools: Mapping[str, Pool], values: Mapping[str, Any]) -> None:
-    """Fill pools with what a checkpoint keeps of them."""
+    """Fill the pools with what a checkpoint keeps."""
     for name, pool in pools.items():
         if (kept := values.get(name)) is not None:
             for group in kept["groups"]:

@@ -1,7 +1,7 @@
-"""Stored sessions as a step trains them: read from their pool's record. Pure.
+"""Stored sessions as a step trains them: read from a pool's record. Pure.
 
-Versions of another log mean nothing in this run, and ids may be those of this run. So its tokens
-are of the version `ELSEWHERE`, and its ids begin with the pool's name.
+Another log's versions mean nothing in this run, and its ids may also exist in this run. So its
+tokens get the version `ELSEWHERE`, and its ids begin with the pool's name.
 """
 
 from collections.abc import Collection
@@ -33,20 +33,20 @@ class StoredRules:
     policy: str
     weights: RewardWeights
     tokenizer_hash: str | None
-    """Hash of the policy's tokenizer; sessions of another one mean something else to it. None: what
-    was chosen before is not judged again."""
+    """Hash of the policy's tokenizer; another tokenizer's token ids mean other text. None: not
+    compared, since a recorded step chose the sessions."""
     policies: Collection[str] = ()
-    """All policies of the run."""
+    """All the run's policies."""
     chaining: Chaining = "merged"
 
 
 def left_out(trajectory: Trajectory, rules: StoredRules) -> str:
-    """Return why a record of another log is no stored session; empty if it is."""
+    """Return why another log's record is no stored session; empty if it is one."""
     if trajectory.purpose in _OTHERS:
         return _OTHERS[trajectory.purpose]
     if trajectory.cause != "policy" or session_return(trajectory, rules.weights) is None:
         return "without a return"
-    # Imported files often do not say with which tokenizer they were made.
+    # Imported files often do not name the tokenizer that they were made with.
     unnamed = is_foreign(trajectory) and not trajectory.tokenizer_hash
     if rules.tokenizer_hash not in (None, trajectory.tokenizer_hash) and not unnamed:
         return "of another tokenizer"
@@ -56,7 +56,7 @@ def left_out(trajectory: Trajectory, rules: StoredRules) -> str:
 def stored_group(
     pool: str, trajectory: Trajectory, rules: StoredRules, partition: int, offset: int
 ) -> StoredGroup:
-    """Return the group of a record of another log, with this session alone."""
+    """Return the group that another log's record belongs to, with only this session."""
     reward = session_return(trajectory, rules.weights) or 0.0
     session = StoredSession(f"{pool}/{trajectory.session_id}", partition, offset, reward)
     return StoredGroup(
@@ -67,7 +67,7 @@ def stored_group(
 def stored_session(
     pool: str, trajectory: Trajectory, rules: StoredRules, partition: int, offset: int
 ) -> ValidSession | FailedSession:
-    """Return the session of a record of a pool, with the chains that are trained."""
+    """Return the session that a pool's record holds, with the chains that are trained."""
     if pool == OWN:
         made = read(
             trajectory,
@@ -84,7 +84,7 @@ def stored_session(
         trajectory,
         session_id=f"{pool}/{trajectory.session_id}",
         group_id=f"{pool}/{_group_of(trajectory)}",
-        # A file without versions has unknown ones, which would leave the loss as inexact.
+        # An imported file has no versions; without any its tokens would be masked as inexact.
         spans=(VersionSpan(start=0, version_min=0, version_max=0),)
         if is_foreign(trajectory)
         else trajectory.spans,

@@ -1,6 +1,6 @@
-"""The topics of pools: what is stored on them, and the stored sessions that a step trains.
+"""Pools' topics: fills the pools from them, and reads the stored sessions that a step trains.
 
-Every pool but `own` is read once from its beginning, and followed from there. A chosen session is
+Every pool but `own` is read once from its beginning, and then followed. A chosen session is
 read again from its place, so no tokens are kept. Called by the trainer's assembly.
 """
 
@@ -35,18 +35,18 @@ from seamlessflow.trainer.stored import OWN
 
 _log = logging.getLogger(__name__)
 _SHOWN = 10_000
-"""Records of a pool between two lines of progress."""
+"""Records that are read from a pool between two progress lines."""
 _MISSING = (
     "is not there: `replay merge --to`, `import --to` and `share take --to` write such topics"
 )
 _NEAR = 32
-"""Most records between two places that are read in one run."""
+"""Most records between two places that are still read in one run."""
 OfPools = Sequence[tuple[str, StoredSession]]
-"""Stored sessions with the names of their pools."""
+"""Stored sessions with their pools' names."""
 
 
 class PoolUnusable(SeamlessFlowError):
-    """A pool that is not there, or of which no session can be trained with these settings."""
+    """A pool that does not exist, or has no session that can be trained with these settings."""
 
     lasting = True
 
@@ -59,19 +59,19 @@ class PoolUnusable(SeamlessFlowError):
 
 @dataclass(eq=False)
 class PoolTopics:
-    """Readers of all pools of a policy."""
+    """Readers for all of a policy's pools."""
 
     _kafka: Mapping[str, KafkaSettings]
-    """The Kafka of each pool, with the prefix of its topics."""
+    """Each pool's Kafka, with its topics' prefix."""
     _pools: Mapping[str, Pool]
     _rules: StoredRules
     _stopping: Stopping = never
     _readers: dict[str, Reader] = field(default_factory=dict)
     _counts: dict[str, Counter[str]] = field(default_factory=dict)
-    """Records of each pool by the reason why they are no stored sessions; empty: they are."""
+    """By pool, record counts by the reason why they are no stored sessions; empty: they are."""
 
     def open(self) -> None:
-        """Read the pools of other logs to their present ends, then follow them.
+        """Read the other logs' pools to their present ends, then follow them.
 
         Raises `PoolUnusable`, and the errors of `find_cluster` and `read_partitions`.
         """
@@ -94,7 +94,7 @@ class PoolTopics:
             self._report(name, kafka)
 
     def update(self) -> None:
-        """Take in what was stored since."""
+        """Add the sessions that were stored since the last call."""
         for name, reader in self._readers.items():
             while received := reader.poll(0):
                 for item in received:
@@ -103,7 +103,7 @@ class PoolTopics:
     def sessions(self, wanted: OfPools) -> dict[str, ValidSession]:
         """Return these sessions by id, without those whose record is gone or does not count.
 
-        Raises what `read_partitions` raises.
+        Raises the errors of `read_partitions`.
         """
         read: dict[str, ValidSession] = {}
         for pool in dict.fromkeys(name for name, _ in wanted):
@@ -114,23 +114,23 @@ class PoolTopics:
             }
             for item in self._records(self._kafka[pool], sorted(names)):
                 session = self._session(pool, item)
-                # Another record at this place: the topic was made anew.
+                # Otherwise the topic was made anew, and another record is at this place.
                 if session and session.source.session_id == names[item.partition, item.offset]:
                     read[session.source.session_id] = session
         return read
 
     def close(self) -> None:
-        """Follow the pools no longer."""
+        """Stop following the pools."""
         for reader in self._readers.values():
             reader.close()
 
     def _records(
         self, kafka: KafkaSettings, places: Sequence[tuple[int, int]]
     ) -> Iterator[Received]:
-        """Yield the records at these partitions and offsets that are still there."""
+        """Yield the records at these partitions and offsets, if they still exist."""
         waiting = runs(places)
         while waiting:
-            # A reader begins at one offset of a partition.
+            # One reading begins at one offset per partition, so a partition's other runs wait.
             now = {number: (first, last) for number, first, last in reversed(waiting)}
             waiting = [run for run in waiting if now[run[0]] != run[1:]]
             starts = {(TRAJECTORIES.name, number): first for number, (first, _) in now.items()}
@@ -182,7 +182,7 @@ class PoolTopics:
 def pools_of(
     settings: TrainerSettings, tokenizer_hash: str | None, stopping: Stopping = never
 ) -> tuple[Mixing, PoolTopics]:
-    """Return the mixer of a policy and its pools, and the reader of their topics, not open yet."""
+    """Return a policy's mixer with its pools, and the reader for their topics, not open yet."""
     trainer = settings.trainer
     sections = trainer.replay.pools if trainer.replay.name else {}
     trained = source_kafka(settings)
@@ -208,7 +208,7 @@ def pools_of(
 def opened_pools(
     settings: TrainerSettings, tokenizer_hash: str, kept: Mapping[str, Any], stopping: Stopping
 ) -> tuple[Mixing, PoolTopics]:
-    """Return both as a trainer begins with them; `kept`: what its checkpoint has of the pools.
+    """Return both, opened for a trainer's start; `kept`: the pools in its checkpoint.
 
     Raises the errors of `PoolTopics.open`.
     """
@@ -219,9 +219,9 @@ def opened_pools(
 
 
 def runs(places: Sequence[tuple[int, int]]) -> list[tuple[int, int, int]]:
-    """Return runs (partition, first and last offset) with all these places; they are sorted.
+    """Return runs (partition, first and last offset) that cover these places, which are sorted.
 
-    Places that are near each other share one: reading the records between costs less than a seek.
+    Places near each other share a run: reading the records between them costs less than a seek.
     """
     joined: list[tuple[int, int, int]] = []
     for number, offset in places:

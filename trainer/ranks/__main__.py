@@ -16,7 +16,7 @@ def main() -> None:
 
     def train(stop: threading.Event) -> None:
         with observed(settings, stop.is_set) as ranks:
-            # The objects of torch and of the model stay: looking at them all takes half a second.
+            # Torch's and the model's objects stay; each garbage collection over all takes 0.5 s.
             collect_seldom()
             ranks.run(stop)
 

@@ -1,7 +1,8 @@
-"""The connections of a training process to others, whose addresses are in heartbeats on `fleet`.
+"""A training process's connections to others; heartbeats on `fleet` have their addresses.
 
-The first rank of a gang calls the trainer; the workers with other ranks call the worker with rank
-0. `fleet` keeps the last heartbeat of a killed process: then the next heartbeat is tried.
+A gang's first rank calls the trainer; the workers with other ranks call the worker with rank 0.
+`fleet` keeps a killed process's last heartbeat; if its address does not answer, the next heartbeat
+is tried.
 """
 
 import logging
@@ -30,7 +31,7 @@ _Answer = TypeVar("_Answer")
 
 
 class TrainerAbsent(SeamlessFlowError):
-    """No trainer that can be reached."""
+    """No trainer could be reached."""
 
     lasting = False
 
@@ -55,8 +56,8 @@ def connected(
 ) -> Channel:
     """Return a channel to the policy's trainer; read `fleet` until a trainer answers.
 
-    `fold` gets each record read, `hello` makes a token's first message. Raises
-    `TrainerAbsent`, at once when `stopping`.
+    `fold` gets each record that is read. `hello` makes the first message, from the trainer's token.
+    Raises `TrainerAbsent`, at once when `stopping`.
     """
 
     def beat(record: Record) -> TrainerHeartbeat | None:
@@ -78,10 +79,10 @@ def connected(
 def admitted(
     reader: Reader, policy: str, coming: Coming, stopping: Stopping
 ) -> tuple[Line, WorkerHeartbeat]:
-    """Return the line to rank 0 of the policy's gang, and the heartbeat of rank 0.
+    """Return the line to rank 0 in the policy's gang, and rank 0's heartbeat.
 
-    Read `fleet` until rank 0 admits this worker. Raises `RankRefused`, and `WorkersAbsent`, at once
-    when `stopping`.
+    Read `fleet` until rank 0 admits this worker. Raises `RankRefused`. Raises `WorkersAbsent`, at
+    once when `stopping`.
     """
 
     def beat(record: Record) -> WorkerHeartbeat | None:

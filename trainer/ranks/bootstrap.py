@@ -71,7 +71,7 @@ def build(settings: TrainerSettings, metrics: Metrics, stopping: Stopping = neve
         _read_to_end(process, stopping)
         service = _service(process, devices.backend, stopping)
         follow = _following(devices, service)
-        # Take part in the load, and if the trainer has the first weights written, in that.
+        # Take part in loading, and in writing the first weights if the trainer asks for that.
         follow()
         devices.release()
     except BaseException:
@@ -94,10 +94,10 @@ def worker_devices(
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
-    """Return the worker's devices; `lost` gets the end of one of its further ranks.
+    """Return the worker's devices; `lost` gets the error if one of its further ranks ends.
 
     `find_way` returns the gang's meeting for rank 0, else the line to rank 0; None without a gang.
-    It may wait for rank 0. `computing` is called for the first rank alone. Raises `ModelUnusable`,
+    It may wait for rank 0. `computing` is called only for the first rank. Raises `ModelUnusable`,
     for a clock `ModelTooLarge`, and `WorkersAbsent` and `LineLost`.
     """
     if settings.trainer.backend == "clock" and (way := find_way()) is not None:
@@ -106,15 +106,15 @@ def worker_devices(
     # Not at the top: a clock needs no torch, which takes seconds to import.
     from seamlessflow.trainer.ranks.torch_devices import torch_devices
 
-    # Behind the import: all workers of a gang import at the same time, not one after another.
+    # After the import, so that a gang's workers import at the same time, not one after another.
     return torch_devices(settings, find_way(), lost, stopping, computing)
 
 
 def _read_to_end(process: RankProcess, stopping: Stopping) -> None:
     """Fold `control` up to its present end, at which the gang has met.
 
-    Earlier records of joining are left out. They show processes that were met, or earlier lives of
-    these, and break nothing.
+    `WorkerJoined` is left out. Such records show processes that were met, or their earlier lives,
+    and must not break the gang.
     """
     # The reader's thread has not begun yet. Heartbeats of the trainer are for `connected`.
     reader = process.control.reader
@@ -148,7 +148,7 @@ def _following(devices: WorkerDevices, service: RankService | None) -> Callable[
 
 
 def _service(process: RankProcess, backend: LocalBackend, stopping: Stopping) -> RankService | None:
-    """Return the service of the trainer's calls; None if another worker has the first rank."""
+    """Return the service for the trainer's calls; None if another worker has the first rank."""
     settings = process.settings
     if settings.trainer.rank > 0:
         return None
@@ -178,7 +178,7 @@ def _meeting(settings: TrainerSettings, stopping: Stopping) -> Meeting | None:
 
 
 def _way(process: RankProcess, stopping: Stopping) -> Line | None:
-    """Return the line to rank 0 of the gang; None without a gang."""
+    """Return the line to the gang's rank 0; None without a gang."""
     settings = process.settings
     trainer = process.settings.trainer
     if trainer.backend == "torch":
@@ -190,7 +190,7 @@ def _way(process: RankProcess, stopping: Stopping) -> Line | None:
         facts=gang_facts(settings),
         incarnation=process.roles.incarnation,
     )
-    # A reader of its own: that of the process leaves the heartbeats of other workers out.
+    # A separate reader: the process's reader leaves out other workers' heartbeats.
     name = f"trainer-{trainer.worker}-gang"
     with closing(Reader(settings.kafka, name, stopping=stopping)) as reader:
         reader.assign({(FLEET.name, 0): BEGINNING})

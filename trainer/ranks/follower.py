@@ -1,4 +1,4 @@
-"""A further rank of a worker, started by the worker's first rank.
+"""A worker's further rank; the worker's first rank starts it.
 
 python -m seamlessflow.trainer.ranks.follower SOCKET PLACE; its gang meets at PLACE.
 """

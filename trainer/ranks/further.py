@@ -1,7 +1,7 @@
 """A worker's further ranks: a process for each device but the first, without Kafka.
 
 The first rank orders them over a socket to take or give back memory, and to follow a step. Their
-work comes through torch's process group. The end of one ends the worker's training process.
+work comes through torch's process group. If one ends, the worker's training process ends too.
 """
 
 import os
@@ -26,7 +26,7 @@ _NOTICE_S = 2.0
 
 
 class RankLost(SeamlessFlowError):
-    """The end of one of the worker's ranks."""
+    """One of the worker's ranks ended."""
 
     lasting = False
 
@@ -36,7 +36,7 @@ class RankLost(SeamlessFlowError):
 
 
 class FurtherRank:
-    """The process of one more device."""
+    """The process for one further device."""
 
     def __init__(
         self, rank: int, device: str, place: str, lost: Callable[[BaseException], None]
@@ -53,7 +53,7 @@ class FurtherRank:
         variables = {
             "SEAMLESSFLOW_TRAINER__RANK": str(rank),
             "SEAMLESSFLOW_TRAINER__DEVICE": device,
-            # It is one device itself, whatever its worker has.
+            # It has one device, however many its worker has.
             "SEAMLESSFLOW_TRAINER__DEVICES": "[]",
         }
         with other:
@@ -80,7 +80,7 @@ class FurtherRank:
             raise RankLost(self._rank) from error
 
     def answer(self, limit_s: float) -> int:
-        """Wait for the last order's end; after a release return the device's free bytes.
+        """Wait until the last order is carried out; after a release return the device's free bytes.
 
         Raises `RankLost`.
         """
@@ -109,7 +109,7 @@ class FurtherRank:
             for line in self._lines:
                 self._answers.put(int(line))
         except (OSError, ValueError):
-            pass  # as if it had ended
+            pass  # as if the process had ended
         self._answers.put(None)
         if not self._closing:
             self._lost(RankLost(self._rank))
@@ -126,8 +126,9 @@ class WorkerDevices:
         first: Callable[[], LocalBackend],
         lost: Callable[[BaseException], None],
     ) -> None:
-        """Start a rank on each of the `further` devices, then make the first rank, number `rank`.
-        It may wait for them. The gang meets at `place`.
+        """Start a rank on each `further` device, then make the first rank, number `rank`.
+
+        The first rank may wait for the others. The gang meets at `place`.
         """
         self._losses: Queue[BaseException] = Queue()
 
@@ -146,7 +147,7 @@ class WorkerDevices:
         self._ask("acquire", self.backend.acquire)
 
     def release(self) -> int:
-        """Move both to the host. Return a lower bound on each device's free bytes."""
+        """Move weights and optimizer to the host; return a lower bound on a device's free bytes."""
         return min(self._ask("release", self.backend.release))
 
     @contextmanager
@@ -160,7 +161,7 @@ class WorkerDevices:
             rank.answer(_STEP_S)
 
     def close(self) -> None:
-        """End the further ranks, and a wait of the first rank."""
+        """End the further ranks, and interrupt the first rank if it waits."""
         self.backend.interrupt()
         for rank in self._further:
             rank.close()

@@ -1,7 +1,7 @@
 """The loop of a training process: it takes, uses and gives up its worker's devices.
 
-The first rank of a gang trains a step when the trainer calls. The other ranks begin when `control`
-says so; their work comes through torch's process group (`trainer/backends/gang.py`). Made by
+A gang's first rank trains a step when the trainer calls. The other ranks begin when `control` says
+so; their work comes through torch's process group (`trainer/backends/gang.py`). Made by
 `trainer/ranks/bootstrap.py`.
 """
 
@@ -21,7 +21,7 @@ from seamlessflow.trainer.roles.parts import Wake
 
 _log = logging.getLogger(__name__)
 _WAIT_S = 1.0
-"""The loop's longest wait. All else wakes it; this only bounds the wait for a signal to stop."""
+"""The loop's longest wait. All else wakes the loop; only a signal to stop must wait for this."""
 _STOP_TOO_S = 2.0
 _LAST_CALLS_S = 20.0
 """Time for the trainer, which is asked to stop at the same time, to save its state."""
@@ -62,7 +62,7 @@ class RankLoop:
                 self._advance()
             process.work.finish()
             self.device.leave()
-            # Asked to end at about the same time by the same launcher, or alone.
+            # A launcher that ends the trainer also stops this process, at about the same time.
             if self.service is not None and self.service.lost and not stop.wait(_STOP_TOO_S):
                 raise TrainerGone(self.service.lost)
 
@@ -113,7 +113,7 @@ class RankLoop:
             process.gang.check(ranks, started)
             self.started = None
             process.enter("training", "waiting")
-            # The step of the start may be that of a trainer that died: the next one, behind those
-            # that are executed again first, is trained under the same start.
+            # The start may name a step of a trainer that died. Its successor first executes steps
+            # again, and then trains the next step under the same start.
             gang_epoch = started.gang_epoch
             process.work.begin(self.follow, lambda step: process.roles.note_over(gang_epoch, step))

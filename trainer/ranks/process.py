@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankProcess(ProcessParts):
-    """The process that speaks for all devices of a worker in its role `train`."""
+    """The process that speaks for all the worker's devices in the role `train`."""
 
     roles: TrainerRoles
     activity: ActivityAccount
@@ -59,7 +59,10 @@ class _RoleChange(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class TrainerDevice:
-    """The moves that `TrainerRoles` finds due, carried out. Called by the loop's thread."""
+    """The worker's devices, whose memory moves when `TrainerRoles` finds a move due.
+
+    Called by the loop's thread.
+    """
 
     process: RankProcess
     memory: DeviceMemory
@@ -81,7 +84,7 @@ class TrainerDevice:
                 self.process.heartbeat.send()
 
     def rest(self) -> None:
-        """Set the state of a process that does nothing: with the role, or without it."""
+        """Set the state that the process has while it does nothing, with or without the role."""
         if self.process.roles.held is not None:
             self.process.enter("ready", "idle")
         else:
@@ -120,7 +123,7 @@ class TrainerDevice:
         self._report(released)
 
     def _change(self, began_ms: int, assignment: int) -> _RoleChange:
-        """Return the fields that both records have for a change of role that ends now."""
+        """Return the fields that both records share, for a role change that ends now."""
         roles = self.process.roles
         now_ms = self.process.now_ms()
         return {

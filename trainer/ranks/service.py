@@ -35,7 +35,7 @@ class StepWithoutRole(SeamlessFlowError):
 
 @dataclass(eq=False)
 class RankService:
-    """The calls that have come and are still to be carried out."""
+    """The calls that have come and must still be carried out."""
 
     _process: RankProcess
     _backend: Backend
@@ -45,9 +45,9 @@ class RankService:
     finished: bool = False
     """True once the trainer has said that the run is over."""
     ended: bool = False
-    """True once the trainer has said that it ends before that."""
+    """True once the trainer has said that it ends before the run is over."""
     lost: str = ""
-    """The reason why no more calls come; empty once the run is over."""
+    """Reason why no more calls come; empty while they may, and if the run is over."""
     failure: UpdateFailed | None = None
     """The error of an update that failed; the trainer ends after it."""
     _calls: Queue[tuple[GangCall, Arrays] | None] = field(default_factory=Queue)
@@ -82,14 +82,14 @@ class RankService:
             self._carry_out(call, arrays)
 
     def close(self) -> None:
-        """End the connection, and a `serve` that waits for it."""
+        """End the connection; a `serve` that waits for a call then ends."""
         self._channel.close()
 
     def _carry_out(self, call: GangCall, arrays: Arrays) -> None:
         try:
             metrics, returned = self._result(call, arrays)
         except UpdateFailed as error:
-            # Before the reply, since the trainer ends when it has it.
+            # Set before the reply, since the trainer ends when it gets the reply.
             self.failure = error
             reply = Reply(number=call.number, error=error.reason, chains=error.chains)
             self._reply(reply, {})
@@ -101,7 +101,7 @@ class RankService:
         self._reply(Reply(number=call.number, metrics=metrics, remembered=remembered), returned)
 
     def _result(self, call: GangCall, arrays: Arrays) -> tuple[Mapping[str, float], Arrays]:
-        """Return the metrics and the arrays of the reply."""
+        """Return the reply's metrics and arrays."""
         process = self._process
         backend = self._backend
         path = Path(call.path)
@@ -141,7 +141,7 @@ class RankService:
             self._process.inbox.fail(error)
 
     def _enter(self) -> None:
-        """Begin or go on with a step. Raise `StepWithoutRole`."""
+        """Begin a step, or go on with it. Raise `StepWithoutRole`."""
         if self._process.roles.held is None:
             raise StepWithoutRole(self._process.roles.worker)
         self._process.enter("training", "waiting")

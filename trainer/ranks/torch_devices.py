@@ -1,6 +1,6 @@
-"""The devices of a worker that computes with torch, and the back end of each, by `trainer.backend`.
+"""A torch worker's devices, each with the back end that `trainer.backend` chooses.
 
-One device is in this process, each further one in a process of its own (`further.py`).
+One device is in this process, each further one in a separate process (`further.py`).
 """
 
 from collections.abc import Callable
@@ -52,7 +52,7 @@ def torch_devices(
     stopping: Stopping,
     computing: Computing,
 ) -> WorkerDevices:
-    """Return the devices with the model loaded; `lost` gets a further rank's end.
+    """Return the devices with the model loaded; `lost` gets the error if a further rank ends.
 
     Raises `ModelUnusable`, and for a gang `LibraryMissing`, `WorkersAbsent` and `LineLost`.
     """

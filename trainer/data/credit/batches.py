@@ -1,8 +1,8 @@
 """Advantage estimators that see a whole batch, and the columns that devices computed for it.
 
 They are a step's second phase, between `Backend.annotate` and the loss. Registered by name
-(`BATCH_ESTIMATORS`, the setting `trainer.advantage`); `phase.py` calls them. `_N` counts the
-trained tokens of a session.
+(`BATCH_ESTIMATORS`, the setting `trainer.advantage`); `phase.py` calls them. `_N` counts a
+session's trained tokens, `_K` its turns.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ BatchEstimator = Callable[[GroupedEpisodes, ReturnRules], list[list[Credit]]]
 def grpo_batch(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return (r - mean of the group) / (deviation of the batch's returns + epsilon).
 
-    Group mean and batch deviation, arXiv 2508.08221 (Lite PPO). A group of nearly equal returns
+    Group mean and batch deviation, arXiv 2508.08221 (Lite PPO). A group with nearly equal returns
     counts little.
     """
     returns = [np.array([episode.reward for episode in group]) for group in groups]
@@ -54,12 +54,12 @@ def grpo_batch(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]
 
 
 def gdpo(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the sums of decoupled advantages, normalised over all sessions of the batch.
+    """Return each session's sum of decoupled advantages, normalised over the batch's sessions.
 
     Group reward-decoupled normalization, arXiv 2601.05242. Each named reward is normalised in its
-    group by itself. So combinations of rewards with the same sum keep different advantages. If all
-    rewards differ by noise alone, scaling would make a full signal of it. The sums then stay as
-    small as `epsilon` made them.
+    group by itself. So two combinations of rewards with the same sum keep different advantages. If
+    all rewards differ only by noise, scaling would turn it into a full signal. The sums then stay
+    as small as `epsilon` made them.
     """
     values = [decoupled(group, rules) for group in groups]
     joined_S = np.concatenate([np.zeros(0), *values])
@@ -99,7 +99,7 @@ def gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
     """Return generalized advantages over tokens, whitened over the batch, and returns to learn.
 
     delta_t = r_t + discount V_t+1 - V_t, A_t = delta_t + discount lambda A_t+1 (arXiv 1506.02438,
-    equation 16). At a fork the V and A of the next token are means over the branches.
+    equation 16). At a fork V_t+1 and A_t+1 are means over the branches.
     """
     by_group = []
     for group in groups:
@@ -117,10 +117,10 @@ def gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def turn_gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return generalized advantages over turns: all tokens of a turn have the turn's advantage.
+    """Return generalized advantages over turns: all tokens in a turn have the turn's advantage.
 
-    As `gae`, with turns instead of tokens. V_k is the value before the first trained token of turn
-    k; the critic learns only there.
+    As `gae`, with turns instead of tokens. V_k is the value before turn k's first trained token;
+    the critic learns only there.
     """
     return _whitened(
         [[_turn_credit(episode, rules) for episode in group] for group in groups], rules
@@ -128,12 +128,12 @@ def turn_gae(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def habc(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return for all tokens of a turn its weight, divided by the mean weight of the turns.
+    """Return each turn's weight, divided by the turns' mean weight, for all its tokens.
 
     Hierarchical advantage-weighted behaviour cloning, arXiv 2606.17043. The weight is 1 in a
-    demonstration, 0 in a failure, and in a success `gated`, or 1 while the critic warms up. A turn
-    before the session's last intervention has no label: its weight is 0, and no part of the mean.
-    If all weights are 0 they stay so.
+    demonstration and 0 in a failure. In a success it is `gated`, or 1 while the critic warms up. A
+    turn before the session's last intervention has no label: its weight is 0, and the mean leaves
+    it out. If all weights are 0, they stay 0.
     """
     imitated = [[_imitated(episode, rules) for episode in group] for group in groups]
     counted = [i.weights_K[i.counted_K] for group in imitated for i in group]
@@ -144,10 +144,10 @@ def habc(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 
 
 def gated(viable_K: Float64s, viability_K: Float64s, efficiency_K: Float64s) -> Float64s:
-    """Return 1 + tanh((1 - p) A_v + p A_e), p the chance of success whose logit is `viable_K`.
+    """Return 1 + tanh((1 - p) A_v + p A_e); p is the chance of success with logit `viable_K`.
 
-    A_v (`viability_K`) is what the turn adds to that logit. A_e (`efficiency_K`) is what it adds
-    to the turns to success, with a minus, less the turn itself.
+    A_v (`viability_K`) is what the turn adds to that logit. A_e (`efficiency_K`) is what it adds to
+    the efficiency (minus the turns to success), less 1 for the turn itself.
     """
     chances_K = 0.5 * (1.0 + np.tanh(0.5 * viable_K))
     mixed_K = (1.0 - chances_K) * viability_K + chances_K * efficiency_K
@@ -155,8 +155,7 @@ def gated(viable_K: Float64s, viability_K: Float64s, efficiency_K: Float64s) -> 
 
 
 def distill(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
-    """Return the log-prob of each token under the teacher, minus that of the policy before the
-    step.
+    """Return each token's log-prob under the teacher, minus the policy's before the step.
 
     On-policy distillation: the reverse KL divergence, token by token (arXiv 2306.13649).
     """
@@ -170,8 +169,8 @@ def distill(groups: GroupedEpisodes, rules: ReturnRules) -> list[list[Credit]]:
 def token_rewards(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
     """Return each token's reward.
 
-    The last token of a branch has `outcome`, the last token of a turn the turn's reward. Each token
-    also has -`kl_penalty` x (log-prob before the step - the reference's log-prob).
+    A branch's last token gets `outcome`, a turn's last token the turn's reward. Each token also
+    gets -`kl_penalty` x (log-prob before the step - the reference's log-prob).
     """
     previous_N = episode.previous_N
     turns_N = episode.turns_N
@@ -199,28 +198,28 @@ def _returns(episode: Episode, rules: ReturnRules, outcome: float) -> Float64s:
 
 @dataclass(frozen=True, slots=True)
 class _Turns:
-    """The turns (K) of a session that have trained tokens, in the order of their first tokens.
+    """A session's turns (K) that have trained tokens, ordered by their first tokens.
 
-    So what follows a turn comes behind it.
+    So a turn's followers come behind it.
     """
 
     numbers_K: Int64s
-    """Number of each in its session."""
+    """Each turn's number in its session."""
     first_K: Int64s
-    """Place of its first trained token."""
+    """Place of each turn's first trained token."""
     last_K: Int64s
     previous_K: Int64s
-    """The turn before each, `NOWHERE` for the first ones."""
+    """The turn before each turn, `NOWHERE` for a first one."""
     places_N: Int64s
     """Each trained token's turn."""
 
     @property
     def ends_K(self) -> Bools:
-        """Return whether no turn follows each."""
+        """Return True for each turn that no other turn follows."""
         return np.asarray(followers(self.previous_K) == 0)
 
     def following(self, before_K: Float64s, behind_K: Float64s) -> Float64s:
-        """Return the values before the next turns, and behind those that none follows."""
+        """Return the value before each turn's next turns, or behind the turn if none follows."""
         return np.where(self.ends_K, behind_K, following(self.previous_K, before_K))
 
     def at_first(self, values_K: Float64s) -> Float64s:
@@ -230,14 +229,14 @@ class _Turns:
         return values_N
 
     def at_ends(self, values_K: Float64s) -> Float64s:
-        """Return the values at the last token of turns that none follows, NaN at all others (N)."""
+        """Return the values at the last tokens of last turns, NaN at all other tokens (N)."""
         values_N = np.full(len(self.places_N), np.nan)
         values_N[self.last_K[self.ends_K]] = values_K[self.ends_K]
         return values_N
 
 
 def _turns(episode: Episode) -> _Turns:
-    """Return the turns of a session with a trained token."""
+    """Return a session's turns that have a trained token."""
     turns_N = episode.turns_N
     numbers, first, place_N = np.unique(turns_N, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
@@ -251,7 +250,7 @@ def _turns(episode: Episode) -> _Turns:
 
 def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
     turns = _turns(episode)
-    # The end of a completion that another turn leaves earlier is no end of the session's turns.
+    # By turn: a completion's last token ends no session if the next turn branches off inside it.
     outcome_K = np.where(turns.ends_K, episode.reward, 0.0)
     rewards_K = outcome_K + np.bincount(
         turns.places_N,
@@ -267,7 +266,7 @@ def _turn_credit(episode: Episode, rules: ReturnRules) -> Credit:
 
 @dataclass(frozen=True, slots=True)
 class _Imitation:
-    """The weights of a session's turns (K) in `habc`, and what the session's critic learns."""
+    """A session's `habc` weights by turn (K), and what the critic learns from the session."""
 
     weights_K: Float64s
     counted_K: Bools
@@ -276,12 +275,12 @@ class _Imitation:
     targets: Mapping[Column, Float64s]
 
     def credit(self, scale: float) -> Credit:
-        """Return the weights, scaled, as advantages of the tokens."""
+        """Return the scaled weights as the tokens' advantages."""
         return Credit((scale * self.weights_K)[self.turns.places_N], self.targets)
 
 
 def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
-    """Return the weights of a session's turns before their division, and targets."""
+    """Return the turns' weights before their division by the mean, and the critic's targets."""
     turns = _turns(episode)
     labelled_K = turns.numbers_K >= (np.inf if episode.demonstration else episode.intervened)
     success = episode.reward >= rules.passes
@@ -294,7 +293,7 @@ def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
     weights_K = (counted_K & (success | episode.demonstration)).astype(np.float64)
     if success and not (rules.warming or episode.demonstration):
         weights_K *= gated(viable_K, later_K - viable_K, farther_K - left_K)
-    # Only successes tell how many turns lead to one.
+    # Only a success shows how many turns lead to one.
     reached_K = np.where(outcome_K == 1, 0.0, np.nan)
     targets = {
         Column.VIABILITY: turns.at_first(outcome_K),
@@ -306,7 +305,7 @@ def _imitated(episode: Episode, rules: ReturnRules) -> _Imitation:
 
 
 def _whitened(groups: list[list[Credit]], rules: ReturnRules) -> list[list[Credit]]:
-    """Return advantages in standard deviations from the mean over all tokens of the batch."""
+    """Return advantages in standard deviations from the mean over all tokens in the batch."""
     joined_N = np.concatenate([np.zeros(0), *(c.advantages_N for group in groups for c in group)])
     if not len(joined_N):
         return groups

@@ -1,4 +1,4 @@
-"""Sessions that are too long: the punishment in their returns, and the mask of truncated ones.
+"""Sessions that are too long: a punishment in their returns, and a mask for truncated ones.
 
 DAPO, arXiv 2503.14476, section 3.4. Pure; called by `batch.py`.
 """
@@ -11,12 +11,12 @@ from seamlessflow.trainer.data.grouping import Group
 from seamlessflow.trainer.data.sessions import ValidSession
 
 OVERLONG = "overlong"
-"""Reason for masked tokens in truncated sessions."""
+"""Reason why tokens are masked: a limit ended their session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlongRules:
-    """The settings of long sessions, `trainer.overlong`."""
+    """The settings for long sessions, `trainer.overlong`."""
 
     length: int | None = None
     """Sampled tokens from which the whole punishment counts; None: no punishment."""
@@ -24,11 +24,11 @@ class OverlongRules:
     """Tokens before `length` over which the punishment grows."""
     weight: float = 1.0
     masked: Collection[str] = ()
-    """Limits; sessions that one of them ended are masked."""
+    """Limits; a session is masked if one of them ended it."""
 
 
 def punishment(tokens: int, rules: OverlongRules) -> float:
-    """Return the punishment for so many sampled tokens of a session, between -weight and 0.
+    """Return a session's punishment for this many sampled tokens, between -weight and 0.
 
     DAPO's soft overlong punishment (arXiv 2503.14476, equation 13), times `weight`: 0 up to
     `length` - `cache` tokens, then linearly down to -1 at `length`, and -1 beyond.
@@ -45,16 +45,15 @@ def ruled(group: Group, rules: OverlongRules) -> Group:
 
 
 def kept(group: Group, chains: Sequence[Chain]) -> list[Chain]:
-    """Return the chains of those sessions that are not left out."""
+    """Return the chains whose sessions are not left out."""
     out = {session.source.session_id for session in group.members if session.left_out}
     return [chain for chain in chains if chain.session_id not in out]
 
 
 def overlong_facts(groups: Sequence[Group]) -> dict[str, float]:
-    """Return metrics of a batch: the share of sessions that the rules change, and the mean
-    punishment.
+    """Return a batch's metrics: the share of sessions that the rules change, the mean punishment.
 
-    Empty if they change none.
+    Empty if the rules change no session.
     """
     sessions = [session for group in groups for session in group.sessions]
     ruled_ones = sum(session.left_out == OVERLONG or session.punishment < 0 for session in sessions)

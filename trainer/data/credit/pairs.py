@@ -1,9 +1,9 @@
-"""Losses of pairs of sessions, as a factor of each token's log-prob and a part of the loss.
+"""Pair losses: computed from two sessions, then divided into an advantage and a loss per token.
 
 A loss is a function of both sessions' log-probs, under the policy before the step. A step has one
-update, so these are the log-probs that are trained. Each token's gradient is then known before
-the step: the slope of the loss, by the token's place in the margin. So the sessions of a pair need
-not be in one micro-batch, nor on one rank. Registered by name (`PAIR_LOSSES`, the setting
+update, so these are the log-probs that are trained. Each token's gradient is therefore known before
+the step: the loss's slope, times the token's share in the margin. So a pair's sessions need not be
+in one micro-batch, nor on one rank. Registered by name (`PAIR_LOSSES`, the setting
 `trainer.loss.surrogate`); `steps/annotation.py` applies them. Pure. `_P` counts pairs.
 """
 
@@ -22,12 +22,12 @@ from seamlessflow.trainer.data.chains import OPPONENTS, Chain, Column, credited
 from seamlessflow.trainer.data.pairs import SessionPair
 
 Differences = Mapping[Column, Float64s]
-"""By model, each pair's chosen session's log-prob less the rejected one's (P)."""
+"""By model, each pair's difference (P): the chosen session's log-prob minus the rejected one's."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairLosses:
-    """Pairs with their margins, losses, and derivatives of the losses by the margins."""
+    """Each pair's margin, its loss, and the loss's derivative by the margin."""
 
     margins_P: Float64s
     losses_P: Float64s
@@ -36,31 +36,31 @@ class PairLosses:
 
 @dataclass(frozen=True, slots=True)
 class PairLoss:
-    """A loss of pairs."""
+    """A pair loss."""
 
     losses: Callable[[Differences, PairsSection], PairLosses]
     by_token: bool
-    """True if the log-prob of a session is the mean over its trained tokens, not their sum."""
+    """True if a session's log-prob is the mean over its trained tokens, not their sum."""
 
 
 @dataclass(slots=True)
 class _Session:
-    """A session's columns, summed over its trained tokens, and what its pairs make of them."""
+    """A session's columns, summed over its trained tokens, and what its pairs add up to."""
 
     tokens: int = 0
     sums: defaultdict[Column, float] = field(default_factory=lambda: defaultdict(float))
     slope: float = 0.0
-    """Its pairs' losses derived by its log-prob, summed."""
+    """The derivatives of its pairs' losses by one token's log-prob, summed."""
     loss: float = 0.0
-    """Its half in its pairs' losses."""
+    """Half of its pairs' losses, summed."""
 
 
 def pairs_squared(differences: Differences, settings: PairsSection) -> PairLosses:
     """Return (h - 1 / (2 eta))^2, h = D(policy) - r D(reference) - (1 - r) sum_j w_j D(past j).
 
-    Multiplayer Nash preference optimization, arXiv 2509.23102. D is the difference of mean
-    log-probs a token, r is `reference_share`. w weighs the opponents. With r = 1 it is the squared
-    loss to one reference of IPO, arXiv 2310.12036.
+    Multiplayer Nash preference optimization, arXiv 2509.23102. D is the difference between the
+    sessions' mean log-probs per token, r is `reference_share`. w weighs the opponents. With r = 1
+    it is IPO's squared loss to one reference, arXiv 2310.12036.
     """
     share = settings.reference_share
     margins_P = differences[Column.PROXIMAL] - share * differences[Column.REFERENCE]
@@ -74,8 +74,8 @@ def pairs_squared(differences: Differences, settings: PairsSection) -> PairLosse
 def pairs_logistic(differences: Differences, settings: PairsSection) -> PairLosses:
     """Return -log sigmoid(beta h), h = D(policy) - D(reference).
 
-    Direct preference optimization, arXiv 2305.18290, equation 7. D is the difference of the
-    sessions' log-probs, the sums over their tokens.
+    Direct preference optimization, arXiv 2305.18290, equation 7. D is the difference between the
+    sessions' log-probs, each summed over its tokens.
     """
     margins_P = differences[Column.PROXIMAL] - differences[Column.REFERENCE]
     scaled_P = settings.beta * margins_P
@@ -98,11 +98,11 @@ def opponent_weights(settings: PairsSection) -> list[float]:
 
 
 def with_pair_losses(batch: Batch, name: str, settings: PairsSection) -> Batch:
-    """Return the batch with the mean loss of its pairs, divided among their tokens.
+    """Return the batch with its pairs' mean loss, divided among their tokens.
 
-    A token's advantage is minus the derivative of that mean by its log-prob, its column PAIR_LOSS
-    its part of the mean. Both are multiplied by the step's tokens, since the loss of a step is
-    a mean over these. A pair of which one session has lost all tokens leaves.
+    A token's advantage is minus the derivative of that mean by the token's log-prob. Its column
+    PAIR_LOSS is its part in the mean. Both are multiplied by the step's token count, since a step's
+    loss is a mean over its tokens. A pair leaves if one of its sessions has lost all tokens.
     """
     if not batch.chains():
         return batch
@@ -179,7 +179,7 @@ def _spread(
     sessions: Mapping[str, _Session],
     by_token: bool,
 ) -> None:
-    """Add slope and loss of each pair to its sessions."""
+    """Add each pair's slope and loss to both its sessions."""
     for pair, loss, slope in zip(
         pairs, losses.losses_P.tolist(), losses.slopes_P.tolist(), strict=True
     ):

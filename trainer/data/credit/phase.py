@@ -1,7 +1,7 @@
-"""A step's second phase: the batch with the devices' columns, and its advantages.
+"""A step's second phase: the batch gets the devices' columns, and then its advantages.
 
-Pure; called by `steps/annotation.py`. `_N` counts a chain's trained tokens, a session or a
-micro-batch, `_S` all tokens of all chains.
+Pure; called by `steps/annotation.py`. `_N` counts trained tokens in a chain, a session or a
+micro-batch, `_S` all tokens in all chains.
 """
 
 from collections import Counter, defaultdict
@@ -33,21 +33,21 @@ _FARTHEST = 2.0
 
 
 def with_columns(batch: Batch, packed: Sequence[MicroBatch], annotated: AnnotatedColumns) -> Batch:
-    """Return the batch with the columns of its chains, which `packed` holds."""
+    """Return the batch with these columns; `packed`: the micro-batches that they annotate."""
     columns = iter(by_chain(batch.chains(), packed, annotated))
     return _replaced(batch, lambda chain: replace(chain, columns=next(columns)))
 
 
 def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
-    """Return the batch with advantages, and with the targets of the critic if there is one.
+    """Return the batch with advantages, and with a critic's targets if there is one.
 
     Tokens that no loss will see, such as stale ones, are not part of the sessions here. Raises
-    `ResultMalformed`, and the errors of `estimate`.
+    `ResultMalformed`, and the errors that `estimate` raises.
     """
     episodes = [_episodes(group) for group in batch.groups]
     checked = checked_credit(estimate(episodes), episodes)
     taught = _taught([credit for of_group in checked for credit in of_group])
-    # Chains of a session stand together, in the order of `Batch.chains`.
+    # A session's chains stand together, in the order of `Batch.chains`.
     parts = iter(
         part
         for prepared, of_group in zip(batch.groups, checked, strict=True)
@@ -63,12 +63,12 @@ def with_advantages(batch: Batch, estimate: Estimate) -> Batch:
 
 
 def has_unscored(batch: Batch) -> bool:
-    """Return whether a token to train has no log-prob of its sampler."""
+    """Return whether a token to train lacks its sampler's log-prob."""
     return any(np.isnan(chain.tokens.logprobs_T).any() for chain in batch.chains())
 
 
 def scored(batch: Batch) -> Batch:
-    """Return the batch with log-probs before the step for tokens that have none.
+    """Return the batch; tokens without a log-prob get the one under the weights before the step.
 
     So their ratio is 1 in the first update, and no correction changes them.
     """
@@ -85,7 +85,7 @@ def scored(batch: Batch) -> Batch:
 
 
 def with_only(batch: Batch, names: Collection[Column]) -> Batch:
-    """Return the batch with no other columns than these."""
+    """Return the batch with only these columns."""
 
     def change(chain: Chain) -> Chain:
         return replace(
@@ -120,9 +120,9 @@ def checked_credit(
 def entropy_scaled(batch: Batch, scale: float) -> Batch:
     """Return the batch with A x (1 + scale x (h - 1)) for each token's advantage A.
 
-    h is the mean entropy of the session's trained tokens, divided by that of the batch. So the
-    factor is 1 for the mean token. `scale` 1 is the entropy-aware advantage scaling of Kuaishou
-    (KAT-Coder). If all entropies are 0, advantages stay as they are.
+    h is the session's mean entropy over its trained tokens, divided by the batch's. So the factor
+    is 1 for a session with mean entropy. Kuaishou's entropy-aware advantage scaling (KAT-Coder) has
+    `scale` 1. If all entropies are 0, advantages stay as they are.
     """
     sums: dict[str, float] = defaultdict(float)
     tokens: dict[str, int] = defaultdict(int)
@@ -147,9 +147,9 @@ def hybrid_scaled(batch: Batch, scale: float, rules: ReturnRules) -> Batch:
     """Return the batch with A x (1 + scale x S) for each token's advantage A.
 
     S = z(H) - z(c), at least -2 and at most 2. H is the entropy where the token is predicted, c the
-    probability of the five likeliest tokens there. z is a distance from the mean over the batch's
-    trained tokens, in their deviations; it is 0 if all are equal. ECHO, arXiv 2602.02150, has
-    `scale` 0.1.
+    summed probability of the five likeliest tokens there. z is a value's distance from the mean
+    over the batch's trained tokens, in standard deviations; 0 if all values are equal. ECHO
+    (arXiv 2602.02150) has `scale` 0.1.
     """
     chains = batch.chains()
     if not chains:
@@ -171,11 +171,11 @@ def hybrid_scaled(batch: Batch, scale: float, rules: ReturnRules) -> Batch:
 def by_chain(
     chains: Sequence[Chain], packed: Sequence[MicroBatch], annotated: AnnotatedColumns
 ) -> list[Columns]:
-    """Return each chain's columns, from those of the micro-batches."""
+    """Return each chain's columns, from the micro-batches' columns."""
     if not chains:
         return []
     starts_C = np.cumsum([0, *map(len, chains)])
-    # The place of each trained token among all trained ones.
+    # Each trained token's place among all trained ones.
     places_S = np.cumsum(np.concatenate([chain.tokens.trained_T for chain in chains])) - 1
     ends_C = np.cumsum([chain.trained() for chain in chains])
     of_chains: list[dict[Column, Float32s]] = [{} for _ in chains]
@@ -189,12 +189,12 @@ def by_chain(
 
 
 def batch_facts(batch: Batch) -> dict[str, float]:
-    """Return the metrics of the second phase (names in `trainer/metrics/names.py`)."""
+    """Return the second phase's metrics (names in `trainer/metrics/names.py`)."""
     return {**_mask_facts(batch), **_critic_facts(batch)}
 
 
 def _mask_facts(batch: Batch) -> dict[str, float]:
-    """Return what masks changed of the metrics that were known before; empty if nothing."""
+    """Return the metrics that masks changed after the batch was fixed; empty if they did not."""
     after = sum((Counter(group.masked_after) for group in batch.new_groups), Counter[str]())
     if not after:
         return {}
@@ -207,7 +207,7 @@ def _mask_facts(batch: Batch) -> dict[str, float]:
 
 
 def _critic_facts(batch: Batch) -> dict[str, float]:
-    """Return the metrics of a critic at the places before tokens where it learns."""
+    """Return a critic's metrics, at the places before tokens where it learns."""
     facts: dict[str, float] = {}
     values_N, targets_N = _where_learned(batch, RETURNS.before)
     if len(values_N):
@@ -225,7 +225,7 @@ def _critic_facts(batch: Batch) -> dict[str, float]:
 
 
 def _where_learned(batch: Batch, lesson: Lesson) -> tuple[Float32s, Float32s]:
-    """Return the values and the targets of the places where a lesson counts."""
+    """Return the values and the targets at the places where a lesson counts."""
     pairs = [
         (chain.columns[lesson.value][weights_N > 0], chain.columns[lesson.target][weights_N > 0])
         for chain in batch.chains()
@@ -238,7 +238,7 @@ def _where_learned(batch: Batch, lesson: Lesson) -> tuple[Float32s, Float32s]:
 
 
 def _success_share(batch: Batch) -> float:
-    """Return the share of successes among the sessions whose outcome the critic learns."""
+    """Return the share of successes among sessions whose outcome the critic learns."""
     lesson = VIABILITY.before
     outcomes = {
         chain.session_id: float(chain.columns[lesson.target][weights_N > 0].max())
@@ -249,9 +249,7 @@ def _success_share(batch: Batch) -> float:
 
 
 def _standard(chains: Sequence[Chain], name: Column, rules: ReturnRules) -> Float64s:
-    """Return a column of all chains in deviations from its mean; zeros if it is equal
-    everywhere.
-    """
+    """Return a column over all chains, in deviations from its mean; zeros if all are equal."""
     values_N = np.concatenate([chain.columns[name] for chain in chains]).astype(np.float64)
     if not varied(values_N):
         return np.zeros_like(values_N)
@@ -290,7 +288,7 @@ def _checked_targets(credit: Credit, session: Episode) -> dict[Column, Float64s]
 
 
 def _taught(credits: Sequence[Credit]) -> list[tuple[Lesson, int]]:
-    """Return what the critic learns, with the number of places at which that output learns."""
+    """Return the critic's lessons, each with how many places its output learns at."""
     lessons = []
     for output in EVERY_OUTPUT:
         names = [lesson.value for lesson in output.lessons]
@@ -308,7 +306,7 @@ def _taught(credits: Sequence[Credit]) -> list[tuple[Lesson, int]]:
 def _parts(
     chains: Sequence[Chain], credit: Credit, taught: Sequence[tuple[Lesson, int]]
 ) -> Iterator[tuple[Float64s, Columns]]:
-    """Yield the advantages of each chain in a session, and the critic's targets there."""
+    """Yield, for each chain in a session, its advantages and the critic's targets there."""
     start = 0
     for chain in chains:
         part = slice(start, start + chain.trained())

@@ -1,7 +1,7 @@
-"""Returns: the weighted sums of named rewards, for a session or for a turn. Pure.
+"""Returns: weighted sums over named rewards, for a session or for a turn. Pure.
 
 Called by `data/sessions.py` and, for a run's figures, by the launcher. `weights` are the
-weights in `trainer.rewards` that are not 0. A session needs each of these rewards.
+weights in `trainer.rewards` that are not 0. A session needs each reward with such a weight.
 """
 
 from collections import defaultdict
@@ -13,12 +13,12 @@ from seamlessflow.trainer.credit import ONE_REWARD
 RewardWeights = Mapping[str, float]
 
 _UNJUDGED = {"unrewarded", "pruned", "filtered"}
-"""Final states in which a session has no return, unless a rule of control ended it."""
+"""Final states in which a session has no return, unless a `rollout.control` rule ended it."""
 
 CONTROL = "control"
 """Limit for a session that a `rollout.control` rule ended, and its reward's source."""
 _MOST_NAMED = 5
-"""Most names of given rewards that a text lists."""
+"""Most reward names that a text lists."""
 
 
 def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
@@ -29,9 +29,9 @@ def session_rewards(trajectory: Trajectory) -> dict[str, Reward]:
 def session_return(trajectory: Trajectory, weights: RewardWeights = ONE_REWARD) -> float | None:
     """Return the weighted sum of a session's rewards, or None if the session was not judged.
 
-    The last session reward of each name counts. A complete session that lacks one is not judged. If
-    the policy itself spoilt the session (truncated, timed out), missing rewards are 0. A session
-    that a rule of `rollout.control` ended has the return that the rule's settings give it.
+    Each name's last session reward counts. A complete session that lacks one is not judged. If the
+    policy itself spoilt the session (truncated, timed out), missing rewards are 0. If a
+    `rollout.control` rule ended the session, the rule's settings give its return.
     """
     if trajectory.status in _UNJUDGED:
         return _pruned_return(trajectory)
@@ -42,7 +42,7 @@ def session_return(trajectory: Trajectory, weights: RewardWeights = ONE_REWARD) 
 
 
 def _pruned_return(trajectory: Trajectory) -> float | None:
-    """Return what a session counts if a rule of control ended it, else None."""
+    """Return the session's return if a `rollout.control` rule ended it, else None."""
     if trajectory.limit != CONTROL:
         return None
     rewards = session_rewards(trajectory).values()
@@ -56,7 +56,7 @@ def lacking(trajectory: Trajectory, weights: RewardWeights) -> list[str]:
 
 
 def turn_returns(trajectory: Trajectory, weights: RewardWeights) -> dict[str, float]:
-    """Return the weighted sum of each turn's rewards, if it has any; missing ones are 0."""
+    """Return each rewarded turn's weighted sum of rewards; missing ones are 0."""
     by_turn: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for reward in trajectory.rewards:
         if reward.scope == "turn" and reward.turn_id is not None and reward.name in weights:
@@ -65,12 +65,12 @@ def turn_returns(trajectory: Trajectory, weights: RewardWeights) -> dict[str, fl
 
 
 def weighted(rewards: Mapping[str, float], weights: RewardWeights) -> float:
-    """Return the weighted sum of rewards, the same whatever the setting's order."""
+    """Return the weighted sum of rewards; the order in the setting does not change it."""
     return sum((weights[name] * rewards.get(name, 0.0) for name in sorted(weights)), 0.0)
 
 
 def unjudged(trajectory: Trajectory, weights: RewardWeights) -> str:
-    """Return the reason for a session that was not judged, with the names of its rewards."""
+    """Return the reason why a session was not judged, with its rewards' names."""
     if trajectory.status in _UNJUDGED and trajectory.reason:
         return f"{trajectory.status}: {trajectory.reason}"
     lacks = quoted(lacking(trajectory, weights))
@@ -79,7 +79,7 @@ def unjudged(trajectory: Trajectory, weights: RewardWeights) -> str:
 
 
 def quoted(names: Collection[str]) -> str:
-    """Return names for people, only the first of many; empty without any."""
+    """Return names in quotes for people, only the first ones if many; empty without any."""
     shown = [f"'{name:.40}'" for name in list(names)[:_MOST_NAMED]]
     more = [f"and {len(names) - len(shown)} more"] if len(names) > len(shown) else []
     return ", ".join([*shown, *more])

@@ -1,8 +1,8 @@
 """A critic's outputs: the values that each computes, and what it learns at these places.
 
 An output has values before trained tokens, and may have others behind them. Each value has a
-target and a weight in the loss of its output, which are columns of their own. Pure; called by both
-phases of a step, and by the critics of the back ends.
+target, and a weight in its output's loss; both are separate columns. Pure; called by both phases
+of a step, and by the back ends' critics.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ ValueLoss = Literal["clipped", "cross_entropy", "huber"]
 
 
 class Lesson(NamedTuple):
-    """A value, and the columns of what it learns."""
+    """A value's column, and the columns with its target and weight."""
 
     value: Column
     target: Column
@@ -24,13 +24,13 @@ class Lesson(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CriticOutput:
-    """One critic's output; its lessons' weights sum to 1 over an update."""
+    """One output of a critic; its lessons' weights sum to 1 over an update."""
 
     loss: ValueLoss
     before: Lesson
     """Its value before the token, at the place that predicts it."""
     behind: Lesson | None = None
-    """Its value behind the token, where the next would be predicted; None: it has none."""
+    """Its value behind the token, where the next token would be predicted; None: it has none."""
 
     @property
     def lessons(self) -> tuple[Lesson, ...]:
@@ -55,7 +55,7 @@ OUTPUTS: Mapping[str, tuple[CriticOutput, ...]] = {
     "turn_gae": (RETURNS,),
     "habc": (VIABILITY, EFFICIENCY),
 }
-"""The critic's outputs, by the estimator of advantages that needs it."""
+"""The critic's outputs, by the advantage estimator that needs them."""
 
 
 def value_columns(outputs: Sequence[CriticOutput]) -> tuple[Column, ...]:
@@ -64,11 +64,11 @@ def value_columns(outputs: Sequence[CriticOutput]) -> tuple[Column, ...]:
 
 
 def lesson_columns(outputs: Sequence[CriticOutput]) -> frozenset[Column]:
-    """Return the columns of what these outputs learn, and how much each place counts."""
+    """Return the columns with these outputs' targets and weights."""
     lessons = [lesson for output in outputs for lesson in output.lessons]
     return frozenset(name for lesson in lessons for name in (lesson.target, lesson.weight))
 
 
 def needs_behind(outputs: Sequence[CriticOutput]) -> bool:
-    """Return whether a value behind a token is among them."""
+    """Return whether one of these outputs has a value behind a token."""
     return any(output.behind is not None for output in outputs)

@@ -1,7 +1,7 @@
-"""Chances that sessions of a task pass, with their intervals: pass@k (one of k) and pass^k (all).
+"""Chances that a task's sessions pass, with their intervals: pass@k (one of k) and pass^k (all).
 
-Each task has an unbiased estimate, and a chance is its mean over tasks. Pure; called by
-`evaluation.py` and by the figures of a batch.
+Each task has an unbiased estimate, and a chance is the mean estimate over tasks. Pure; called by
+`evaluation.py` and for a batch's figures.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,28 +12,28 @@ from typing import NamedTuple
 import numpy as np
 
 PASSED = 1.0
-"""Least return of a session that passes, unless a setting has another."""
+"""Least return with which a session passes, unless a setting has another."""
 _RESAMPLED = 2_000
 _SEED = 20_210_707
 TAIL = 0.025
 _NORMAL = 1.959963984540054
-"""Quantile of the normal distribution that leaves `TAIL` above it."""
+"""The normal distribution's quantile that leaves `TAIL` above it."""
 
 
 class ConfidenceInterval(NamedTuple):
-    """A confidence interval of 95%."""
+    """A 95% confidence interval."""
 
     low: float
     high: float
 
 
 class PassTerms(NamedTuple):
-    """Terms of the chances to pass in an evaluation set."""
+    """An evaluation set's terms for its chances to pass."""
 
     success: float = PASSED
-    """Least return of a session that passes."""
+    """Least return with which a session passes."""
     k: tuple[int, ...] = ()
-    """Numbers of sessions; empty: 1, 2, 4 and so on."""
+    """Session counts; empty: 1, 2, 4 and so on."""
 
 
 USUAL = PassTerms()
@@ -43,21 +43,21 @@ class Chances(NamedTuple):
     """Chances by k, each with its interval by k."""
 
     at: dict[int, float]
-    """Chance that one of k sessions of a task passes (pass@k)."""
+    """Chance that at least one of a task's k sessions passes (pass@k)."""
     at_range: dict[int, ConfidenceInterval]
     all: dict[int, float]
-    """Chance that all of k sessions of a task pass (pass^k)."""
+    """Chance that all of a task's k sessions pass (pass^k)."""
     all_range: dict[int, ConfidenceInterval]
 
 
 TaskPasses = Sequence[tuple[int, int]]
-"""Number of sessions of each task, and how many of them pass."""
+"""Each task's session count, and how many of these sessions pass."""
 
 
 def chances(counts: TaskPasses, k: Sequence[int] = ()) -> Chances:
     """Return both chances for these k; for 1, 2, 4 and so on if there are none.
 
-    The largest k is at most the number of sessions of the task with the fewest.
+    A k is left out if a task has fewer sessions.
     """
     counted = [count for count in counts if count[0]]
     chosen = _possible(counted, k)
@@ -74,22 +74,24 @@ def chances(counts: TaskPasses, k: Sequence[int] = ()) -> Chances:
 def pass_at_k(groups: Iterable[tuple[int, int]]) -> dict[int, float]:
     """Return the chance that one of k sessions in a group passes, by k (1, 2, 4 and so on).
 
-    `groups`: number of sessions in each group, and how many pass.
+    `groups`: each group's session count, and how many of these sessions pass.
     """
     counts = [(size, passing) for size, passing in groups if size]
     return {k: fmean(_estimates(counts, k, one_passes)) for k in _possible(counts, ())}
 
 
 def one_passes(sessions: int, passing: int, k: int) -> float:
-    """Return the unbiased estimate that one of k passes: 1 - C(n - c, k) / C(n, k) if c of n
-    sessions pass (arXiv 2107.03374, equation 1).
+    """Return the unbiased estimate that one of k sessions passes, if c of n pass.
+
+    It is 1 - C(n - c, k) / C(n, k) (arXiv 2107.03374, equation 1).
     """
     return 1 - comb(sessions - passing, k) / comb(sessions, k)
 
 
 def all_pass(sessions: int, passing: int, k: int) -> float:
-    """Return the unbiased estimate that all of k pass: C(c, k) / C(n, k) if c of n sessions pass
-    (arXiv 2406.12045, section 4).
+    """Return the unbiased estimate that all of k sessions pass, if c of n pass.
+
+    It is C(c, k) / C(n, k) (arXiv 2406.12045, section 4).
     """
     return comb(passing, k) / comb(sessions, k)
 
@@ -100,12 +102,13 @@ def passed(returns: Iterable[float], success: float = PASSED) -> int:
 
 
 def interval(estimates: Sequence[float]) -> ConfidenceInterval:
-    """Return the interval of the mean of the tasks' estimates, each from 0 to 1; at least one.
+    """Return the interval for the mean of these estimates: at least one, each from 0 to 1.
 
-    If each is 0 or 1, the mean is a proportion of tasks, and Wilson's interval holds. It also has a
-    width where all tasks agree. Otherwise it is the percentile bootstrap over tasks, since sessions
-    of one task are alike. Where all estimates are equal, a bootstrap has no width. Wilson's
-    interval is then too wide, if anything: no values from 0 to 1 vary more than a proportion.
+    If each estimate is 0 or 1, their mean is a proportion, and Wilson's interval holds. It has a
+    width even where all tasks agree. Otherwise it is the percentile bootstrap over tasks, since
+    one task's sessions are alike. If all estimates are equal, a bootstrap has no width, so Wilson's
+    interval is used. It is then too wide, if anything: no values from 0 to 1 vary more than a
+    proportion.
     """
     distinct, times = np.unique(np.asarray(estimates, np.float64), return_counts=True)
     if len(distinct) == 1 or {*distinct.tolist()} <= {0.0, 1.0}:
@@ -120,7 +123,7 @@ def interval(estimates: Sequence[float]) -> ConfidenceInterval:
 
 
 def wilson(share: float, count: int) -> ConfidenceInterval:
-    """Return Wilson's interval of a proportion over `count` independent tasks, at least one."""
+    """Return Wilson's interval for a proportion over `count` independent tasks, at least one."""
     spread = _NORMAL**2 / count
     middle = (share + spread / 2) / (1 + spread)
     half = sqrt(spread * share * (1 - share) + (spread / 2) ** 2) / (1 + spread)

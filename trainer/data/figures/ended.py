@@ -1,6 +1,6 @@
 """Sessions that ended since the last step: their figures, and notices about them.
 
-They need not be in its batch. Pure; called by the dataloader.
+They need not be in a step's batch. Pure; called by the dataloader.
 """
 
 from collections import Counter
@@ -17,7 +17,7 @@ UNUSED_TURN_REWARDS = (
     "are trained by their reward alone, so let that hold all that counts, or choose another one"
 )
 _LEFT_OPEN = ("idle", "too old")
-"""Reasons of a manager that closed a session, since its client did not."""
+"""Reasons that a manager gives when it closes a session because the client did not."""
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class SessionsOfStep:
     _limits: Counter[str] = field(default_factory=Counter)
     """Sessions by the limit that ended them; empty: no limit did."""
     _rules: Counter[str] = field(default_factory=Counter)
-    """Their turns, by the rule that matched each."""
+    """The sessions' turns, by the rule that matched each."""
     _counts: Counter[str] = field(default_factory=Counter)
     """Sessions, by metric."""
 
@@ -49,7 +49,7 @@ class SessionsOfStep:
             self._counts["exempt_passed" if passed else "exempt_failed"] += 1
 
     def add_failed(self, session: FailedSession) -> None:
-        """Count a session as one that does not count for its group; it is also given to `add`."""
+        """Note a session that does not count for its group; the caller also gives it to `add`."""
         self._counts["samples_failed"] += 1
         self._counts["samples_unrewarded"] += session.unrewarded
 
@@ -77,12 +77,12 @@ class SessionsOfStep:
 
 @dataclass(slots=True)
 class UnusedRewards:
-    """The warning, once in a run, that rewards of turns are recorded but not used."""
+    """The warning, given once in a run, that turn rewards are recorded but not used."""
 
     _warned: bool = False
 
     def warning(self, trajectory: Trajectory, advantage: str, now_ms: int) -> list[Record]:
-        """Return a warning at the first session with rewards of turns that are not used."""
+        """Return a warning at the first session with unused turn rewards."""
         used = advantage in TURN_REWARDS
         if self._warned or used or all(node.reward is None for node in trajectory.nodes):
             return []
@@ -99,11 +99,11 @@ def failed_at_limit(trajectory: Trajectory) -> bool:
 
 @dataclass(slots=True)
 class CutErrors:
-    """The notice of a run about sessions that count although their agent failed.
+    """The notice, given once in a run, about sessions that count although their agent failed.
 
-    A limit had cut its last answer. Such sessions are trained with their reward, 0 without one
-    (`agents.on_limit zero`). Without a notice, people would overlook an agent that has a mistake or
-    cannot bear a cut answer.
+    A limit had cut the agent's last answer. Such sessions are trained with their reward, 0 without
+    one (`agents.on_limit zero`). Without a notice, people would overlook an agent that has a bug or
+    cannot handle a cut answer.
     """
 
     _noticed: bool = False

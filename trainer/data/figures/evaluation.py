@@ -1,8 +1,7 @@
-"""Evaluations: the rounds under way, and the figures of one (reward, its error, chances to pass,
-cost).
+"""Evaluations: the rounds under way, and a round's figures.
 
-A checkpoint keeps the rounds. Pure; called by the fold of `control`, by `steps/evaluations.py`, and
-by `seamlessflow eval`.
+The figures are the reward, its error, chances to pass, and the cost. A checkpoint keeps the rounds.
+Pure; called by the fold of `control`, by `steps/evaluations.py`, and by `seamlessflow eval`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,29 +21,29 @@ from seamlessflow.trainer.data.figures.chances import (
 from seamlessflow.trainer.data.lengths import SessionCost
 
 Round = tuple[int, str]
-"""Version and split of an evaluation."""
+"""An evaluation's version and split."""
 
 
 class EvaluatedGroup(NamedTuple):
-    """All sessions of a task that counted."""
+    """All sessions that counted for a task."""
 
     sessions: int
     reward_mean: float
     passed: int
     """Sessions with a return of 1 or more, for a group without `returns`."""
     returns: Sequence[float] = ()
-    """Return of each session; empty in a log of before 0.1.0."""
+    """Each session's return; empty in a log from before 0.1.0."""
     turns: int | None = None
-    """Turns of all sessions; None if the log lacks them, as for the tokens."""
+    """All sessions' turns; like the token counts, None if the log lacks them."""
     sampled_tokens: int | None = None
     prompt_tokens: int | None = None
-    """Prompt tokens of all turns, each with all that the engine read before its answer."""
+    """Prompt tokens summed over turns: all that the engine read before each answer."""
 
     @classmethod
     def from_returns(
         cls, returns: Sequence[float], costs: Sequence[SessionCost] = ()
     ) -> "EvaluatedGroup":
-        """Return the group of sessions with these returns, at least one, and these costs."""
+        """Return the group from its sessions' returns, at least one, and their costs."""
         return cls(
             len(returns),
             fmean(returns),
@@ -57,7 +56,7 @@ class EvaluatedGroup(NamedTuple):
 
     @classmethod
     def from_record(cls, ready: GroupReady) -> "EvaluatedGroup":
-        """Return the group of a record; earlier releases had no returns and no costs."""
+        """Return a record's group; earlier releases recorded no returns and no costs."""
         return cls(
             len(ready.sessions),
             ready.reward_mean,
@@ -78,10 +77,10 @@ class EvaluationRound:
     """The groups that evaluate one version on one split."""
 
     open: dict[str, int] = field(default_factory=dict)
-    """Deadlines of groups that are admitted and not over, in milliseconds, by group."""
+    """Deadline in milliseconds of each group that is admitted and not over, by group."""
     groups: int = 0
     ended: list[EvaluatedGroup] = field(default_factory=list)
-    """Ended groups with sessions that counted."""
+    """Ended groups that have sessions that counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,30 +88,30 @@ class EvaluationFigures:
     """A round's figures."""
 
     reward: float | None = None
-    """Mean terminal reward over sessions; None without any."""
+    """Mean return over sessions; None without any."""
     error: float | None = None
-    """Standard error of that mean; None for fewer than two groups."""
+    """That mean's standard error; None for fewer than two groups."""
     sessions: int = 0
     pass_at: dict[int, float] = field(default_factory=dict)
-    """Chance that one of k sessions of a task passes, by k."""
+    """Chance that at least one of a task's k sessions passes, by k."""
     pass_at_range: dict[int, ConfidenceInterval] = field(default_factory=dict)
-    """Interval of 95% of each."""
+    """Each chance's 95% interval."""
     pass_all: dict[int, float] = field(default_factory=dict)
-    """Chance that all of k sessions of a task pass, by k."""
+    """Chance that all of a task's k sessions pass, by k."""
     pass_all_range: dict[int, ConfidenceInterval] = field(default_factory=dict)
     turns: float | None = None
-    """Turns a session; None if they are not on the log, as for the tokens."""
+    """Mean turns per session; like the mean token counts, None if the log lacks them."""
     sampled_tokens: float | None = None
     prompt_tokens: float | None = None
 
 
 def figures(groups: Sequence[EvaluatedGroup], terms: PassTerms = USUAL) -> EvaluationFigures:
-    """Return the figures of a round from its groups.
+    """Return a round's figures from its groups.
 
-    Sessions of one task are alike, so each task is a cluster of samples (arXiv 2411.00640, section
+    One task's sessions are alike, so each task is a cluster of samples (arXiv 2411.00640, section
     2.2). The error is sqrt(G / (G - 1) sum over tasks (n (m - mean))^2) / N. G counts tasks and N
-    sessions; a task has n sessions with the mean m. With one session a task it is the standard
-    deviation over sqrt(N).
+    sessions; a task has n sessions with the mean m. With one session per task it is the standard
+    deviation / sqrt(N).
     """
     counted = [group for group in groups if group.sessions]
     sessions = sum(group.sessions for group in counted)
@@ -139,7 +138,7 @@ def figures(groups: Sequence[EvaluatedGroup], terms: PassTerms = USUAL) -> Evalu
 
 
 def _mean(sums: Iterable[int | None], sessions: int) -> float | None:
-    """Return the mean over sessions of what groups have together; None if a group lacks it."""
+    """Return the groups' sum, divided by the sessions; None if a group lacks its number."""
     numbers = list(sums)
     present = [number for number in numbers if number is not None]
     return sum(present) / sessions if len(present) == len(numbers) else None
@@ -154,7 +153,7 @@ def rounds_json(rounds: Mapping[Round, EvaluationRound]) -> list[list[Any]]:
 
 
 def rounds_from(values: Sequence[Sequence[Any]]) -> dict[Round, EvaluationRound]:
-    """Return the rounds that `rounds_json` gave these values for."""
+    """Return the rounds from the values that `rounds_json` returned."""
     return {
         (version, split): EvaluationRound(
             dict(open_), groups, [EvaluatedGroup(*group) for group in ended]

@@ -22,16 +22,17 @@ from seamlessflow.trainer.data.sessions import ValidSession, parent_of
 from seamlessflow.trainer.data.staleness import StepClock
 
 MOST_SHOWN = 16
-"""Most names and sources of a step. Agents choose them, and each gives several metrics."""
+"""Most reward names, and most sources, that a step shows. Agents choose both, and each gives
+several metrics."""
 _LONGEST_LABEL = 40
 
 
 def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -> dict[str, float]:
     """Return the metrics that are known before training (names in `trainer/metrics/names.py`).
 
-    `weights`: the weights of the named rewards in a return.
+    `weights`: each named reward's weight in a return.
     """
-    # Those that earlier steps trained were told of then.
+    # An earlier step's metrics already cover the groups that it trained.
     groups = batch.new_groups
     returns = np.array([value for group in groups for value in group.group.returns()])
     spread = [float(np.std(group.group.returns())) for group in groups]
@@ -67,10 +68,10 @@ def facts(batch: Batch, clock: StepClock, weights: RewardWeights = ONE_REWARD) -
 
 
 def reward_figures(sessions: Sequence[ValidSession], weights: RewardWeights) -> dict[str, float]:
-    """Return mean and quantiles of each named reward, each source's part, and the returns' spread.
+    """Return each named reward's mean and quantiles, each source's part, the returns' quantiles.
 
     A reward's figures are over the sessions that have it. A source's part is what its weighted
-    rewards add to the return, in the mean over all sessions. All parts sum to `reward_mean`.
+    rewards add to the mean return over all sessions. The parts of all sources sum to `reward_mean`.
     """
     counts = Counter(name for session in sessions for name in session.rewards)
     others = (name for name, _ in counts.most_common() if name not in weights)
@@ -89,10 +90,10 @@ def reward_figures(sessions: Sequence[ValidSession], weights: RewardWeights) -> 
 
 
 def variety(groups: Sequence[Prepared]) -> dict[str, float]:
-    """Return the shares of equal and divided sessions, and the largest shares of the tokens.
+    """Return the shares of equal and divided sessions, and the largest shares of trained tokens.
 
-    Equal sessions of a group have the same sampled tokens; a divided one has chains that fork. The
-    largest shares are those of a group, and of a task over all its groups.
+    Equal sessions in a group have the same trained tokens; a divided session has chains that fork.
+    One largest share is a group's, the other a task's over all its groups.
     """
     by_group = [[session for session in group.group.sessions if session.chains] for group in groups]
     sessions = sum(map(len, by_group))
@@ -114,13 +115,13 @@ def variety(groups: Sequence[Prepared]) -> dict[str, float]:
 
 
 def _first_prompts(sessions: Sequence[ValidSession]) -> dict[str, float]:
-    """Return the quantiles of the tokens of the sessions' first prompts."""
+    """Return quantiles over the token counts in the sessions' first prompts."""
     tokens = quantiles(session.source.first_prompt_tokens for session in sessions)
     return {f"prompt_tokens/{name}": value for name, value in tokens.items()}
 
 
 def _sampled_again(sessions: Sequence[ValidSession]) -> dict[str, float]:
-    """Return the sessions that sample explored ones again, and the share with the same tokens."""
+    """Return how many sessions sample an explored one again, and the share with equal tokens."""
     texts = [
         (session.source.text, session.source.seed_session.text)
         for session in sessions
@@ -138,7 +139,7 @@ def _passing(batch: Batch) -> dict[int, float]:
 
 
 def _by_source(batch: Batch) -> dict[str, float]:
-    """Return groups and mean reward of each task set in the batch."""
+    """Return each task set's groups and mean return in the batch."""
     metrics = dict[str, float]()
     rewards = dict[str, list[float]]()
     for group in batch.new_groups:
@@ -150,13 +151,13 @@ def _by_source(batch: Batch) -> dict[str, float]:
 
 
 def _foreign(batch: Batch) -> dict[str, float]:
-    """Return the share of foreign tokens; empty if there are none."""
+    """Return the share of trained tokens in sessions with foreign tokens; empty if none."""
     count = sum(batch.foreign_tokens().values())
     return {"foreign_share": count / batch.trained()} if count else {}
 
 
 def _reused(batch: Batch) -> dict[str, float]:
-    """Return the share of the batch that earlier steps trained; empty if all is new."""
+    """Return figures on groups that earlier steps trained; empty if there are none."""
     again = batch.reused
     if not again:
         return {}
@@ -169,7 +170,7 @@ def _reused(batch: Batch) -> dict[str, float]:
 
 
 def _stored(batch: Batch) -> dict[str, float]:
-    """Return figures of stored sessions; empty if the batch has none."""
+    """Return figures on stored sessions; empty if the batch has none."""
     if not batch.stored:
         return {}
     names = {session.source.session_id for session in batch.stored}
@@ -187,7 +188,7 @@ def _stored(batch: Batch) -> dict[str, float]:
 
 
 def _forked(groups: Sequence[Prepared]) -> dict[str, float]:
-    """Return figures of groups that go on from ended sessions; empty without any."""
+    """Return figures on groups that go on from ended sessions; empty without any."""
     parents = [(group.group, parent_of(group.group.sessions)) for group in groups]
     forked = [(group.returns(), parent.reward) for group, parent in parents if parent is not None]
     if not forked:
@@ -225,18 +226,18 @@ def _of_sources(sessions: Sequence[ValidSession], weights: RewardWeights) -> dic
 
 
 def _label(name: str) -> str:
-    """Return a name without the characters by which files and sinks divide a metric's name."""
+    """Return a name without the characters at which files and sinks divide a metric's name."""
     return re.sub(r"[^\w.:-]+", "_", name)[:_LONGEST_LABEL]
 
 
 def _task(group: Prepared) -> str:
-    """Return a group's task; a task without a name differs from all others."""
+    """Return a group's task id, or the group's own id if its sessions name no task."""
     names = (session.source.task_id for session in group.group.sessions)
     return next(filter(None, names), group.group.group_id)
 
 
 def _equal(sessions: Sequence[ValidSession]) -> int:
-    """Return how many sessions in a group have another one's trained tokens."""
+    """Return how many sessions in a group have the same trained tokens as another one."""
     counts = Counter(map(_sampled, sessions))
     return sum(count for count in counts.values() if count > 1)
 

@@ -1,7 +1,7 @@
-"""Tests of significance of paired differences: one number for each task. Pure.
+"""Significance tests for paired differences, one number per task. Pure.
 
-They take tasks as drawn at random and independent of each other. Called by comparisons of
-evaluations, and by the console's comparison of runs, whose tasks are steps.
+They assume that tasks are drawn at random, independently. Called to compare evaluations, and by the
+console to compare runs, where each step stands for a task.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ _DRAWS = 20_000
 _DRAWS_OF_MANY = 4_000
 _SEED = 20_211_202
 _MOST_SUMS = 200_000
-"""Most sums that are counted; of more, some are drawn."""
+"""Most sums for which all are computed; if there are more, some are drawn at random."""
 _SAME = 1e-9
-"""Part of the largest sum by which equal sums may differ in floating point."""
+"""Equal sums may differ in floating point by this part of the largest sum."""
 
 
 def mcnemar(better: int, worse: int) -> float:
     """Return the exact two-sided p of McNemar's test: a fair coin decides each task that changed.
 
-    `better`, `worse`: tasks that pass only in the second, and only in the first.
+    `better`, `worse`: how many tasks pass only in the second, and only in the first evaluation.
     """
     changed = better + worse
     tail = sum(comb(changed, count) for count in range(min(better, worse) + 1))
@@ -32,10 +32,10 @@ def mcnemar(better: int, worse: int) -> float:
 
 
 def permutation(differences: Sequence[float]) -> float:
-    """Return the two-sided p of the paired permutation test of the mean.
+    """Return the two-sided p of the paired permutation test on the mean.
 
-    Without an effect each difference might as well have the other sign. All signs are counted if
-    their sums are few, else drawn with a fixed seed.
+    Without an effect each difference might as well have the other sign. All sign combinations count
+    if their sums are few; otherwise some are drawn with a fixed seed.
     """
     sizes, times = np.unique(np.abs(np.asarray(differences, np.float64)), return_counts=True)
     groups = {float(size): int(count) for size, count in zip(sizes, times, strict=True) if size > 0}
@@ -51,9 +51,9 @@ def permutation(differences: Sequence[float]) -> float:
 
 
 def bootstrap(differences: Sequence[float]) -> ConfidenceInterval | None:
-    """Return the percentile interval of 95% of the mean difference, over tasks drawn again.
+    """Return the mean difference's 95% percentile interval, from tasks drawn again.
 
-    None if all tasks differ alike, since then nothing tells how much others would.
+    None if all tasks differ alike: then nothing shows how much other tasks would differ.
     """
     distinct, times = np.unique(np.asarray(differences, np.float64), return_counts=True)
     if len(distinct) < 2:
@@ -65,7 +65,7 @@ def bootstrap(differences: Sequence[float]) -> ConfidenceInterval | None:
 
 
 def bootstraps(rows: Sequence[Sequence[float]]) -> list[ConfidenceInterval | None]:
-    """Return the interval of each row of differences as `bootstrap` does, from fewer draws.
+    """Return each row's interval as `bootstrap` does, but from fewer draws.
 
     Rows of equal length share the draws, so that hundreds of metrics take no longer than a few.
     """
@@ -86,9 +86,9 @@ def bootstraps(rows: Sequence[Sequence[float]]) -> list[ConfidenceInterval | Non
 
 
 def _all_sums(groups: Mapping[float, int]) -> tuple[Float64s, Float64s]:
-    """Return all sums of differences by their signs, and the chance of each.
+    """Return the sums that all sign combinations give, and each sum's chance.
 
-    `groups`: the number of differences by their size.
+    `groups`: by size, how many differences have it.
     """
     sums = np.zeros(1)
     chances = np.ones(1)
