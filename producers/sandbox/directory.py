@@ -8,11 +8,14 @@ import errno
 import os
 import shutil
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 
 _NO_LINK = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+_ZIP_MODE = 16
+"""Lowest bit of a file's mode in the attributes that a zip keeps."""
 _IN_THE_WAY = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)
 
 
@@ -46,15 +49,24 @@ def read_file(root: Path, name: str, most: int) -> bytes:
 def copy_tree(source: Path, root: Path) -> None:
     """Copy a directory, or unpack an archive, into a directory that no command has changed yet.
 
-    Links stay links, except in a zip. Archive members whose names lead outside are left out in a
-    zip, and refused in a tar archive.
+    Links stay links, except in a zip, where they become files. An archive is refused if a name in
+    it leads outside: a zip with `ValueError`, a tar archive with `tarfile.FilterError`.
     """
     if source.is_dir():
         shutil.copytree(source, root, symlinks=True, dirs_exist_ok=True)
     elif source.suffix == ".zip":
-        shutil.unpack_archive(source, root)
+        _unzip(source, root)
     else:
         shutil.unpack_archive(source, root, filter="data")
+
+
+def _unzip(source: Path, root: Path) -> None:
+    # `shutil.unpack_archive` would leave out each name with two dots, and each file's mode.
+    with zipfile.ZipFile(source) as archive:
+        for member in archive.infolist():
+            if not member.is_dir():
+                executable = bool(member.external_attr >> _ZIP_MODE & stat.S_IXUSR)
+                write_file(root, member.filename, archive.read(member), executable)
 
 
 def lay_files(source: Path, root: Path) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tarfile
 import textwrap
+import zipfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -284,12 +285,31 @@ def test_a_sandbox_begins_as_a_copy_of_a_directory_or_an_archive(
     assert (source / "a" / "b").read_text() == "text"
 
 
-def test_an_archive_that_leads_outside_is_refused(sandbox: Sandbox) -> None:
-    archive = sandbox.directory.parent / "bad.tar"
-    with tarfile.open(archive, "w") as packed:
-        packed.addfile(tarfile.TarInfo("../outside"))
+@pytest.mark.parametrize("form", ["gztar", "zip"])
+def test_an_archive_keeps_names_with_dots_and_programs(
+    sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory, form: str
+) -> None:
+    source = tmp_path_factory.mktemp("source")
+    (source / "notes..txt").write_text("text")
+    (source / "say").write_text("#!/bin/sh\ncat notes..txt")
+    (source / "say").chmod(0o755)
+    archive = str(tmp_path_factory.mktemp("packed") / "repository")
+    sandbox.fill(Path(shutil.make_archive(archive, form, source)))
+    assert sandbox.run(["./say"]).stdout == b"text"
+
+
+def test_an_archive_that_leads_outside_is_refused(
+    sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    packed = tmp_path_factory.mktemp("packed")
+    with tarfile.open(packed / "bad.tar", "w") as tar:
+        tar.addfile(tarfile.TarInfo("../outside"))
     with pytest.raises(tarfile.OutsideDestinationError):
-        sandbox.fill(archive)
+        sandbox.fill(packed / "bad.tar")
+    with zipfile.ZipFile(packed / "bad.zip", "w") as zipped:
+        zipped.writestr("../outside", "text")
+    with pytest.raises(ValueError, match="outside"):
+        sandbox.fill(packed / "bad.zip")
 
 
 @pytest.mark.parametrize(
