@@ -1,12 +1,12 @@
-"""Blobs: what is too large for a record, each under its content's hash; and references.
+"""Blobs: content too large for a record, stored under its hash; and the references to it.
 
 Their storage is any that fsspec reaches by a URL: a directory, or S3, GCS or Azure with their
-packages. A blob never changes, so writers of equal content do not disturb each other, and a
-repeated write is free. Blobs must be kept for as long as the topics whose records refer to them.
+packages. A blob never changes. So writers with equal content do not disturb each other, and a
+repeated write is free. Blobs must be kept as long as the topics whose records refer to them.
 
-A record that is too large for its topic is kept as a blob, with a reference on the log. That is
-transparent to senders and readers. Producers put the blob there before they send the reference, and
-readers deliver the record itself. Its bytes are the same in both places.
+A record that is too large for its topic is kept as a blob, with a reference on the log. Senders
+and readers do not notice. A producer stores the blob before it sends the reference, and readers
+deliver the record itself. Its bytes are the same in both places.
 """
 
 import hashlib
@@ -43,14 +43,14 @@ _HEADER = encode(BlobReference(sha256="", size=0, record=""))[:HEADER_BYTES]
 
 
 class BlobStore(Protocol):
-    """Blobs by the hash of their content."""
+    """Storage that keeps blobs under their content's hash."""
 
     def put(self, content: bytes) -> str:
         """Keep the content and return its hex SHA-256. Raises `BlobUnavailable`."""
         ...
 
     def get(self, sha256: str) -> bytes:
-        """Return the content, whose hash is compared. Raises `BlobUnavailable`."""
+        """Return the content after comparing its hash. Raises `BlobUnavailable`."""
         ...
 
     def remove(self, sha256: str) -> bool:
@@ -82,7 +82,7 @@ class FsspecStore:
         return sha256
 
     def get(self, sha256: str) -> bytes:
-        """Return the content, whose hash is compared. Raises `BlobUnavailable`."""
+        """Return the content after comparing its hash. Raises `BlobUnavailable`."""
         try:
             content: bytes = self._files.cat_file(self._path(sha256))
         except FileNotFoundError as error:
@@ -142,7 +142,7 @@ def largest_trajectory(settings: KafkaSettings) -> int:
 
 
 def too_large(topic: str, value: bytes) -> bool:
-    """Return whether an encoded record is too large for `topic`, with or without a prefix."""
+    """Return whether an encoded record is too large for `topic`, whose name may have a prefix."""
     if len(value) <= _LEAST_BYTES:
         return False
     names = [name for name in _MOST_BYTES if topic.endswith(name)]
@@ -158,9 +158,10 @@ def referred(store: BlobStore, value: bytes) -> BlobReference:
 def fitting_records(
     settings: KafkaSettings, encode_record: Callable[[Record], bytes]
 ) -> Callable[[str, bytes | None], bytes | None]:
-    """Return a function of topic and value: the value, or a reference to it if it is too large.
+    """Return a function from topic and value to what is sent: the value, or a reference to it.
 
-    That function raises `BlobUnavailable`, and what `encode_record` raises.
+    The reference is sent if the value is too large for the topic. The function raises
+    `BlobUnavailable`, and what `encode_record` raises.
     """
     store = blob_store(settings)
 
@@ -185,9 +186,9 @@ def following(
     decode_record: Callable[[bytes], Record],
     patience_s: float = _PATIENCE_S,
 ) -> Callable[[bytes], Record]:
-    """Return `decode_record` that decodes the blob where a record is a reference.
+    """Return a function like `decode_record` that decodes a blob instead of its reference.
 
-    It waits `patience_s` for a storage that does not answer, and raises `BlobUnavailable`.
+    While the storage does not answer, it tries again for `patience_s`. Raises `BlobUnavailable`.
     """
 
     def decode_referred(value: bytes) -> Record:
@@ -200,7 +201,10 @@ def following(
 def whole_records(
     settings: KafkaSettings, decode_record: Callable[[bytes], Record]
 ) -> Callable[[bytes], Record]:
-    """Return `following` with the configured storage; a class, such as `Raw`, keeps references."""
+    """Return `following` with the configured storage.
+
+    A class, such as `Raw`, is returned as it is, so references stay references.
+    """
     if isinstance(decode_record, type):
         return decode_record
     return following(blob_store(settings), decode_record)

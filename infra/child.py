@@ -1,4 +1,4 @@
-"""Child processes of this process: started with a log file, ended in order or by force.
+"""Child processes: started with a log file, asked to end or ended by force.
 
 Used for the embedded broker, the processes of a run and the vLLM server.
 """
@@ -31,7 +31,7 @@ if os.getppid() == int(sys.argv[1]):
 class ChildProcess:
     """A started program whose output goes to the end of `log_file`.
 
-    It has a process group of its own, so Ctrl-C in a terminal reaches it only through this process.
+    It has its own process group, so Ctrl-C in a terminal reaches it only through this process.
     On Linux it is asked to end when this process is gone, even by `kill -9`.
     """
 
@@ -45,7 +45,7 @@ class ChildProcess:
     ) -> None:
         """Start the program, in this process's environment and directory if none is given.
 
-        It gets these open `sockets`, by their numbers. Raises `OSError`.
+        It inherits the open `sockets`, given as file descriptors. Raises `OSError`.
         """
         self.log_file = log_file
         self._log_start = log_file.stat().st_size if log_file.exists() else 0
@@ -67,7 +67,7 @@ class ChildProcess:
 
     @property
     def exit_status(self) -> int | None:
-        """None while it runs; minus the signal's number if one ended it."""
+        """Exit status, or None while it runs. If a signal ended it: minus the signal's number."""
         return self._process.returncode if self._exited.is_set() else None
 
     @property
@@ -84,7 +84,7 @@ class ChildProcess:
         self._process.terminate()
 
     def abort(self) -> None:
-        """Send SIGABRT: a process of this project prints where its threads stand, and ends."""
+        """Send SIGABRT: a SeamlessFlow process prints where its threads stand, and ends."""
         self._process.send_signal(SIGABRT)
 
     def force_to_end(self) -> None:
@@ -141,9 +141,9 @@ class ChildProcess:
 
 
 def tied(command: Sequence[str]) -> list[str]:
-    """Return a command that runs this one and is asked to end when the thread that starts it does.
+    """Return a command that runs `command`, and gets SIGTERM when the thread that starts it ends.
 
-    On Linux; on other systems the command as it is.
+    This works on Linux. On other systems, return the command as it is.
     """
     if not sys.platform.startswith("linux"):
         return list(command)

@@ -1,7 +1,7 @@
-"""Time of day as records have it, and limits to waits.
+"""Time of day as records have it, and time limits for waits.
 
-A wait ends when the process is asked to end. Calls to libraries that do not keep to their deadline
-get one.
+A wait also ends when the process is asked to end. Library calls that do not keep to their own
+deadline get one here.
 """
 
 import threading
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 
 NEVER_MS = 2**62
-"""A time that never comes, for deadlines of what waits for something else."""
+"""A time that never comes: the deadline for a wait that something else ends."""
 
 
 def now_ms() -> int:
@@ -22,26 +22,26 @@ Stopping = Callable[[], bool]
 
 
 def never() -> bool:
-    """Return False: nothing but its limit ends the wait."""
+    """Return False, so that only its limit ends the wait."""
     return False
 
 
 class CallsInTurn:
-    """Calls of one thread that get a deadline and never overtake one another."""
+    """Calls that one thread makes with a deadline, and that never overtake one another."""
 
     def __init__(self) -> None:
         self._last: threading.Thread | None = None
 
     @property
     def unfinished(self) -> bool:
-        """Return whether a call that had no answer in time goes on."""
+        """True while a call that missed its deadline still runs."""
         return self._last is not None and self._last.is_alive()
 
     def within(self, timeout_s: float | None, call: Callable[[], object]) -> None:
-        """Return once `call` returned, or raise what it raised.
+        """Make a call: return once it has returned, or raise what it raised.
 
         Raises `TimeoutError` after `timeout_s`. The call then goes on in a separate thread. Until
-        it ends, another one raises `TimeoutError` at once. None: it is made in this thread.
+        it ends, another call raises `TimeoutError` at once. With None it is made in this thread.
         """
         if self.unfinished:
             raise TimeoutError("the call before has no answer yet")
@@ -66,9 +66,9 @@ class CallsInTurn:
 
 
 def within(timeout_s: float, call: Callable[[], object]) -> None:
-    """Return once `call` returned, or raise what it raised.
+    """Make a call: return once it has returned, or raise what it raised.
 
-    Raises `TimeoutError` after `timeout_s`; the call then goes on in a thread of its own, for which
+    Raises `TimeoutError` after `timeout_s`. The call then goes on in a separate thread, for which
     nothing waits.
     """
     CallsInTurn().within(timeout_s, call)

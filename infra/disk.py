@@ -1,11 +1,11 @@
 """Files and directories on disk: complete under their names, or not there at all.
 
-Writers of files that others read fill a draft, within `room_for`. An error of a full disk names the
-file, its bytes and the room left. A limit to the size of files, or a quota, counts as a full disk.
-What starts processes asks `free_bytes` first.
+A file that others read is first written as a draft, within `room_for`. The error for a full disk
+names the file, its bytes and the room left. A file size limit or a quota counts as a full disk.
+Code that starts processes asks `free_bytes` first.
 
-The scratch directory of a process is removed by a later process if its owner was killed. The owner
-holds a lock on a file in it, which the kernel frees with the process.
+If a process is killed, a later one removes its scratch directory. The owner holds a lock on a file
+in it, which the kernel frees when the process ends.
 """
 
 import errno
@@ -30,7 +30,7 @@ _PREFIX = "seamlessflow-"
 
 
 class DiskFull(SeamlessFlowError):
-    """A file that could not be written for want of space; nothing of it stays under its name."""
+    """A file that could not be written for lack of space; no part stays under its name."""
 
     lasting = False
 
@@ -47,7 +47,7 @@ class DiskFull(SeamlessFlowError):
 
 @contextmanager
 def whole_file(target: Path, shared: bool = False) -> Iterator[BinaryIO]:
-    """Yield a draft to write. At the end of the body it becomes `target`, replacing an old one.
+    """Yield a draft to write. When the body ends, it becomes `target` and replaces an old one.
 
     The draft stands beside `target` as `.<name>`. The next attempt overwrites what a killed process
     left. The draft is deleted after an error. `shared`: other processes may write the same file at
@@ -74,10 +74,10 @@ def name_whole(draft: Path, target: Path) -> None:
 
 @contextmanager
 def whole_directory(target: Path, sync: bool = True) -> Iterator[Path]:
-    """Yield a draft to fill; at the end of the body it becomes `target`, replacing an old one.
+    """Yield a draft to fill; when the body ends, it becomes `target` and replaces an old one.
 
-    The draft stands beside `target` as `.<name>.<random>` and is deleted after an error. `sync`
-    False: not forced to disk. Raises `DiskFull`.
+    The draft stands beside `target` as `.<name>.<random>` and is deleted after an error. With
+    `sync` False it is not forced to disk. Raises `DiskFull`.
     """
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -115,7 +115,7 @@ def flush_to_disk(path: Path) -> None:
 
 @contextmanager
 def room_for(target: Path, draft: Path) -> Iterator[None]:
-    """Raise `DiskFull` instead of an error of the body that says that the disk is full.
+    """Raise `DiskFull` instead if the body's error says that the disk is full.
 
     `draft`: the file or directory that the body fills, to be named `target`.
     """
@@ -141,7 +141,7 @@ def is_full(error: Exception) -> bool:
 def link_or_copy(source: Path, target: Path) -> None:
     """Make `target` a hard link to a file, or a copy of it where the file system has none.
 
-    For a symbolic link it is the target. Raises `OSError`.
+    A symbolic link is followed to its target. Raises `OSError`.
     """
     try:
         os.link(source.resolve(), target)
@@ -150,7 +150,7 @@ def link_or_copy(source: Path, target: Path) -> None:
 
 
 def open_to_readers(file: Path) -> None:
-    """Let those read a file who may read its directory, and write it who may write there.
+    """Give a file its directory's permissions to read and write.
 
     safetensors makes files that only their owner may read.
     """
@@ -171,21 +171,21 @@ def make_writable(directory: Path, option: str) -> None:
 
 
 def check_file(option: str, path: Path) -> None:
-    """Raise `SettingsRejected` if no file of this path can be written."""
+    """Raise `SettingsRejected` if no file can be written at this path."""
     if path.is_dir():
         raise SettingsRejected(option, f"{path} is a directory")
     _check_parent(option, path.parent)
 
 
 def check_directory(option: str, path: Path) -> None:
-    """Raise `SettingsRejected` if no directory of this path can be made, with its parents."""
+    """Raise `SettingsRejected` if no directory can be made at this path, with its parents."""
     _check_parent(option, next(parent for parent in path.absolute().parents if parent.exists()))
 
 
 class ScratchDirectory:
-    """A new directory below `parent`, by default that for temporary files.
+    """A new directory below `parent`, by default the directory for temporary files.
 
-    Directories of this user whose owner has ended are removed there first. Others are left.
+    It first removes this user's directories there whose owner has ended. Others are left.
     """
 
     def __init__(self, parent: Path | None = None) -> None:
@@ -194,10 +194,10 @@ class ScratchDirectory:
         self.path = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
         begun = self.path / f"{_OWNER}.new"
         self._lock = begun.open("wb")
-        # Where there are no locks it has no owner's file, and is left.
+        # Without file locks it gets no owner's file, and later processes leave it.
         with suppress(OSError):
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            begun.rename(self.path / _OWNER)  # only locked is it seen by others
+            begun.rename(self.path / _OWNER)  # others see it only once it is locked
 
     def close(self) -> None:
         """Remove it."""
@@ -213,9 +213,9 @@ def _check_parent(option: str, parent: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    """Return why the error is one of a full disk, or "" if it is another one.
+    """Return how the error says that a disk is full, or "" if it does not.
 
-    Libraries that are not written in Python raise errors of their own, with the system's words.
+    Libraries not written in Python raise their own errors, with the system's words.
     """
     if isinstance(error, OSError):
         return error.strerror or "" if error.errno in _FULL else ""

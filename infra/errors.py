@@ -15,7 +15,7 @@ class ExitStatus(IntEnum):
     """
 
     UNEXPECTED = 1
-    """An error without a name in this project, with its traceback; may be started again."""
+    """An error that this project does not name, with its traceback; may be started again."""
     PASSING = 75
     """A fault that another start may mend: Kafka was away, a rank of the gang was lost."""
     LASTING = 78
@@ -23,17 +23,17 @@ class ExitStatus(IntEnum):
 
 
 class SeamlessFlowError(Exception):
-    """Base of everything this project raises on purpose."""
+    """Base class for everything that this project raises on purpose."""
 
     lasting: bool | None = None
     """True if another start cannot help, False if it may.
 
-    None: the error lasts only before the process is ready, since it then comes from settings or
+    None: the error lasts only before the process is ready, because it then comes from settings or
     from the machine.
     """
 
     def process_status(self, ready: bool) -> ExitStatus:
-        """Return the status of a process that this error ends, before or after it was ready."""
+        """Return the status for a process that this error ends, before or after it was ready."""
         lasts = not ready if self.lasting is None else self.lasting
         return ExitStatus.LASTING if lasts else ExitStatus.PASSING
 
@@ -73,7 +73,7 @@ class KafkaUnavailable(SeamlessFlowError):
 
 
 class KafkaRefused(SeamlessFlowError):
-    """An answer of Kafka that stays the same however long a process waits."""
+    """An answer from Kafka that stays the same however long a process waits."""
 
     lasting = True
 
@@ -109,7 +109,7 @@ class MemberReplaced(SeamlessFlowError):
 
 
 class JarRejected(SeamlessFlowError):
-    """A jar of the embedded broker does not have its locked SHA-256; it was not run."""
+    """An embedded broker's jar does not have its locked SHA-256; it was not run."""
 
     def __init__(self, path: str, expected_sha256: str, actual_sha256: str) -> None:
         self.path = path
@@ -122,7 +122,7 @@ class JarRejected(SeamlessFlowError):
 
 
 class JarsUnavailable(SeamlessFlowError):
-    """Jars of the embedded broker are not in the cache and could not be fetched."""
+    """Jars for the embedded broker are not in the cache and could not be fetched."""
 
     def __init__(self, missing: int, cache: str, reason: str) -> None:
         self.missing = missing
@@ -152,7 +152,7 @@ class BrokerUnusable(BrokerFailed):
 
 
 class BrokerLate(BrokerFailed):
-    """The embedded broker was not ready in time; `setting` is that of the limit, if it has one."""
+    """The embedded broker was not ready in time; `setting` names the limit's setting, if any."""
 
     lasting = False
 
@@ -179,7 +179,7 @@ class DeliveryFailed(SeamlessFlowError):
 
 
 class QueueFull(DeliveryFailed):
-    """A record for which its producer has no room while Kafka takes none."""
+    """A record for which its producer has no room while Kafka accepts none."""
 
     def __init__(self, topic: str, partition: int | None, key: str | bytes | None) -> None:
         super().__init__(topic, partition, key, "the producer's queue is full")
@@ -228,7 +228,7 @@ class TopicMissing(SeamlessFlowError):
 
 
 class NewerRelease(SeamlessFlowError):
-    """A record that a newer release wrote. Folding on without it would give another state."""
+    """A record that a newer release wrote. A fold that skipped it would reach another state."""
 
     lasting = True
 
@@ -244,7 +244,7 @@ class NewerRelease(SeamlessFlowError):
 
 
 class WrittenReleaseLacks(SeamlessFlowError):
-    """A record that the release to which writing is pinned has no place for."""
+    """A record, or a field in it, that the release to which writing is pinned does not have."""
 
     lasting = True
 
@@ -304,4 +304,4 @@ ENDS_PROCESS: tuple[type[Exception], ...] = (
     SpillUnreadable,
     BlobUnavailable,
 )
-"""Errors that are never the fault of one record or session, and end the process wherever raised."""
+"""Errors that no single record or session causes; they end the process wherever raised."""

@@ -1,4 +1,4 @@
-"""Faults of settings: what pydantic found wrong, by the setting's path. Pure.
+"""Faults in settings: what pydantic found wrong, by the setting's path. Pure.
 
 `settings.py` writes a path as its variable, the command line as the user wrote it in a file.
 """
@@ -14,31 +14,31 @@ from pydantic import BaseModel, Tag, ValidationError
 from seamlessflow.infra.variables import SettingPath
 
 _CREDENTIALS = ("secret", "key", "password", "options")
-"""Values of settings with one of these words in their names are never shown."""
+"""A setting whose name has one of these words never has its value shown."""
 
 _PASSWORD = re.compile(r"://[^/@]*:[^/]*@")
 """A password in a URL, which is not shown either."""
 _LONGEST_TEXT = 1000
-"""Most letters of a text about a setting: a value may be of any length."""
+"""Most letters in a text about a setting: a value may have any length."""
 _LIKE = 0.6
 _FEW = 8
-"""Names of a section that are all told where none is like the wrong one."""
+"""Most names in a section for which all are listed, if none is like the wrong one."""
 _KINDS = {
     **dict.fromkeys(("tuple_type", "list_type"), "must be a list"),
     **dict.fromkeys(("model_type", "dict_type"), "must be a section: names with values"),
 }
-"""Texts of what has another form, in a configuration's words."""
+"""Texts for a value with another form, in a configuration's words."""
 _UNKNOWN_NAME = ("extra_forbidden", "unexpected_keyword_argument")
 _QUOTED = re.compile(r"'([^']*)'")
 _ONE_CLASS = re.compile(r"\^\[(A-Za-z0-9[^]]*)\][+*]\$")
-"""A pattern that is made of some characters."""
+"""A pattern for texts that have only certain characters."""
 _COMMA = re.compile(r"([-+]?\d+),(\d+(?:[eE][-+]?\d+)?)")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2},\d{3}")
 """Numbers with a comma in them, which are texts."""
 
 
 class Fault(NamedTuple):
-    """A wrong setting; `path` is empty for a rule about several."""
+    """A wrong setting; `path` is empty for a rule about several settings."""
 
     path: SettingPath
     text: str
@@ -53,13 +53,13 @@ class Fault(NamedTuple):
 
 
 def _shortened(text: str) -> str:
-    """Return a text whose middle is left out if it is longer than anybody reads."""
+    """Return the text, without its middle if it is very long."""
     half = _LONGEST_TEXT // 2
     return text if len(text) <= _LONGEST_TEXT else f"{text[:half]} ... {text[-half:]}"
 
 
 def faults(error: ValidationError, settings: type[BaseModel]) -> list[Fault]:
-    """Return all faults of `settings` that the error has, never with a credential."""
+    """Return all faults in `settings` that the error names, never with a credential."""
     items = error.errors()
     return [_fault(item, settings) for item in items if not _only_lost_members(item, items)]
 
@@ -73,7 +73,7 @@ def nearest(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def suggestion(name: object, candidates: Iterable[str]) -> str:
-    """Return the end of a message that names the nearest known name, empty if none is like it."""
+    """Return a message's end that names the nearest known name; empty if none is like it."""
     near = nearest(name, candidates) if isinstance(name, str) else None
     return f"; did you mean {near}?" if near else ""
 
@@ -110,7 +110,7 @@ def _fault(item: Mapping[str, Any], settings: type[BaseModel]) -> Fault:
 
 
 def _characters(pattern: str) -> str:
-    """Return which characters a text of a pattern has, empty for a pattern of another form."""
+    """Return which characters a pattern allows; empty for a pattern with another form."""
     if (matched := _ONE_CLASS.fullmatch(pattern)) is None:
         return ""
     *others, last = list(matched[1].replace("A-Za-z", "").replace("0-9", ""))
@@ -118,7 +118,7 @@ def _characters(pattern: str) -> str:
 
 
 def _no_number(text: str) -> str:
-    """Return why a text with a comma is no number, empty if it has none."""
+    """Return why a text with a comma is no number; empty if it has no comma."""
     if (matched := _COMMA.fullmatch(text.strip())) is None:
         return ""
     whole, rest = matched.groups()
@@ -137,7 +137,7 @@ def _given(path: SettingPath, value: object) -> str:
 
 
 def _place(loc: Sequence[int | str], settings: Any) -> tuple[SettingPath, Sequence[str]]:
-    """Return the path of a setting without pydantic's own marks, and the names in its section."""
+    """Return a setting's path without pydantic's own marks, and the names in its section."""
     path: list[int | str] = []
     names: Sequence[str] = ()
     for part in loc:
@@ -170,7 +170,7 @@ def _fields(settings: Any) -> Mapping[str, Any] | None:
 
 
 def _tagged(settings: Any, tag: int | str) -> Any:
-    """Return the member of a union that a tag names, or None."""
+    """Return the union's member that a tag names, or None."""
     members = get_args(settings) if get_origin(settings) in (Union, UnionType) else ()
     named = (
         member

@@ -1,7 +1,7 @@
-"""Text of `--help`: every setting with its variable, type, default and meaning.
+"""The `--help` text: every setting with its variable, type, default and meaning.
 
-Not the help of pydantic-settings: that lists flags, and no process takes its settings as flags.
-`every_setting` has the same for a configuration file, by the paths of its settings.
+It replaces pydantic-settings' help, which lists flags: no process takes its settings as flags.
+`every_setting` lists the same for a configuration file, by the settings' paths.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from pydantic_core import PydanticUndefined
 
 
 def describe(settings: type[BaseModel], prefix: str) -> str:
-    """Return one paragraph for each setting, in the order of the class."""
+    """Return one paragraph for each setting, in the class's order."""
     return "\n".join(_lines(settings, prefix))
 
 
@@ -30,17 +30,17 @@ def _lines(section: type[BaseModel], prefix: str) -> Iterator[str]:
 
 
 class ExplainedSetting(NamedTuple):
-    """A setting of a configuration file."""
+    """A setting in a configuration file."""
 
     path: str
-    """As in YAML, with NAME for any name and [] for any place of a list."""
+    """As in YAML, with NAME for any name and [] for any place in a list."""
     form: str
     """Type and default."""
     meaning: str
 
 
 def every_setting(section: type[BaseModel], path: str = "") -> Iterator[ExplainedSetting]:
-    """Yield all settings in the order of the class, those of an inner section once."""
+    """Yield all settings in the class's order; those in an inner section come once."""
     yield from _settings(section, path, set())
 
 
@@ -60,7 +60,7 @@ def _settings(
 
 
 def _section_in(annotation: Any) -> tuple[type[BaseModel] | None, str]:
-    """Return the section that a setting is, or holds by name or in a list, and the mark of that."""
+    """Return the section that a setting is or holds, and its mark: `.NAME`, `[]` or empty."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""
     origin = get_origin(annotation)

@@ -1,8 +1,7 @@
-"""Place of a process: cores, free memory, the device `auto`, and signals that ask it to end.
+"""A process's host: cores, free memory, the device `auto`, and signals that ask it to end.
 
-A signal's handler runs in the middle of anything. Suppose it sets an event, and interrupts
-`Event.wait` while that holds the event's lock. It would wait for ever. A thread therefore makes
-such calls.
+A signal's handler may interrupt any code. Suppose it sets an event, and interrupts `Event.wait`
+while that holds the event's lock. Then it waits for ever. Therefore a thread makes such calls.
 """
 
 import os
@@ -17,11 +16,10 @@ def share_cores() -> None:
     """Put this thread, and all that it starts, into Linux's scheduling class `SCHED_BATCH`.
 
     A record wakes a process at every hop. When all cores are busy, each wake-up would interrupt a
-    process that computes, for one record. In `SCHED_BATCH` a process waits its turn and then finds
+    computing process for one record. In `SCHED_BATCH` a process waits its turn and then finds
     several records. On two cores gateway, broker, manager and worker then take 2,000 instead of
-    1,300 calls a second. They use two thirds of the CPU. While a core is free nothing changes. A
-    class that the user chose stays. Does nothing where the kernel refuses or there is no such
-    class.
+    1,300 calls a second, with two thirds of the CPU. While a core is free, nothing changes. A class
+    that the user chose stays. Does nothing if the kernel refuses or has no such class.
     """
     if not hasattr(os, "sched_setscheduler"):
         return
@@ -41,15 +39,15 @@ def device_named(setting: str, has_gpu: Callable[[], bool]) -> str:
 
 
 def free_host_bytes() -> int:
-    """Return the host's memory that no program uses, in bytes: what a worker on a CPU has free."""
+    """Return how many bytes of host memory no program uses: what a worker on a CPU has free."""
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def ending_signals() -> list[signal.Signals]:
     """Return the signals that ask this process to end.
 
-    The signal that its terminal has gone is one, unless the process was started to outlive that, as
-    by nohup.
+    SIGHUP, which says that the terminal has gone, is one of them, unless the process was started
+    to outlive its terminal, for example by nohup.
     """
     hung_up = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if hung_up else [])]

@@ -1,6 +1,6 @@
-"""Queue of what other threads have for a process's main thread, with a limit to reading ahead.
+"""Queue from other threads to a process's main thread, with a limit to reading ahead.
 
-Readers of Kafka `put` and wait while the inbox is full. A slow main thread then slows them down
+Kafka readers call `put`, which waits while the inbox is full. So a slow main thread slows them down
 instead of filling the memory. Everything else is posted and never waits. It comes from threads that
 must go on (the producer's, an engine's), or frees the main thread itself.
 """
@@ -17,7 +17,7 @@ READ_AHEAD_RECORDS = 4_096
 """A rebuild reads up to 500 records at once: eight batches keep the main thread busy."""
 
 READ_AHEAD_BYTES = 64_000_000
-"""So many records with long message histories would take gigabytes."""
+"""4,096 records with long message histories would take gigabytes."""
 
 
 class Inbox(Generic[T]):
@@ -36,7 +36,7 @@ class Inbox(Generic[T]):
         self._came = threading.Condition(lock)
         self._room = threading.Condition(lock)
         self._items: deque[tuple[int, int, list[Received] | T | BaseException]] = deque()
-        """Number and bytes of the records that count, and the item."""
+        """Each item, with the count and bytes of its records if they are limited."""
         self._limit = limit
         self._limit_bytes = limit_bytes
         self._records = self._bytes = 0
@@ -44,9 +44,9 @@ class Inbox(Generic[T]):
         self._closed = False
 
     def put(self, batch: list[Received]) -> None:
-        """Add a batch once less than the limits is held; drop it if the inbox closes.
+        """Add a batch once the inbox holds less than its limits; drop it if the inbox closes.
 
-        Never called by the main thread, which is what makes room.
+        The main thread never calls it: that thread is what makes room.
         """
         with self._room:
             self._room.wait_for(self._has_room)
@@ -54,7 +54,7 @@ class Inbox(Generic[T]):
                 self._append(batch, len(batch), sum(received.size for received in batch))
 
     def post(self, item: list[Received] | T) -> None:
-        """Add an item at once, also to a full inbox."""
+        """Add an item at once, even to a full inbox."""
         with self._came:
             self._append(item)
 
@@ -64,7 +64,7 @@ class Inbox(Generic[T]):
             self._append(error)
 
     def get(self, timeout_s: float) -> list[Received] | T | None:
-        """Return the next item, or None if there is none within the time."""
+        """Return the next item, or None if none comes within `timeout_s`."""
         with self._came:
             if not self._came.wait_for(lambda: self._items, timeout_s):
                 return None
@@ -80,7 +80,7 @@ class Inbox(Generic[T]):
             return taken
 
     def hold(self, on: bool) -> None:
-        """Let `put` wait although there is room, until it is called with False."""
+        """Make `put` wait even if there is room, until this is called with False."""
         with self._room:
             self._on_hold = on
             self._room.notify_all()

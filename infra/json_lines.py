@@ -1,8 +1,8 @@
-"""Lines of JSON from elsewhere: files of tasks, conversations and rows, a program's output.
+"""JSON lines from elsewhere: files with tasks, conversations or rows, and a program's output.
 
-A line ends at a line feed alone: separators inside a text (U+2028, U+2029, U+0085) end none. A byte
-order mark, with which some editors begin a file, is no part of a line's content. Nor is the
-carriage return of Windows. A line without content is passed over, also the last one.
+Only a line feed ends a line. Separators inside a text (U+2028, U+2029, U+0085) do not. A byte order
+mark, with which some editors begin a file, is not part of a line's content. Nor is Windows'
+carriage return. A line without content is skipped, also the last one.
 """
 
 from codecs import BOM_UTF8
@@ -12,19 +12,19 @@ from typing import NamedTuple
 
 
 class JsonLine(NamedTuple):
-    """Line of a file that has a content."""
+    """A line that has content."""
 
     number: int
     """The line's number, from 1."""
     offset: int
     """First byte of the line in the file."""
     size: int
-    """Bytes of the line with its end."""
+    """Bytes in the line, with its end."""
     content: bytes
 
 
 def json_lines(lines: Iterable[bytes]) -> Iterator[JsonLine]:
-    """Yield the lines with a content of a file that is open for bytes, which are read one by one.
+    """Yield the lines that have content, from a file open for bytes; read them one by one.
 
     Raises what reading the file raises.
     """
@@ -36,7 +36,10 @@ def json_lines(lines: Iterable[bytes]) -> Iterator[JsonLine]:
 
 
 def json_fault(content: bytes, error: ValueError) -> str:
-    """Return why the content of a line was refused, which a reader of JSON calls line 1."""
+    """Return why a line's content was refused.
+
+    The JSON parser reads each line alone and calls it line 1, so only the column is named.
+    """
     try:
         content.decode()
     except UnicodeDecodeError as broken:

@@ -1,10 +1,10 @@
-"""Signs of life of a process for the supervisor that started it, by systemd's protocol.
+"""A process's signs of life for the supervisor that started it, by systemd's protocol.
 
 The supervisor names a datagram socket in `NOTIFY_SOCKET` and its deadline in `WATCHDOG_USEC`. The
-process sends `WATCHDOG=1` several times within it (sd_notify(3), sd_watchdog_enabled(3)). One that
-is frozen sends none, nor does one whose event loop is blocked. The supervisor then ends it and
-starts it again. It is a run's launcher, which gets the signs on a `SignSocket`, or systemd with
-`WatchdogSec=`. Processes send them by `infra/process.py`.
+process sends `WATCHDOG=1` several times within it (sd_notify(3), sd_watchdog_enabled(3)). A frozen
+process sends none, nor does one whose event loop is blocked. The supervisor then ends it and starts
+it again. The supervisor is a run's launcher, which gets the signs on a `SignSocket`, or systemd
+with `WatchdogSec=`. Processes send them by `infra/process.py`.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ _US = 1_000_000
 _LONGEST_SIGN_BYTES = 4096
 
 _LONGEST_NAME_BYTES = 107
-"""Linux, unix(7): the 108 of `sun_path` without the zero at their end."""
+"""From unix(7) on Linux: `sun_path` has 108 bytes, and the last one is zero."""
 
 
 class LifeSigns:
-    """Sender of signs to one supervisor, `every_s` seconds."""
+    """Sender of signs to one supervisor, due every `every_s` seconds."""
 
     def __init__(self, address: str, every_s: float) -> None:
         self.every_s = every_s
@@ -88,7 +88,7 @@ def of_loop() -> Iterator[None]:
 def of_threads() -> Iterator[None]:
     """Send signs from a thread, so none while this process is frozen.
 
-    Not from the main thread: loading a model or waiting for Kafka may take minutes there.
+    The main thread does not send them: it may load a model or wait for Kafka for minutes.
     """
     signs = asked_for()
     if signs is None:
@@ -139,9 +139,9 @@ class SignSocket:
 
 @contextmanager
 def _kernel_name(path: Path) -> Iterator[str]:
-    """Yield a name of `path` that is short enough, for one call. Raises `OSError`.
+    """Yield a name for `path` that is short enough, for one call. Raises `OSError`.
 
-    That of a long path leads through its directory, opened by this process.
+    A long path's name leads through its directory, opened by this process.
     """
     if len(os.fsencode(path)) <= _LONGEST_NAME_BYTES:
         yield str(path)

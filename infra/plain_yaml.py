@@ -1,12 +1,12 @@
-"""Reading of YAML without its traps: a value is what it looks like, or the reader refuses it.
+"""YAML reading without traps: a value is what it looks like, or the reader refuses it.
 
-PyYAML reads YAML 1.1, where 1:30 is 90, 010 is 8, a date is no text and 1e-3 is one. Here a number
-has the digits that it is written with, as in YAML 1.2. The reader refuses:
+PyYAML reads YAML 1.1. There 1:30 is 90, 010 is 8, a date is no text, and 1e-3 is text. Here a
+number has the digits that it is written with, as in YAML 1.2. The reader refuses:
 
-- what the two versions may read as different numbers
+- a value that the two versions may read as different numbers
 - a name that a mapping has twice: PyYAML takes the last one
 - a name that is no text
-- what a tag, such as `!!int 1:30`, makes of a text that is no such value by itself
+- a tag before a text that is no such value by itself, such as `!!int 1:30`
 """
 
 import re
@@ -26,7 +26,7 @@ _KINDS = {
 }
 """Kind of a value that is no text, by its tag."""
 _LONGEST_SHOWN = 60
-"""Most characters of a wrong value in an error."""
+"""Most characters that an error shows from a wrong value."""
 _NUMBERS = (
     (_LEADING_ZERO, r"[-+]?0[0-9_]+$"),
     (_INT, r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$"),
@@ -39,7 +39,7 @@ _NUMBERS = (
 
 
 _NAMES = {f"tag:yaml.org,2002:{kind}" for kind in ("str", "merge", "value")}
-"""Tags of what may stand before a colon; merge is <<, value is =."""
+"""Tags that may stand before a colon; merge is <<, value is =."""
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -59,7 +59,7 @@ def read_yaml(text: str) -> Any:
 def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None:
     """Raise an error for a name that is no text, or a text with half a character, at any depth.
 
-    Halves of characters are joined first. `seen` are the nodes looked at.
+    Halves that belong together are joined first. `seen` has the ids of nodes looked at.
     """
     if id(node) in seen:  # by an alias
         return
@@ -81,13 +81,13 @@ def _check_names(node: yaml.Node, path: tuple[str, ...], seen: set[int]) -> None
 
 
 def _joined(text: str) -> str:
-    r"""Return a text with each pair of halves, as "\ud83d\ude00" of JSON, as its character."""
+    r"""Return a text with each pair of halves, such as JSON's "\ud83d\ude00", as its character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _check_text(node: yaml.ScalarNode, path: tuple[str, ...]) -> None:
     try:
-        node.value.encode(errors="surrogateescape")  # bytes of a path that are not UTF-8
+        node.value.encode(errors="surrogateescape")  # a path may have bytes that are not UTF-8
     except UnicodeEncodeError as error:
         half = ascii(error.object[error.start])[1:-1]
         text = f"{_where(path)}{half} is half of a character, and no text alone"
@@ -99,7 +99,7 @@ def _where(path: tuple[str, ...]) -> str:
 
 
 def _no_name(name: yaml.Node, value: yaml.Node, path: tuple[str, ...], before: str) -> str:
-    """Return why a node is no name; `before` is the value that stands before it."""
+    """Return why a node cannot be a name; `before` is the value that stands before it."""
     where = _where(path)
     if not isinstance(name, yaml.ScalarNode):
         return f"{where}a list or a mapping stands where a name belongs"
@@ -130,7 +130,7 @@ def _rules() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
 def _plain(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
     """Return a number, a truth value or null.
 
-    Raises an error if the text alone is none of these, even with a tag such as `!!int`.
+    Raises an error if the text by itself is none of these, even with a tag such as `!!int`.
     """
     kind = loader.resolve(yaml.ScalarNode, node.value, (True, False))  # type: ignore[no-untyped-call]
     if kind == _LEADING_ZERO:
@@ -142,7 +142,7 @@ def _plain(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
 
 
 def _two_numbers(value: str) -> str:
-    """Return why a number with a leading zero is refused: the numbers that it may be."""
+    """Return why a number with a leading zero is refused, with the numbers that it may be."""
     digits = value.replace("_", "")
     octal = "" if set(digits) & set("89") else f"{int(digits, 8)} to YAML 1.1 and "
     return f"{value} is {octal}{int(digits)} to YAML 1.2: write one of them, or quotes"

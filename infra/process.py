@@ -1,12 +1,12 @@
-"""Shell of a process: logging to standard error, signals that ask it to end, exit status.
+"""A process's shell: logging to standard error, signals that ask it to end, exit status.
 
 SIGTERM or SIGINT sets the stop event that `main` waits for. The same signal once more ends the
 process at once.
 
-The exit status (`ExitStatus`) says if another start may help. Errors of this project end with
-status 75 (passing) or 78 (lasting). Any other error, of `main` or of a thread, ends with a
-traceback and status 1. Lasting faults and errors before `ready` are printed as one line without a
-traceback. So is Kafka being away while the process ends.
+The exit status (`ExitStatus`) says if another start may help. This project's errors end with status
+75 (passing) or 78 (lasting). Any other error, in `main` or in a thread, ends with a traceback and
+status 1. Lasting faults and errors before `ready` are printed as one line without a traceback. So
+is an outage of Kafka while the process ends.
 
 A supervisor that asks for signs of life gets them (`infra/life_signs.py`). It ends a process that
 gives none with SIGABRT, which prints where each thread stands. Called by every `__main__.py`.
@@ -35,7 +35,7 @@ _GC_THRESHOLDS = (50_000, 20, 100)
 _log = logging.getLogger(__name__)
 _ready = threading.Event()
 _asked: list[int] = []
-"""Signals that asked this process to end. No event: its lock may be held when a signal comes."""
+"""Signals that asked this process to end. Not an event, whose lock a signal may find held."""
 
 AsyncMain = Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 SyncMain = Callable[[threading.Event], None]
@@ -73,7 +73,7 @@ def run_sync(main: SyncMain, finite: bool = False) -> None:
     """Run `main(stop)` to its end in this thread, which must be the main one.
 
     A `finite` process ends by itself, with status 0. If it is asked to end before, it ends with
-    status 75. So a supervisor does not take its work for done.
+    status 75. So a supervisor does not believe that its work is done.
     """
     stop = threading.Event()
     _set_up_logging()
@@ -91,7 +91,7 @@ def ready(log: logging.Logger, message: str, *facts: object) -> None:
 
 
 class _PrintableLines(logging.Formatter):
-    """Lines of a log that a terminal shows and does not obey, whatever text they quote."""
+    """Log lines that a terminal shows and does not obey, whatever text they quote."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record))
@@ -113,8 +113,8 @@ def _explained() -> Iterator[None]:
     try:
         yield
     except SeamlessFlowError as error:
-        # It ends in any case. A request to end, by a supervisor that saw another end, would only
-        # replace the status that says why.
+        # It ends in any case. A supervisor that saw another process end may ask this one to end
+        # too, which would only replace the status that says why.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         status = error.process_status(_ready.is_set())
         if not _ready.is_set():
@@ -156,7 +156,7 @@ def _handled(ask_to_end: Callable[[], object]) -> Iterator[None]:
 
 @contextmanager
 def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    """Let each signal end the loop's wait.
+    """Make each signal end the loop's wait.
 
     A signal may come just before a wait begins, or to another thread. It would then be handled only
     at the wait's end.
@@ -179,9 +179,9 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 
 @contextmanager
 def _thread_failures() -> Iterator[None]:
-    """End the process in order after a thread's error, then raise that error.
+    """Ask the process to end after a thread's error, then raise that error.
 
-    If the process is about to end already, Kafka being away is no error of a thread. The code that
+    If the process is about to end already, an outage of Kafka is no thread's error. The code that
     waits for a send reports what was not sent.
     """
     failures: list[BaseException] = []

@@ -1,7 +1,7 @@
 """Settings that several processes share, and how a process loads its own. Imports nothing heavy.
 
-Every process has one frozen settings class made of these sections. `load` reports wrong values,
-and variables that no process reads, at start and by the name of their environment variable.
+Every process has one frozen settings class made from these sections. At start, `load` reports wrong
+values, and variables that no process reads, by the name of their environment variable.
 """
 
 import os
@@ -40,7 +40,7 @@ from seamlessflow.schemas.records import Sampling
 from seamlessflow.schemas.releases import release_named
 
 _CREDENTIAL = re.compile("password|secret|key.pem|jaas|oauthbearer.config")
-"""Words in the names of librdkafka's settings whose values are secret."""
+"""Words in the names of librdkafka settings that have secret values."""
 COLDEST = 0.01
 """Lowest temperature at which engines sample; below it they are greedy, or use this one."""
 NO_JSON = "must be JSON, such as [...] or {...}"
@@ -57,11 +57,11 @@ def _can_be_sent(key: SecretStr) -> SecretStr:
 
 
 SentKey = Annotated[SecretStr, AfterValidator(_can_be_sent)]
-"""Key that clients send in an HTTP header, as a setting."""
+"""A setting: the key that clients send in an HTTP header."""
 
 
 class Section(BaseModel):
-    """A frozen group of settings that refuses names it does not know, and numbers without end."""
+    """A frozen group of settings that refuses unknown names, and numbers that are not finite."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
@@ -72,7 +72,7 @@ class Section(BaseModel):
 
 
 class KafkaSettings(Section):
-    """The Kafka cluster's address, and options of its clients."""
+    """The Kafka cluster's address, and options for its clients."""
 
     bootstrap_servers: str = Field("127.0.0.1:9092", description="Brokers, host:port with commas")
     topic_prefix: str = Field(
@@ -119,7 +119,7 @@ class KafkaSettings(Section):
     def _hidden(
         cls, options: dict[str, str | int | float | bool | SecretStr]
     ) -> dict[str, str | int | float | bool | SecretStr]:
-        """Return the options with credentials that neither text nor log shows."""
+        """Return the options, with credentials wrapped so that neither text nor log shows them."""
         return {
             name: SecretStr(value) if isinstance(value, str) and _CREDENTIAL.search(name) else value
             for name, value in options.items()
@@ -132,7 +132,7 @@ class KafkaSettings(Section):
 
 
 class TelemetrySettings(Section):
-    """Collector of traces and metrics."""
+    """Collector for traces and metrics."""
 
     otlp_endpoint: str | None = Field(
         None,
@@ -173,7 +173,7 @@ class PastSection(Section):
 
 
 class SharedRunSection(Section):
-    """Settings of a run that trainer and scheduler must agree on; the scheduler adds its own."""
+    """A run's settings that trainer and scheduler must agree on; the scheduler adds its own."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -205,7 +205,7 @@ class SharedRunSection(Section):
 
     @property
     def all_policies(self) -> tuple[str, ...]:
-        """All policies that are trained, the first one first."""
+        """All trained policies, the first one first."""
         return self.policies or (self.policy,)
 
     @property
@@ -215,7 +215,7 @@ class SharedRunSection(Section):
 
 
 class SharedPacingSection(Section):
-    """Settings of pacing that trainer and scheduler must agree on; the scheduler adds its own."""
+    """Pacing settings that trainer and scheduler must agree on; the scheduler adds its own."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -247,12 +247,12 @@ class SharedPacingSection(Section):
     )
 
     def extra_count(self, groups_per_step: int) -> int:
-        """Return the number of these groups."""
+        """Return `extra_groups` as a count of groups."""
         return ceil(self.extra_groups * groups_per_step)
 
 
 class SamplingSection(Section):
-    """Sampling of sessions that are not trained, in place of the policy's."""
+    """Sampling for sessions that are not trained, instead of the policy's."""
 
     temperature: float | None = Field(
         None, ge=0, le=2, description="Temperature; 0: greedy; none: policy.temperature"
@@ -277,7 +277,7 @@ class SamplingSection(Section):
 
 
 class PassSection(Section):
-    """Chances to pass that are told of evaluated tasks."""
+    """Chances to pass that are reported for evaluated tasks."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -293,7 +293,7 @@ class PassSection(Section):
 
 
 class SharedEvaluationSection(PassSection):
-    """Settings of evaluations that the trainer needs too; the scheduler adds its own."""
+    """Evaluation settings that the trainer needs too; the scheduler adds its own."""
 
     tasks: Path | None = Field(
         None, description="Tasks, as in pacing.tasks; none, and no sets: no evaluation"
@@ -302,7 +302,7 @@ class SharedEvaluationSection(PassSection):
     sets: Mapping[str, PassSection] = Field(default_factory=dict, description="Several by name")
 
     def passing(self, split: str) -> tuple[float, tuple[int, ...]]:
-        """Return the least return that passes in a set, and its k; none: the usual."""
+        """Return the least return that passes in a set, and its k; an empty k means the usual."""
         chosen = self.sets.get(split, self)
         success = self.success if chosen.success is None else chosen.success
         return 1.0 if success is None else success, chosen.k or self.k or ()
@@ -314,7 +314,7 @@ class SharedEvaluationSection(PassSection):
 
 
 class ProcessSettings(BaseSettings):
-    """Base of every process's settings, read from variables `SEAMLESSFLOW_SECTION__FIELD`."""
+    """Base for every process's settings, read from variables `SEAMLESSFLOW_SECTION__FIELD`."""
 
     model_config = SettingsConfigDict(
         frozen=True,
@@ -335,7 +335,7 @@ S = TypeVar("S", bound=ProcessSettings)
 
 
 def load(settings: type[S]) -> S:
-    """Return the settings from the environment; exit with the wrong variables if there are any.
+    """Return the settings from the environment; print the wrong variables, if any, and exit.
 
     With `--help` among the arguments, print all settings and exit.
     """
@@ -359,7 +359,7 @@ def unread() -> Sequence[str]:
 
 
 def explain(error: ValidationError | SettingsError, settings: type[BaseModel]) -> Sequence[str]:
-    """Return an error line for each wrong setting, with its variable, never with a credential."""
+    """Return an error line for each wrong setting, with its variable and without credentials."""
     if isinstance(error, SettingsError):
         names = no_json(error, os.environ)
         cause = error.__cause__ or error
@@ -370,9 +370,9 @@ def explain(error: ValidationError | SettingsError, settings: type[BaseModel]) -
 def from_environment(
     settings: type[BaseSettings], environment: Mapping[str, str]
 ) -> tuple[Mapping[str, Any], Mapping[str, str]]:
-    """Return the values that variables have for the settings, nested, and what is wrong.
+    """Return the settings' values from variables, nested, and what is wrong with other variables.
 
-    A variable whose text is no JSON is left out. The second mapping says what is wrong with it.
+    A variable whose text is no JSON is wrong, and left out of the values.
     """
     wrong: dict[str, str] = {}
     source = EnvSettingsSource(settings)
@@ -391,7 +391,7 @@ def from_environment(
 def no_json(error: SettingsError, environment: Mapping[str, str]) -> Sequence[str]:
     """Return the variables whose text is no JSON.
 
-    The library names only the section, so they are found by the text that they hold.
+    The library names only the section, so they are found by their text.
     """
     cause = error.__cause__
     if not isinstance(cause, JSONDecodeError):

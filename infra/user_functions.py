@@ -1,4 +1,4 @@
-"""Functions of the user's own, which settings name as `module:function`, beside built-in ones.
+"""Users' own functions, which settings name as `module:function`, beside built-in ones.
 
 Their modules may lie in the working directory. What such a function decides or computes is recorded
 with its file's SHA-256, so another file is another function.
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 def is_user_function(name: str) -> bool:
-    """Return whether a name is written as that of a user's function; built-in names are not."""
+    """Return whether a name is written as a user's function; built-in names are not."""
     return ":" in name
 
 
@@ -37,14 +37,14 @@ def _written(name: str) -> str:
 
 
 UserFunctionName = Annotated[str, AfterValidator(_written)]
-"""Name of a function of the user's own, `module:function`."""
+"""Name of a user's own function, `module:function`."""
 OrUserFunction = Annotated[
     Annotated[T, Tag("built-in")] | Annotated[UserFunctionName, Tag("function")],
     Discriminator(lambda name: "function" if is_user_function(str(name)) else "built-in"),
 ]
-"""One of the built-in names `T`, or a function of the user's own."""
+"""One of the built-in names `T`, or a user's own function."""
 OwnSettings = Mapping[str, Mapping[str, JsonValue]]
-"""Settings of such functions by their names; each gets its own as keyword arguments."""
+"""Settings for such functions by their names; each gets its own as keyword arguments."""
 
 
 class FunctionUnusable(SeamlessFlowError):
@@ -61,7 +61,7 @@ class FunctionUnusable(SeamlessFlowError):
 
 
 class ResultMalformed(SeamlessFlowError):
-    """A result of a method that cannot be used."""
+    """A method's result that cannot be used."""
 
     lasting = True
 
@@ -73,13 +73,13 @@ class ResultMalformed(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function of the user's own, as this process has imported it."""
+    """A user's own function, as this process has imported it."""
 
     name: str
     call: Callable[..., Any]
     file: Path
     sha256: str
-    """Hash of its file, which tells it from other versions of it."""
+    """Its file's hash, which distinguishes it from its other versions."""
 
 
 def refuse_unnamed(functions: OwnSettings, names: Iterable[str], settings: str) -> None:
@@ -102,7 +102,7 @@ def user_function(name: str) -> UserFunction:
 
 
 def chosen(table: Mapping[str, F], name: str, settings: OwnSettings) -> F:
-    """Return the function of that name: a built-in one, or a user's with its own settings.
+    """Return the function with that name: a built-in one, or a user's with its own settings.
 
     Raises `FunctionUnusable`.
     """
@@ -113,7 +113,7 @@ def chosen(table: Mapping[str, F], name: str, settings: OwnSettings) -> F:
 
 
 def source_sha256(name: str) -> str:
-    """Return the hash of the file of a user's function; empty for a built-in name.
+    """Return the hash of a user function's file; empty for a built-in name.
 
     Raises `FunctionUnusable`.
     """
@@ -155,7 +155,7 @@ def import_from_here(name: str) -> ModuleType:
 
 
 def hidden_by(module: ModuleType) -> str:
-    """Return what to do if a library was imported in place of a file here, else an empty text."""
+    """Return what to do if a library was imported instead of a file here, else an empty text."""
     name = module.__name__.partition(".")[0]
     file = Path(getattr(module, "__file__", None) or name)
     mine = [path for path in (Path.cwd() / f"{name}.py", Path.cwd() / name) if path.exists()]
@@ -165,9 +165,9 @@ def hidden_by(module: ModuleType) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Return file and line of the user's code that raised, as a message's begin.
+    """Return file and line in the user's code that raised, as a message's beginning.
 
-    An error that a library raised is at the line that called it.
+    If a library raised the error, this is the line that called it.
     """
     frames = [
         frame

@@ -1,4 +1,4 @@
-"""Environment variables: the setting that each one sets, and those that only look like settings.
+"""Environment variables: the setting that each one sets, and names that only look like settings.
 Pure.
 
 Processes may share one environment, so a variable is right if any of them reads it. A name without
@@ -43,7 +43,7 @@ SECTIONS = (
     "WEIGHTS",
     "WORKERS",
 )
-"""Names that may follow the prefix: those of all processes and of a run's configuration."""
+"""Names that may follow the prefix: from all processes and from a run's configuration."""
 
 _LIKE = 0.6
 _NEARLY = 0.85
@@ -108,8 +108,9 @@ _NUMBERS = {int, float}
 
 
 def refuse_truth(value: Any, annotation: Any) -> Any:
-    """Return a value for a setting of this type. Raise `ValueError` if true or false is in it, and
-    the type has numbers and neither of them.
+    """Return a value for a setting with this type.
+
+    Raise `ValueError` if it has true or false, and the type has numbers but no truth value.
     """
     kinds = set(_kinds(annotation))
     if kinds & _NUMBERS and bool not in kinds and (places := list(_truths(value))):
@@ -121,7 +122,7 @@ def refuse_truth(value: Any, annotation: Any) -> Any:
 
 
 def _kinds(annotation: Any) -> Iterator[Any]:
-    """Yield the types that an annotation is made of."""
+    """Yield the types inside an annotation."""
     if inner := get_args(annotation):
         for part in inner:
             yield from _kinds(part)

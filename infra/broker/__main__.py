@@ -2,7 +2,7 @@
 
     python -m seamlessflow.infra.broker --data DIR [--port N]
 
-With `--brokers 3` a cluster of three, for trying what happens when one of them goes.
+With `--brokers 3` it runs a cluster with three, to try what happens when one of them ends.
 """
 
 import argparse
@@ -21,7 +21,7 @@ SIZES = (1, 3)
 
 
 def main() -> None:
-    """Run brokers in the foreground; exit with status 1 if all that are needed have ended."""
+    """Run brokers in the foreground; exit with status 1 once most of them have ended."""
     parser = argparse.ArgumentParser(
         prog="python -m seamlessflow.infra.broker", description="Runs Kafka."
     )
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def _watch(servers: str, brokers: Sequence[Broker]) -> None:
-    """Wait until fewer than a majority of the brokers run, and exit."""
+    """Wait until most of the brokers have ended, and exit."""
     print(f"Kafka answers at {servers}", flush=True)
     running = len(brokers)
     while running > len(brokers) // 2:

@@ -1,7 +1,7 @@
-"""Preparation of a machine for the embedded broker: fetches its jars and makes a start-up archive.
+"""Machine setup for the embedded broker: fetches its jars and makes a start-up archive.
 
-The archive (64 MB, in the cache beside the jars) holds loaded classes. With it a broker starts in a
-third of the time (see `programs.py`). Everything also works without it, or if it does not fit.
+The archive (64 MB, in the cache beside the jars) holds loaded classes. With it a broker starts
+three times as fast (see `programs.py`). Without it, or if it does not fit, everything works too.
 
     python -m seamlessflow.infra.broker.archive   run by `scripts/setup`
 """

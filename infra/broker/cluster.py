@@ -1,6 +1,6 @@
-"""Cluster of embedded brokers on one machine, for what one broker cannot show: leaders that go.
+"""Cluster of embedded brokers on one machine. It shows what one broker cannot: lost leaders.
 
-Each is broker and controller, with a directory and a process of its own; topics are kept on three.
+Each is broker and controller, with its own directory and process. Topics have up to three copies.
 Used by `python -m seamlessflow.infra.broker --brokers 3` and by tests that kill a leader.
 """
 
@@ -22,8 +22,8 @@ _HEAP_MB = 256
 class BrokerCluster:
     """Brokers over the directories `1`, `2`, ... in `data_dir`. A context manager.
 
-    The first listens on `port`, by default a free one, all others on free ones. Its controllers
-    need a majority: of three brokers one may be away.
+    The first broker listens on `port`, or on a free port if that is None; the others listen on
+    free ports. The controllers need a majority: with three brokers, one may be away.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class BrokerCluster:
             )
             for number, (client_port, vote) in enumerate(zip(ports, voting, strict=True), 1)
         ]
-        """The brokers by number: that of a broker in Kafka is one more than its place here."""
+        """The brokers in order. A broker's number in Kafka is its index here plus one."""
 
     def __enter__(self) -> Self:
         try:
@@ -91,7 +91,7 @@ def _listeners(port: int, controller_port: int) -> str:
 
 
 def _copies(size: int) -> dict[str, str | int]:
-    """Return the copies of Kafka's own topics: with one, each broker that goes stops all groups."""
+    """Return the copies of Kafka's own topics. With one copy, any lost broker stops all groups."""
     copies = min(size, _MOST_COPIES)
     return {
         "offsets.topic.replication.factor": copies,

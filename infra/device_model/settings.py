@@ -1,7 +1,7 @@
-"""Settings of modelled work: the section `device_model`, what it takes, and the lengths of turns.
+"""Settings for modelled work: the section `device_model`, its rates, and turns' lengths.
 
 Read by `seamlessflow simulate`, and in a rehearsal by the clock engine and the clock backend. A
-drawn length has two parts. A task's group of sessions shares the first, and the turn itself has the
+drawn length has two parts: a task's group of sessions shares the first, and each turn has its own
 second.
 """
 
@@ -47,9 +47,9 @@ class LengthsSection(Section):
 
 
 def drawn_tokens(section: LengthsSection, group: float, turn: float, factor: float = 1.0) -> int:
-    """Return a turn's tokens from two standard normal draws, its group's and its own.
+    """Return a turn's token count from two standard normal draws, its group's and its own.
 
-    `factor` is that of the mean.
+    `factor` multiplies the mean.
     """
     mixed = sqrt(section.prompt_effect) * group + sqrt(1 - section.prompt_effect) * turn
     tokens = log_normal(factor * section.turn_tokens, section.spread, mixed)
@@ -57,7 +57,7 @@ def drawn_tokens(section: LengthsSection, group: float, turn: float, factor: flo
 
 
 def log_normal(mean: float, spread: float, normal: float) -> float:
-    """Return a log-normal draw of this mean from a standard normal one."""
+    """Return a log-normal draw with this mean, made from a standard normal draw."""
     return mean * exp(spread * normal - spread * spread / 2)
 
 
@@ -123,9 +123,9 @@ def worker_rates(
     hardware: str | None = None,
     gang: int = 0,
 ) -> Rates:
-    """Return the rates of a worker of so many devices and at most so many rows, without `scale`.
+    """Return the rates for a worker with so many devices and at most `rows` rows, without `scale`.
 
-    `hardware` names its devices if they differ from the section's. It trains in a gang of `gang`
+    `hardware` names its devices if they differ from the section's. It trains in a gang with `gang`
     devices, or alone. Raises `UnknownPreset` or `ModelTooLarge`.
     """
     device = hardware_named(hardware or section.hardware)
@@ -135,7 +135,7 @@ def worker_rates(
 
 
 def known_hardware(name: str) -> str:
-    """Return a device's name. Raises `ValueError` if none is known by it."""
+    """Return the name if a device has it, or raise `ValueError`."""
     return _preset(lambda: hardware_named(name).name)
 
 

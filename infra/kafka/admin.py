@@ -1,7 +1,7 @@
-"""Requests of an admin client to a group's coordinator, without librdkafka's time-out.
+"""Admin requests to a group's coordinator, without librdkafka's time-out.
 
 A request that times out while its coordinator is away stays on librdkafka's list. When the
-coordinator is back, librdkafka (2.16) answers it a second time out of freed memory. That ends the
+coordinator is back, librdkafka (2.16) answers it a second time from freed memory. That ends the
 process: `rd_kafka_enq_once_del_source_return: assert: eonce->refcnt > 0`, or a segmentation fault.
 Requests therefore get the longest time-out that librdkafka knows. If a request has no answer in
 time, the next one waits until it has. Some are never answered. After 20 s a client is given up with
@@ -21,7 +21,7 @@ from seamlessflow.infra.kafka.client import client, client_options
 from seamlessflow.infra.settings import KafkaSettings
 
 _LONGEST_S = 3600.0
-"""Largest `request_timeout` of librdkafka."""
+"""librdkafka's largest `request_timeout`."""
 _GIVE_UP_S = 20.0
 AdminCall = Callable[[AdminClient, float], Mapping[str, Future[Any]]]
 """Sends a request for one group, with this `request_timeout`; the answer is by the group's name."""
@@ -34,7 +34,7 @@ class CoordinatorRequests:
         self._options = client_options(settings)
         self._admin: AdminClient = client(AdminClient, self._options)
         self._waiting: Future[Any] | None = None
-        """A request without an answer so far: no other one is sent before that comes."""
+        """A request without an answer so far: until that comes, no other request is sent."""
         self._asked_s = 0.0
 
     def answer(self, ask: AdminCall, timeout_s: float) -> Any:
@@ -51,7 +51,7 @@ class CoordinatorRequests:
             raise KafkaException(reason) from error
 
     def _await_earlier(self, asked: "Future[Any]", deadline_s: float) -> None:
-        """Wait for the answer to an earlier question, or give it up. Raises `TimeoutError`."""
+        """Wait for an earlier request's answer, or give it up. Raises `TimeoutError`."""
         give_up_s = self._asked_s + _GIVE_UP_S
         try:
             with suppress(KafkaException):

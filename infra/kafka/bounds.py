@@ -1,4 +1,4 @@
-"""Bounds of partitions as they are now, and how far a reader is behind them."""
+"""Partitions' bounds as they are now, and how far a reader is behind them."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,8 +25,8 @@ class BoundsLookup:
     def __init__(self, settings: KafkaSettings, isolation: str = "read_committed") -> None:
         """Connect.
 
-        With the isolation `read_committed` a partition ends at its last stable offset, before the
-        first record of an open transaction.
+        With the isolation `read_committed` a partition ends at its last stable offset: before an
+        open transaction's first record.
         """
         self._prefix = settings.topic_prefix
         self._options = {
@@ -37,14 +37,14 @@ class BoundsLookup:
         }
         self._consumer = client(Consumer, self._options)
         self._counts: dict[str, int] = {}
-        """Partitions of the topics that were asked for."""
+        """Partition counts of the topics that were asked for."""
 
     def bounds(
         self, partitions: Sequence[LogPartition], timeout_s: float
     ) -> dict[LogPartition, tuple[int, int]]:
-        """Return each partition's first offset, and that behind its last record.
+        """Return each partition's first offset, and the offset behind its last record.
 
-        Without partitions for which no leader answers in time.
+        A partition is left out if no leader answers for it in time.
         """
         starts = self._offsets(partitions, OFFSET_BEGINNING, timeout_s)
         ends = self._offsets(list(starts), OFFSET_END, timeout_s)
@@ -57,16 +57,17 @@ class BoundsLookup:
     def since(
         self, partitions: Sequence[LogPartition], at_ms: int, timeout_s: float
     ) -> dict[LogPartition, int]:
-        """Return the offset of each partition's first record that is not older than this time.
+        """Return the offset of each partition's first record at this time or later.
 
-        Without partitions that have no such record, or for which no leader answers in time.
+        A partition is left out if it has no such record, or no leader answers for it in time.
         """
         offsets = self._offsets(partitions, at_ms, timeout_s)
         return {place: offset for place, offset in offsets.items() if offset >= 0}
 
     def partitions(self, topic: str, timeout_s: float) -> list[LogPartition]:
-        """Return a topic's partitions; none if it is not there. They never change, so a topic
-        is asked for once. Raises `KafkaUnavailable`.
+        """Return a topic's partitions; none if it is missing. Raises `KafkaUnavailable`.
+
+        They never change, so a topic is asked for once.
         """
         if topic not in self._counts:
             name = self._prefix + topic
@@ -105,17 +106,18 @@ class BoundsLookup:
         }
 
     def _renew(self) -> None:
-        """Make another client: this one may have lost all brokers for ever (`BrokerWatch`), and is
-        not polled.
+        """Make another client.
+
+        This one may have lost all brokers for ever (`BrokerWatch`), and is not polled.
         """
         self._consumer.close()
         self._consumer = client(Consumer, self._options)
 
 
 class LagLookup:
-    """Lookup of how far a reader is behind, by a client of its own. Any thread.
+    """Lookup, with its own client, for how far a reader is behind. Any thread.
 
-    Calls of another thread to a client that polls without a pause wait for ever.
+    If one thread polls a client without a pause, another thread's calls to it wait for ever.
     """
 
     def __init__(self, settings: KafkaSettings) -> None:
@@ -125,7 +127,7 @@ class LagLookup:
         self._looking = threading.Lock()
 
     def behind(self, read: Mapping[LogPartition, int]) -> dict[LogPartition, int]:
-        """Return how many offsets partitions keep from those in `read` on; empty once closed."""
+        """Return how many offsets each partition has from `read` on; empty once closed."""
         with self._looking:
             if self._closed:
                 return {}

@@ -39,7 +39,7 @@ class Received(NamedTuple):
     headers: Headers
     record: Record
     size: int = 0
-    """Bytes of its value on the log."""
+    """Its value's bytes on the log."""
 
 
 class SendSpan(Protocol):
@@ -47,7 +47,7 @@ class SendSpan(Protocol):
 
     @property
     def headers(self) -> Headers:
-        """Headers that take the place of the record's own; empty if it is not traced."""
+        """Headers that replace the record's own; empty if it is not traced."""
         ...
 
     def set(self, **attributes: Any) -> None:
@@ -65,11 +65,11 @@ class SendSpan(Protocol):
 
 TraceSend = Callable[[str, Headers, str | bytes | None, Collection[Headers]], SendSpan]
 """Function that begins a record's trace. It gets topic, headers, key, and the headers of the
-records it was made from."""
+records that it was made from."""
 
 
 def client_options(settings: KafkaSettings) -> dict[str, Any]:
-    """Return the options of every librdkafka client."""
+    """Return the options for every librdkafka client."""
     return {
         "bootstrap.servers": settings.bootstrap_servers,
         "socket.nagle.disable": True,
@@ -93,7 +93,7 @@ def client_options(settings: KafkaSettings) -> dict[str, Any]:
 
 
 def consumer_options(settings: KafkaSettings, client_id: str, group: str) -> dict[str, Any]:
-    """Return the options of a consumer that commits nothing by itself."""
+    """Return the options for a consumer that commits nothing by itself."""
     return {
         "client.id": client_id,
         "group.id": group,
@@ -109,7 +109,7 @@ def consumer_options(settings: KafkaSettings, client_id: str, group: str) -> dic
 
 
 def producer_options(settings: KafkaSettings, client_id: str) -> dict[str, Any]:
-    """Return the options of an idempotent producer with `acks=all`."""
+    """Return the options for an idempotent producer with `acks=all`."""
     return {
         "client.id": client_id,
         "enable.idempotence": True,
@@ -137,11 +137,11 @@ def client(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> C:
 
 
 class BrokerWatch:
-    """Watch for a client that librdkafka left without any broker, for ever.
+    """Watch that notices when librdkafka has left a client without any broker, for ever.
 
-    A fenced broker may answer that there are no brokers. The client then drops this one. It may at
-    the same time cancel its return to the bootstrap servers (librdkafka issue 5301). Or it knows
-    the broker again and never connects to it. Another client must take its place. In an outage a
+    A fenced broker may answer that there are no brokers. The client then drops this broker, and
+    may cancel its return to the bootstrap servers (librdkafka issue 5301). Or it learns of the
+    broker again and never connects to it. Another client must replace it. In an outage, however, a
     client keeps the brokers that it knows, and tries to connect every second.
     """
 
@@ -150,12 +150,12 @@ class BrokerWatch:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The client's options; its poll then calls `note`."""
+        """Options for the client, whose poll then calls `note`."""
         return {"statistics.interval.ms": _STATISTICS_MS, "stats_cb": self.note}
 
     @property
     def stranded(self) -> bool:
-        """True once two statistics in a row show none: one may show a change under way."""
+        """True once two statistics in a row show no broker: one may show a change under way."""
         return self._without > 1
 
     def note(self, statistics: str) -> None:
@@ -166,24 +166,24 @@ class BrokerWatch:
 
 
 def _left_alone(broker: Mapping[str, Any]) -> bool:
-    """Return whether the client has not tried to connect since the statistics before."""
+    """Return whether the client has not tried to connect since the previous statistics."""
     return broker["state"] == "INIT" and int(broker["stateage"]) >= 1000 * _STATISTICS_MS
 
 
 def watched(kind: Callable[[dict[str, Any]], C], options: dict[str, Any]) -> tuple[BrokerWatch, C]:
-    """Return a client that is polled, and the watch for the loss of its brokers."""
+    """Return a client, which must be polled, and the watch over its brokers."""
     watch = BrokerWatch()
     return watch, client(kind, {**options, **watch.options})
 
 
 SOURCE_HEADER = "source-header-"
-"""Prefix of the names that the source record's own headers have on a dead-letter topic."""
+"""Prefix for the names of the source record's own headers on a dead-letter topic."""
 
 
 def dead_letter_headers(
     topic: str, partition: int | None, offset: int | None, error: str, headers: Headers = ()
 ) -> list[tuple[str, bytes]]:
-    """Return the headers of a record on a dead-letter topic; `headers` are the source's own."""
+    """Return the headers for a record on a dead-letter topic; `headers` are the source's own."""
     return [
         ("error", error.encode()),
         ("source-topic", topic.encode()),

@@ -9,11 +9,11 @@ A topic has one burying process for each partition:
 - the trainer for `trajectories`
 - the agents for `tasks`
 
-All others pass over garbage. Many of the burying processes read the same records again after a
-restart. Readers bury in the order of offsets. So a letter is only written if it stands behind its
-partition's newest one.
+All others skip garbage. After a restart, many burying processes read the same records again. They
+bury in offset order. So a letter is written only if it stands behind its partition's newest letter.
 
-Burying never ends a process: what cannot be buried is logged, and still stands on its own topic.
+Burying never ends a process. A record that cannot be buried is logged, and still stands on its own
+topic.
 """
 
 import time
@@ -39,9 +39,9 @@ _log = log.logger(__name__)
 
 
 class DeadLetters:
-    """Dead letters of one process. `held` keeps them back until `release`.
+    """One process's dead letters. `held` keeps them back until `release`.
 
-    A stand-by process holds the newest, since the one that acts buries the same garbage meanwhile.
+    A stand-by process holds the newest, because the acting process buries the same garbage.
     """
 
     def __init__(
@@ -57,15 +57,15 @@ class DeadLetters:
         self._stopping = stopping
         self._held: deque[Letter] | None = deque(maxlen=_MOST_HELD) if held else None
         self._newest: dict[LogPartition, int] = {}
-        """Offset of the newest garbage that this process knows to be buried."""
+        """By partition, the offset of the newest garbage known to be buried."""
         self._looked: set[LogPartition] = set()
         self._obstacles: dict[str, tuple[str, float]] = {}
-        """Why the dead letters of a topic could not be read, and until when they are left alone."""
+        """By topic, why its dead letters could not be read, and until when they are left alone."""
 
     def bury(self, letters: Sequence[Letter]) -> None:
-        """Write the letters that are not there yet, ascending offsets of each partition.
+        """Write those letters that are not there yet; they must be in offset order by partition.
 
-        Waits for Kafka, for 15 s without an answer at most; logs what cannot be buried.
+        Waits for Kafka, at most 15 s without an answer. Logs what cannot be buried.
         """
         if self._held is not None:
             self._held.extend(letters)
@@ -79,17 +79,17 @@ class DeadLetters:
                 send_letter(self._producer, letter)
 
     def look_anew(self, places: Iterable[LogPartition]) -> None:
-        """Note that another process may have buried garbage of these partitions meanwhile."""
+        """Note that another process may have buried garbage from these partitions meanwhile."""
         self._looked.difference_update(places)
 
     def release(self) -> None:
-        """Bury what was held, and from now on at once."""
+        """Bury the held letters, and all later ones at once."""
         held = self._held
         self._held = None
         self.bury(held or ())
 
     def _obstacle(self, place: LogPartition) -> str:
-        """Return why nothing of a partition can be buried now; empty once its newest is known."""
+        """Return why a partition's garbage cannot be buried; empty once its newest is known."""
         if place in self._looked:
             return ""
         topic, partition = place

@@ -1,4 +1,4 @@
-"""Log lines of librdkafka through `logging`, so that an outage is not logged at every retry.
+"""librdkafka's log lines through `logging`, so that an outage is not logged at every retry.
 
 A client hands its lines over when it is polled. Without configured logging, as in the command
 line, nothing is shown: errors that matter to users are raised.
@@ -24,9 +24,9 @@ class _Shown:
 
 
 class RateLimit(logging.Filter):
-    """One message of a kind in `every_s`, with the number of those left out before it.
+    """Filter that passes one message of a kind in `every_s`, and says how many it left out.
 
-    Messages that differ only in numbers or in the client are of one kind.
+    Messages are of one kind if they differ only in numbers or in the client.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class RateLimit(logging.Filter):
 
 @cache
 def logger(name: str = NAME) -> logging.Logger:
-    """Return a logger of that name, or the one for all clients in the process."""
+    """Return the logger with that name; by default the one for all clients in the process."""
     log = logging.getLogger(name)
     log.addFilter(RateLimit())
     log.addHandler(logging.NullHandler())
@@ -64,7 +64,7 @@ def logger(name: str = NAME) -> logging.Logger:
 def _kind(record: logging.LogRecord) -> str:
     """Return the message without client, numbers and the duration at its end.
 
-    For this project's messages it is the text before the facts are put in.
+    For this project's own messages, return the text before the facts are put in.
     """
     if record.name != NAME:
         return str(record.msg)

@@ -1,6 +1,6 @@
 """The Kafka client's messages as records, whatever their bytes are, and records as messages.
 
-Records are encoded as an earlier release has them, if a process is pinned to it.
+If a process is pinned to an earlier release, it encodes records as that release does.
 """
 
 import logging
@@ -31,12 +31,12 @@ def decoded(
     decode: Callable[[bytes], Record],
     wanted: WantedKeys | None = None,
 ) -> Received | None:
-    """Return the record of a message from there, or an `Unreadable` for garbage.
+    """Return the record in a message from `place`, or an `Unreadable` if it cannot be decoded.
 
-    Returns None for a tombstone, and for a record that is not wanted, which costs no decoding.
+    Returns None for a tombstone, and for an unwanted record, which is not decoded.
 
-    Also garbage: a key, or the name of a header, that is not UTF-8; no release writes any. Values
-    of headers are not decoded here. A `Raw` record has its key itself.
+    A key or a header's name that is not UTF-8 is garbage too: no release writes one. Header values
+    are not decoded here. A `Raw` record holds its own key.
     """
     value = message.value()
     (topic, partition) = place
@@ -61,7 +61,7 @@ def decoded(
         record = Unreadable(str(error), error)
     except (UndecodableRecord, UnicodeDecodeError) as error:
         record = Unreadable(str(error))
-    except SystemError:  # as which the client raises it
+    except SystemError:  # the client raises it for a header's name
         record = Unreadable("the name of a header is not UTF-8")
     at_ms = message.timestamp()[1]
     size = len(value)
@@ -69,7 +69,7 @@ def decoded(
 
 
 def encoder(settings: KafkaSettings) -> EncodeRecord:
-    """Return the function that encodes records; pinned, it may raise `WrittenReleaseLacks`."""
+    """Return the function that encodes records; if pinned, it may raise `WrittenReleaseLacks`."""
     return encode if settings.write_release is None else _pinned(settings.write_release)
 
 
@@ -89,7 +89,7 @@ def _pinned(release: str) -> EncodeRecord:
 
 
 def refusing(release: str, encode_then: EncodeRecord) -> EncodeRecord:
-    """Return the function with `WrittenReleaseLacks` for what the release has no place for."""
+    """Return the function, raising `WrittenReleaseLacks` for what the release does not have."""
 
     def encode_pinned(record: Record) -> bytes:
         try:

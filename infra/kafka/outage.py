@@ -1,4 +1,4 @@
-"""Outages of Kafka: which errors pass, which are refusals, and the wait for an outage's end.
+"""Kafka outages: which errors pass, which are refusals, and the wait for an outage's end.
 
 Every request that must be answered is repeated with one `Outage`, by `cluster.py`, `producer.py`
 and `reader.py`.
@@ -16,12 +16,12 @@ from seamlessflow.infra.errors import KafkaRefused, KafkaUnavailable
 from seamlessflow.infra.settings import KafkaSettings
 
 ASK_S = 1.0
-"""Longest single request: between two of them a wait notices that it must end."""
+"""Longest single request: between two requests, a wait notices that it must end."""
 COMMIT_S = 150.0
-"""Limit for a commit of offsets, above librdkafka's own: 60 s for an answer, then 45 s for a
-coordinator. It may still wait for ever for one that was away."""
+"""Limit for committing offsets, above librdkafka's own: 60 s for an answer, then 45 s for a
+coordinator. librdkafka may still wait for ever for a coordinator that was away."""
 WITHOUT_LIMIT = math.inf
-"""Limit of a wait after the start: an outage of any length is waited out."""
+"""Limit for waits after the start: an outage is waited out, however long it is."""
 
 NO_LEADER_YET = {
     KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -32,7 +32,7 @@ NO_LEADER_YET = {
     KafkaError._UNKNOWN_TOPIC,
     KafkaError._UNKNOWN_PARTITION,
 }
-"""Errors of a topic that was created a moment ago, or of a broker that has just restarted."""
+"""Errors for a topic created a moment ago, or from a broker that has just restarted."""
 _NO_ANSWER = {
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
@@ -52,7 +52,7 @@ _NO_COORDINATOR_YET = {
     KafkaError.CONCURRENT_TRANSACTIONS,
     KafkaError._WAIT_COORD,
 }
-"""Errors of a cluster that has just started, or that moves a coordinator.
+"""Errors from a cluster that has just started, or that moves a coordinator.
 `KafkaError.retriable` knows them for transactions only."""
 _PASSING = NO_LEADER_YET | _NO_ANSWER | _NO_COORDINATOR_YET
 REFUSALS = {
@@ -75,7 +75,7 @@ _log = logging.getLogger(__name__)
 
 
 class Outage:
-    """The wait of one caller, made just before its first request."""
+    """One caller's wait, made just before its first request."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Outage:
         return self._clock() - self._began_s
 
     def endure(self, error: KafkaError) -> None:
-        """Return when the request that failed with `error` may be repeated.
+        """Wait until the request that failed with `error` may be repeated.
 
         Raises `KafkaRefused` for an answer that stays the same. Raises `KafkaUnavailable` after the
         limit, when the process was asked to end, and for errors that do not pass.
@@ -115,7 +115,7 @@ class Outage:
         time.sleep(_PAUSE_S)
 
     def endure_silence(self, missing: str) -> None:
-        """Return when the caller may look again for what has not come yet. Raises as `endure`."""
+        """Wait until the caller may look again for what has not come. Raises as `endure`."""
         self.endure(KafkaError(KafkaError._TIMED_OUT, missing))
 
     def _report(self, error: KafkaError) -> None:

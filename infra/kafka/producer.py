@@ -1,4 +1,4 @@
-"""Producers of records: an idempotent one, and one that commits offsets in the same transaction."""
+"""Record producers: an idempotent one, and one that commits offsets in the same transaction."""
 
 import threading
 from collections.abc import Callable, Collection, Mapping
@@ -37,15 +37,15 @@ _TRANSACTION_TIMEOUT_S = 5
 _SETTLE_SLICE_S = 4.0  # then `settle` looks whether the process must end
 
 OnDelivery = Callable[[DeliveryFailed | None, int], None]
-"""Called with the error or None, and the record's offset: by the producer's thread, or by one that
-finds the queue full, waits for it, or closes it."""
+"""Called with the error or None, and the record's offset. The producer's thread calls it, or a
+thread that finds the queue full, flushes it, or closes the producer."""
 
 
 class Producer:
     """Idempotent producer with `acks=all`, for any thread.
 
-    The failure of a record without `on_delivery` is raised by the next call. `report_every_s` is
-    the longest delay of `on_delivery`; it saves one wake-up of the thread for each record.
+    If a record without `on_delivery` fails, the next call raises its failure. `on_delivery` may
+    come `report_every_s` late; that saves one wake-up of the thread for each record.
     """
 
     def __init__(
@@ -90,10 +90,10 @@ class Producer:
         on_delivery: OnDelivery | None = None,
         causes: Collection[Headers] = (),
     ) -> None:
-        """Queue the record; return at once.
+        """Queue the record; return at once, unless the queue is full.
 
-        `causes`: headers of the records that it was made from, for its trace. Raises
-        `DeliveryFailed` of an earlier record, `WrittenReleaseLacks` and `BlobUnavailable`.
+        `causes`: headers of the records that it was made from, for its trace. Raises an earlier
+        record's `DeliveryFailed`, `WrittenReleaseLacks`, `BlobUnavailable` and `QueueFull`.
         """
         value = self.encode(record)
         self.send_bytes(topic, value, key, partition, headers, on_delivery, causes=causes)
@@ -109,10 +109,10 @@ class Producer:
         timestamp_ms: int | None = None,
         causes: Collection[Headers] = (),
     ) -> None:
-        """Queue an encoded record; `timestamp_ms` is the present if it is not given.
+        """Queue an encoded record; `timestamp_ms` is by default the present.
 
         If the record is too large for the topic, its blob is written and a reference is queued.
-        Raises `DeliveryFailed` of an earlier record, `BlobUnavailable`, `QueueFull`.
+        Raises an earlier record's `DeliveryFailed`, `BlobUnavailable` and `QueueFull`.
         """
         self.check()
         value = self._fitting(topic, value)
@@ -152,7 +152,7 @@ class Producer:
 
     @property
     def sent(self) -> int:
-        """Number of records sent so far."""
+        """Count of records sent so far."""
         return self._sent
 
     def settled(self, number: int) -> bool:
@@ -174,7 +174,7 @@ class Producer:
         self.check()
 
     def settle(self, stopping: Stopping) -> None:
-        """Wait until all queued records are acknowledged, through an outage of any length.
+        """Wait until all queued records are acknowledged, however long an outage lasts.
 
         Raises `KafkaUnavailable` once `stopping`.
         """
@@ -184,7 +184,7 @@ class Producer:
         self.check()
 
     def close(self, timeout_s: float = 20) -> None:
-        """Flush and end. Raises `KafkaUnavailable` and gives up what was not acknowledged."""
+        """Flush and end. Raises `KafkaUnavailable` and gives up unacknowledged records."""
         try:
             self.flush(timeout_s)
         finally:
@@ -193,7 +193,7 @@ class Producer:
                 self._producer.close()
 
     def abandon(self) -> None:
-        """End at once and give up what was not acknowledged."""
+        """End at once and give up unacknowledged records."""
         self._closed.set()
         self._thread.join()
         self._producer.purge()
@@ -201,7 +201,7 @@ class Producer:
             self._producer.poll(0)  # reports that are not fetched keep the client alive
 
     def _await_room(self, full: QueueFull, number: int, span: SendSpan | None) -> None:
-        # Records leave the queue with the report of what became of them.
+        # A record leaves the queue when its delivery or its failure is reported.
         if self._producer.poll(_POLL_S if self._waits_for_room else 0) or self._waits_for_room:
             return
         self._unsettled.pop(number)
@@ -217,10 +217,10 @@ class Producer:
 
 
 class TransactionalProducer(Producer):
-    """Producer of records together with the offsets that cover them, all or nothing.
+    """Producer that writes records together with the offsets that cover them, all or nothing.
 
-    `TransactionFailed` is fatal to the instance. Abandon it and make another of the same id, which
-    ends its open transaction.
+    `TransactionFailed` is fatal to the instance. Abandon it and make another with the same id: that
+    ends the open transaction.
     """
 
     def __init__(
@@ -235,7 +235,7 @@ class TransactionalProducer(Producer):
         options: dict[str, Any] = {
             "transactional.id": settings.topic_prefix + transactional_id,
             "transaction.timeout.ms": 5_000,
-            "socket.timeout.ms": 4_900,  # Kafka's client refuses one behind that of transactions
+            "socket.timeout.ms": 4_900,  # Kafka's client refuses more than the transaction's
             "message.timeout.ms": 5_000,
         }
         super().__init__(settings, transactional_id, trace=trace, **options)
@@ -254,7 +254,7 @@ class TransactionalProducer(Producer):
     ) -> None:
         """Commit what `send` sends and a consumer group's `offsets` (next offset, metadata).
 
-        Raises `TransactionFailed`; only the log shows then whether the transaction took effect.
+        Raises `TransactionFailed`; then only the log shows whether the transaction took effect.
         """
         positions = [
             TopicPartition(self._prefix + topic, partition, offset, metadata)
@@ -277,7 +277,7 @@ class TransactionalProducer(Producer):
         self._producer.commit_transaction(_TRANSACTION_TIMEOUT_S)
 
     def _initialise(self, outage: Outage) -> None:
-        """End the transaction of an earlier producer of this id; again after it timed out."""
+        """End the transaction of an earlier producer with this id; try again after a time-out."""
         while True:
             try:
                 return self._producer.init_transactions(ASK_S)

@@ -43,9 +43,9 @@ _WITHOUT_BROKERS = {
     KafkaError._TRANSPORT,
     KafkaError._WAIT_COORD,
 }
-"""Errors of a client that has lost all brokers; in an outage of Kafka they are the same."""
+"""Errors of a client that has lost all brokers; a Kafka outage causes the same ones."""
 _TOPIC_PATIENCE_S = 4.0
-"""Time in which an unknown topic may be one that was created a moment ago."""
+"""Time for which an unknown topic may be one that was created a moment ago."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,11 +65,11 @@ _ALL = ReadingRules()
 
 
 class Reader:
-    """Consumer of assigned partitions, or of those that a Kafka consumer group gives it.
+    """Consumer that reads assigned partitions, or those that a Kafka consumer group gives it.
 
     A record that cannot be decoded is delivered as `Unreadable`. `rules.bury` gets it if it is
-    garbage. If it counts all the same, a reader that folds raises `NewerRelease` or
-    `BlobUnavailable`.
+    garbage. If it counts (a newer release's record, or one whose blob is missing), a reader that
+    folds raises `NewerRelease` or `BlobUnavailable`.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Reader:
         """Offset of each assigned partition's next record, or where reading begins."""
         self._lag = LagLookup(settings)
         self.unreadable: Counter[str] = Counter()
-        """Number of records that could not be decoded, by topic. Any thread."""
+        """Records that could not be decoded, counted by topic. Any thread."""
         self._decode = whole_records(settings, rules.decode)
         self._stopping = stopping
         self._subscribed = False
@@ -109,13 +109,13 @@ class Reader:
         self._consumer.assign(self._positions(offsets))
 
     def add(self, offsets: Mapping[LogPartition, int]) -> None:
-        """Also read these partitions; those that it reads already, from their new offsets."""
+        """Also read these partitions; those that it already reads continue at the new offsets."""
         self.remove(offsets)
         self._next |= offsets
         self._consumer.incremental_assign(self._positions(offsets))
 
     def remove(self, partitions: Iterable[LogPartition]) -> None:
-        """Stop reading these partitions, as far as it reads them."""
+        """Stop reading these partitions; ignore those that it does not read."""
         gone = {
             partition: self._next.pop(partition)
             for partition in partitions
@@ -125,7 +125,7 @@ class Reader:
             self._consumer.incremental_unassign(self._positions(gone))
 
     def pause(self, partitions: Iterable[LogPartition], on: bool) -> None:
-        """Read nothing of these assigned partitions until it is called with False."""
+        """Stop reading these assigned partitions for now; go on once called with False."""
         places = self._positions(dict.fromkeys(partitions, END))
         (self._consumer.pause if on else self._consumer.resume)(places)
 
@@ -188,10 +188,10 @@ class Reader:
     def committed(
         self, partitions: Sequence[LogPartition], limit_s: float | None = None
     ) -> dict[LogPartition, tuple[int, str]]:
-        """Return committed offsets (-1001 if there is none) and metadata of the consumer group.
+        """Return the consumer group's committed offsets (-1001 if there is none) and metadata.
 
-        Logs every 30 s which transaction they wait for, if one hangs. Raises what `Outage.endure`
-        raises.
+        If a transaction hangs, logs every 30 s which one the offsets wait for. Raises what
+        `Outage.endure` raises.
         """
         if not partitions:
             return {}
@@ -218,8 +218,8 @@ class Reader:
     ) -> None:
         """Commit the next offsets to read, with metadata for the next owner, and wait for it.
 
-        `limit_s` cannot be given in a callback of `subscribe`. Without an answer there, a member of
-        a group cannot go on. Raises `KafkaUnavailable`, also for a partition of another owner.
+        Give no `limit_s` in a `subscribe` callback. A group member that gets no answer within it
+        cannot go on. Raises `KafkaUnavailable`, also for a partition that another member owns.
         """
         places = [
             TopicPartition(self._prefix + topic, number, offset, metadata)
@@ -239,7 +239,7 @@ class Reader:
     ) -> dict[LogPartition, int]:
         """Return the offset behind each partition's last record.
 
-        Each request waits for a running fetch: ask for all at once. Raises what `Outage.endure`
+        Each request waits for a running fetch, so ask for all at once. Raises what `Outage.endure`
         raises, and `TopicMissing`.
         """
         asked = [TopicPartition(self._prefix + t, number, END) for t, number in partitions]
@@ -254,19 +254,19 @@ class Reader:
             outage.endure(reason)
 
     def position(self, partition: LogPartition) -> int:
-        """Return the offset of the next record that `poll` returns of an assigned partition.
+        """Return the offset at which `poll` goes on in an assigned partition.
 
-        Some offsets have no record: a transaction ended there, or compaction removed it. They are
-        behind the returned one if `poll` passed over them at the partition's end.
+        Some offsets have no record: a transaction ended there, or compaction removed it. If `poll`
+        passed over such offsets at the partition's end, the returned offset stands behind them.
         """
         place = TopicPartition(self._prefix + partition[0], partition[1])
         position = int(self._consumer.position([place])[0].offset)
         return max(position, self._ends_reached.get(partition, position))
 
     def lags(self) -> Mapping[LogPartition, int]:
-        """Return the number of records of each partition that are not read yet. Any thread.
+        """Return how many records each partition has that are not read yet. Any thread.
 
-        Without partitions whose leader does not answer in time, and empty once closed.
+        A partition is left out if its leader does not answer in time; all are, once closed.
         """
         return self._lag.behind(self._next.copy())
 
@@ -281,7 +281,7 @@ class Reader:
             self._consumer.close()
 
     def _replace_client(self) -> None:
-        """Go on with a new client behind what was delivered; a member of a group cannot."""
+        """Go on with a new client after the last delivered record; a group member cannot."""
         if self._subscribed or END in self._next.values():
             raise KafkaUnavailable(self._settings.bootstrap_servers, 0, STRANDED)
         _log.warning("%s; another one takes its place", STRANDED)
@@ -293,7 +293,7 @@ class Reader:
     def _latest(
         self, asked: list[TopicPartition], timeout_s: float
     ) -> tuple[list[TopicPartition], KafkaError | None]:
-        """Return the ends of partitions, and the error of one whose end is unknown."""
+        """Return the partitions' ends, and the error of one whose end is unknown, or None."""
         if not asked:
             return [], None
         try:
@@ -321,8 +321,8 @@ class Reader:
     def _check_there(self, asked: list[TopicPartition], timeout_s: float) -> None:
         """Raise `TopicMissing` if the cluster answers and a topic is not there.
 
-        Another client is asked: a callback of `subscribe` may stand in the way. `list_topics` of
-        this consumer would end its process with the next event of the same poll
+        Another client asks, because this may run in a `subscribe` callback. There, this consumer's
+        `list_topics` would end the process with the next event of the same poll
         (confluent-kafka 2.16: `CallState_get: Assertion cs != NULL failed`).
         """
         try:

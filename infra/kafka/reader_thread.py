@@ -16,11 +16,11 @@ Deliver = Callable[[list[Received]], None]
 _POLL_S = 0.1
 _CLOSE_TIMEOUT_S = 15
 _LOOK_S = 1.0
-"""Time after which one that waits for an answer looks whether the thread still runs."""
+"""Time after which a caller that waits for an answer looks whether the thread still runs."""
 
 
 class ReaderThread:
-    """Poller of one reader until it is closed; all other use of the reader goes through `call`.
+    """Thread that polls a reader until it is closed; other uses of the reader go through `call`.
 
     `deliver` and `failed` run on this thread.
     """
@@ -53,8 +53,8 @@ class ReaderThread:
     def ask(self, question: Callable[[Reader], T], timeout_s: float = 60) -> T:
         """Run `question` on the reader between two polls; return or raise its result.
 
-        Raises `TimeoutError`, also if the thread has ended; a question about offsets has a limit of
-        its own.
+        Raises `TimeoutError`, also if the thread has ended; a question about offsets has its own
+        limit.
         """
         answer: Future[T] = Future()
 

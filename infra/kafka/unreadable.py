@@ -1,8 +1,8 @@
 """Records that cannot be decoded, as readers deliver and observers count them.
 
-Garbage is what no release writes: it never counts, whichever process reads it. A record of a newer
-release counts for that release, and one whose blob cannot be read counts for all. A process that
-folds stops at such a record. An observer says that it left it out.
+Garbage is what no release writes: it never counts, whichever process reads it. A newer release's
+record counts for that release. A record whose blob cannot be read counts for all. A process that
+folds stops at such a record. An observer reports that it left it out.
 """
 
 from collections import Counter
@@ -48,12 +48,12 @@ class Skipped:
     """Records that an observer could not read."""
 
     garbage: Counter[str] = field(default_factory=Counter)
-    """Number of them by topic."""
+    """Their count by topic."""
     missed: dict[str, SeamlessFlowError] = field(default_factory=dict)
-    """First one that counts, by topic."""
+    """First record that counts, by topic."""
 
     def apply(self, topic: str, record: Unreadable) -> None:
-        """Count a record of the topic."""
+        """Count a record from the topic."""
         if record.missed is None:
             self.garbage[topic] += 1
         else:

@@ -1,4 +1,4 @@
-"""All records of a topic, from its start to where it ended when the reading began."""
+"""All records in a topic, from its start to where it ended when the reading began."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,9 +25,9 @@ def read_topic(
     key: str | None = None,
     stopping: Stopping = never,
 ) -> Iterator[Received]:
-    """Yield all records that are there now, each partition in its order, for an observer.
+    """Yield all records that the topic has now, each partition in offset order, for an observer.
 
-    With a `key` only those of its partition. Those that cannot be read are counted in `skipped`.
+    With a `key` only its partition is read. Unreadable records are counted in `skipped`.
     Raises what `find_cluster` and `read_partitions` raise.
     """
     numbers = find_cluster(settings, [topic], stopping).numbers(topic)
@@ -51,14 +51,14 @@ def read_partitions(
     stopping: Stopping = never,
     **options: Any,
 ) -> Iterator[Received]:
-    """Yield all records that are there now, the unreadable ones also; `options` are the reader's.
+    """Yield all records that the partitions have now, also unreadable ones.
 
-    From `starts` on, by default all, and before `ends`, by default those of now. Records of
-    transactions only if committed, and up to the first that is still open. Raises what
-    `Reader.ends` and `Reader.poll` raise. Raises `KafkaUnavailable` once `stopping`, or if no
-    record arrives for `limit_s` (None: 30 s) before the end is reached.
+    It reads from `starts`, by default the beginning, up to `ends`, by default the present ends.
+    Records in transactions come only if committed, and up to the first open transaction. `options`
+    are the reader's. Raises what `Reader.ends` and `Reader.poll` raise. Raises `KafkaUnavailable`
+    once `stopping`, or if no record arrives for `limit_s` (None: 30 s) before the end is reached.
     """
-    # Ends of partitions are asked for: behind the last record may stand ends of transactions.
+    # Report partition ends: behind the last record there may be the ends of transactions.
     options["enable.partition.eof"] = True
     reader = Reader(settings, "reading", stopping=stopping, **options)
     silence_s = _SILENCE_S if limit_s is None else limit_s
@@ -73,7 +73,7 @@ def read_partitions(
             for item in received:
                 if item.offset < ends.get((item.topic, item.partition), 0):
                     yield item
-            if received:  # behind the loop: what the caller did with them is no silence
+            if received:  # after the loop: the caller's own time with them is no silence
                 received_s = time.monotonic()
             ends = {place: end for place, end in ends.items() if reader.position(place) < end}
             silent_s = time.monotonic() - received_s

@@ -1,6 +1,6 @@
-"""Alerts for the symptoms of the runbooks, as rules of Prometheus. Pure.
+"""Alerts for the runbooks' symptoms, as Prometheus rules. Pure.
 
-Each names the page that says what to do. A symptom that no metric shows has none.
+Each names the page that says what to do. A symptom that no metric shows has no alert.
 """
 
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ _MINUTES = 5
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """A query that has lines while something is wrong, and the page about it."""
+    """A query that returns lines while something is wrong, and the page about it."""
 
     name: str
     query: str
     minutes: int
-    """Time that it must last."""
+    """Minutes that it must last."""
     summary: str
     page: str
     """Path in the repository, with the heading's anchor."""
@@ -119,7 +119,7 @@ ALERTS = (
 
 
 def rule_group() -> dict[str, Any]:
-    """Return the file of rules that Prometheus reads, to be written as YAML."""
+    """Return the rules file that Prometheus reads, to be written as YAML."""
     return {"groups": [{"name": "seamlessflow", "rules": [_rule(alert) for alert in ALERTS]}]}
 
 

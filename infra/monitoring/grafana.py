@@ -7,13 +7,13 @@ from seamlessflow.infra.monitoring.panels import Board, Panel
 _SCHEMA = 39
 _COLUMNS = 24
 _WIDTH, _HEIGHT = 12, 8
-"""Size of a panel; a page is 24 wide."""
+"""A panel's size; a page is 24 wide."""
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 """The Prometheus that the reader chooses on the page."""
 
 
 def dashboard(board: Board) -> dict[str, Any]:
-    """Return the board as Grafana's dashboard, which asks for its Prometheus by a variable."""
+    """Return the board as a Grafana dashboard, which asks for its Prometheus by a variable."""
     source = {"name": "source", "label": "Prometheus", "type": "datasource", "query": "prometheus"}
     return {
         "uid": board.uid,

@@ -1,6 +1,6 @@
-"""Boards of a run: what each panel asks Prometheus, in its query language. Pure data.
+"""A run's boards: what each panel asks Prometheus, in its query language. Pure data.
 
-`telemetry/names.py` has the meanings of the metrics.
+`telemetry/names.py` says what the metrics mean.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _RANGE = "$__rate_interval"
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A query, with the name of its lines in Grafana's form (`{{label}}`)."""
+    """A query, and the name for its lines in Grafana's form (`{{label}}`)."""
 
     expression: str
     legend: str
@@ -19,7 +19,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """A picture of some curves; `unit` is Grafana's name of it."""
+    """A picture with some curves; `unit` has Grafana's name."""
 
     title: str
     unit: str
@@ -28,7 +28,7 @@ class Panel:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """A page of panels; `uid` is its address in Grafana and the name of its file."""
+    """A page of panels; `uid` is its address in Grafana and its file's name."""
 
     uid: str
     title: str
@@ -44,7 +44,7 @@ def _quantile(share: float, histogram: str, by: str = "le") -> str:
 
 
 def _latest(metric: str, legend: str = "") -> Series:
-    """Return the curve of a figure of training steps, by its name in metrics.csv."""
+    """Return the curve for a training step's figure, by its name in metrics.csv."""
     return Series(f'seamlessflow_trainer_metric{{metric="{metric}"}}', legend or metric)
 
 

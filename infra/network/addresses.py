@@ -1,4 +1,4 @@
-"""Addresses of processes, host:port, and connections to them; ports here, URLs of storages."""
+"""Process addresses (host:port) and connections to them, free ports, and storage URLs."""
 
 import errno
 import ipaddress
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator
 
 _LOOPBACK = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # nosec B104
-"""Hosts that are all interfaces of a machine, with one of these."""
+"""Hosts that stand for all interfaces of a machine, each with one of these interfaces."""
 
 HOST = "127.0.0.1"
 _FOR_SERVERS = range(20_000, 32_768)
@@ -29,7 +29,7 @@ def _without_password(url: str) -> str:
 
 
 StorageUrl = Annotated[str, AfterValidator(_without_password)]
-"""URL of a storage that fsspec knows, as a setting; refused with a password in it."""
+"""A setting: the URL of a storage that fsspec knows; refused with a password in it."""
 
 
 def address_of(host: str, port: int) -> str:
@@ -49,7 +49,7 @@ def reached_here(host: str) -> str:
 
 
 def listener_on(host: str) -> socket.socket:
-    """Return a socket that listens on a free port of `host`, by either protocol of the internet.
+    """Return a socket that listens on a free port of `host`, by IPv4 or IPv6.
 
     Raises `OSError`.
     """
@@ -58,7 +58,7 @@ def listener_on(host: str) -> socket.socket:
 
 
 def no_own_host(host: str) -> str:
-    """Return why no program of this machine can listen on a host, empty if one can."""
+    """Return why no program on this machine can listen on a host; empty if one can."""
     if host.startswith("["):
         return f"is written without brackets here: {host.strip('[]')}"
     try:
@@ -95,7 +95,7 @@ def free_port() -> int:
 def free_ports(count: int) -> list[int]:
     """Return different ports that are free now; another process may take one in the meantime.
 
-    No client is given one of them while its server is away.
+    Linux gives none of them to a client while its server is away.
     """
     first = randbelow(len(_FOR_SERVERS))
     ports = (*_FOR_SERVERS[first:], *_FOR_SERVERS[:first])
@@ -111,7 +111,7 @@ def _binds(port: int) -> bool:
 
 
 def is_free(port: int, host: str = HOST) -> bool:
-    """Return whether the port can be bound. Wrong for a port that is about to be bound."""
+    """Return whether the port can be bound now; another process may be about to bind it."""
     with socket.socket(_family(host)) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

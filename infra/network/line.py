@@ -1,4 +1,4 @@
-"""A line between two workers: values as JSON, a line of text each, over TCP.
+"""A line between two workers: values as JSON, each in one line of text, over TCP.
 
 A gang meets over such lines (`trainer/backends/meeting.py`), and a clock's gang works over them.
 Rollout processes ask training processes for weights over them (`infra/weights/from_trainer`).
@@ -16,14 +16,14 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.network.addresses import address_of
 
 ANSWER_S = 6 * 3600.0
-"""Limit between two values: as long as a call of the trainer may take."""
+"""Limit between two values: as long as a trainer's call may take."""
 LOOK_S = 0.2
 """Seconds between two looks at whether the process must end."""
 _MOST_BYTES = 1 << 26
 
 
 class LineLost(SeamlessFlowError):
-    """The end of the line to another worker."""
+    """The line to another worker has ended."""
 
     lasting = False
 
@@ -69,7 +69,7 @@ class Line:
 
     @property
     def lost(self) -> bool:
-        """Return whether the other side has closed it. For one that waits for a value."""
+        """True if the other side has closed it. Only for the thread that receives values."""
         try:
             self._connection.setblocking(False)
             return not self._connection.recv(1, socket.MSG_PEEK)
@@ -83,20 +83,20 @@ class Line:
     def ends(self, limit_s: float) -> bool:
         """Return whether the other side ends it within the limit. From any thread.
 
-        It may have sent values before, and another thread may wait for them.
+        Values may still be unread, and another thread may wait for them.
         """
         poll = select.poll()
         poll.register(self._connection, select.POLLRDHUP)
         return bool(poll.poll(limit_s * 1000))
 
     def close(self) -> None:
-        """End the line, and a wait for its next value."""
+        """End the line, and any wait for its next value."""
         with suppress(OSError):  # the other side was faster
             self._connection.shutdown(socket.SHUT_RDWR)
         self._connection.close()
 
     def _more(self) -> bytes:
-        """Return what has come, nothing if nothing has in a while."""
+        """Return the bytes that have come; none if nothing comes for a moment."""
         try:
             read = self._connection.recv(1 << 16)
         except TimeoutError:

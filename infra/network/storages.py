@@ -13,9 +13,9 @@ _LOCAL = ("file", "local")
 
 
 def storage_at(url: str, **options: Any) -> tuple[Any, str]:
-    """Return a URL's file system, with fsspec's options, and the path of its root there.
+    """Return a URL's file system, with fsspec's options, and its root's path there.
 
-    Raises `ValueError` for a storage that is not known and `ImportError` for one whose package is
+    Raises `ValueError` for an unknown storage and `ImportError` for one whose package is
     missing.
     """
     if (path := local_path(url)) is not None:
@@ -25,11 +25,10 @@ def storage_at(url: str, **options: Any) -> tuple[Any, str]:
 
 
 def local_path(url: str) -> Path | None:
-    """Return the directory that a URL names on this machine, None for other storages.
+    """Return the directory that a URL names on this machine, or None for other storages.
 
-    fsspec reads URLs differently. It takes escapes (%20) for the names of directories, and `::` for
-    a border between two URLs. It takes a path that is not absolute for one below the current
-    directory.
+    fsspec reads URLs differently. It takes escapes (%20) literally, and `::` for a border between
+    two URLs. It takes a path that is not absolute for one below the current directory.
     """
     if fsspec.utils.get_protocol(url) not in _LOCAL:
         return None
@@ -38,7 +37,7 @@ def local_path(url: str) -> Path | None:
 
 
 def unusable(url: str) -> str:
-    """Return why the storage of a URL cannot be asked, without asking it; empty if it can be."""
+    """Return why a URL's storage cannot be asked, without asking it; empty if it can be."""
     try:
         fsspec.get_filesystem_class(fsspec.utils.get_protocol(url))
     except (ValueError, ImportError) as error:

@@ -1,6 +1,6 @@
-"""Stores in which the ranks of a process group find each other. Needs torch.
+"""Stores in which a process group's ranks find each other. Needs torch.
 
-A store would listen on all interfaces if it made its socket itself.
+The socket is made here, because a store's own socket would listen on all interfaces.
 """
 
 from datetime import timedelta
@@ -13,7 +13,7 @@ from seamlessflow.infra.network.addresses import address_of, host_and_port, list
 def store_at(host: str, limit: timedelta) -> tuple[TCPStore, str]:
     """Return a store on a free port of this host, and its address.
 
-    `limit` is for the connection to it and for each of its answers.
+    `limit` applies to the connection and to each answer.
     """
     listener = listener_on(host)
     port = listener.getsockname()[1]
@@ -21,7 +21,7 @@ def store_at(host: str, limit: timedelta) -> tuple[TCPStore, str]:
 
 
 def store_of(address: str, limit: timedelta) -> TCPStore:
-    """Return the store at an address, of another process. Raises `RuntimeError`, `ValueError`."""
+    """Return another process's store at an address. Raises `RuntimeError`, `ValueError`."""
     return _store(*host_and_port(address), limit)
 
 

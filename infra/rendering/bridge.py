@@ -1,11 +1,11 @@
-"""Bridge: the tokens that the next turn's prompt adds behind the exact ids of the turn before.
+"""Bridge: the tokens that the next turn's prompt adds behind the previous turn's exact ids.
 
-Most templates need only the last turn of a prompt for it. A bridge then costs the same however long
-the history is. The probes find the templates that need more. Used by `infra/rendering/renderer.py`.
+Most templates need only a prompt's last turn for it. Then a bridge costs the same however long the
+history is. The probes find the templates that need more. Used by `infra/rendering/renderer.py`.
 
-The library bridges only to messages of users and tools. This module also bridges to answers that
-the policy did not sample, and to no message at all. It takes the difference of two renderings, and
-puts it behind the turn's end. The library's bridge to a sample message writes that end.
+The library bridges only to user and tool messages. This module also bridges to answers that the
+policy did not sample, and to no message at all. It takes the difference between two renderings, and
+puts it behind the turn's end. That end comes from the library's bridge to a sample message.
 """
 
 from contextlib import suppress
@@ -21,7 +21,7 @@ class Bridge:
     """Implementation of `Renderer.tail` and `Renderer.bridge`."""
 
     def __init__(self, template: ChatTemplate, samples: list[bytes]) -> None:
-        """Try with the completions `samples` which part of a prompt a bridge needs."""
+        """Find out, with the completions `samples`, which part of a prompt a bridge needs."""
         self._template = template
         prompts = [
             prompt
@@ -56,7 +56,7 @@ class Bridge:
     def _by_difference(
         self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
     ) -> bytes | None:
-        """Return the ids that end the turn, and those behind that; None if either is unknown."""
+        """Return the ids that end the turn, and the ids behind it; None if either is unknown."""
         with suppress(RendererError):  # such as two answers in a row: the whole prompt decides
             for sample, ending in self._samples:
                 ended = self._template.bridge(self.tail(prompt), completion, sample, tools)
@@ -86,7 +86,7 @@ class Bridge:
         return None if ids is None else pack(ids)
 
     def _renderable(self, histories: tuple[Messages, ...]) -> list[Messages]:
-        """Return the histories that the template does not refuse."""
+        """Return the first two histories that the template does not refuse."""
         return [history for history in histories if self._prompt(history, None) is not None][:2]
 
     def _prompt(self, messages: Messages, tools: Tools | None) -> bytes | None:

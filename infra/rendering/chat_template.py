@@ -1,4 +1,4 @@
-"""Chat template for a model family on a tokenizer: OpenAI chat messages to token ids.
+"""A model family's chat template on a tokenizer: OpenAI chat messages to token ids.
 
 Templates silently drop what they do not know (a `developer` message, an image for a text model).
 Messages that cannot be rendered are therefore refused here. Used in `infra/rendering` only.
@@ -24,19 +24,19 @@ _ROLES = {
 }
 
 _FROM_OUTSIDE = ("user", "tool")
-"""Roles whose text others write than the agent and the policy."""
+"""Roles whose text does not come from the agent or the policy."""
 
 REFUSALS = (ValueError, TypeError, KeyError, AttributeError, AssertionError, NotImplementedError)
-"""Errors of the library's templates for messages that they cannot render."""
+"""Errors that the library's templates raise for messages that they cannot render."""
 
 
 class ChatTemplate:
-    """Template of the family `name`. Raises `RendererError` for messages that it cannot render."""
+    """Template for the family `name`. Raises `RendererError` for messages it cannot render."""
 
     def __init__(
         self, library: LibraryRenderer, name: str, guard: Callable[[str], str] = str
     ) -> None:
-        """`guard` is applied to the texts of users and tools."""
+        """`guard` is applied to user and tool texts."""
         self._library = library
         self._guard = guard
         self._name = name
@@ -55,7 +55,7 @@ class ChatTemplate:
     def bridge(
         self, prompt: bytes, completion: bytes, new_messages: Messages, tools: Tools | None
     ) -> bytes | None:
-        """Return the ids behind `prompt + completion`; None if the template would change those."""
+        """Return the ids behind `prompt + completion`; None if the template would change it."""
         turn = unpack(prompt)
         sampled = unpack(completion)
         with self._refusals():
@@ -66,11 +66,11 @@ class ChatTemplate:
             return None
         before = turn + sampled
         ids = rendered.token_ids
-        # A bridge may drop ids sampled behind the end of the turn; sampled ids must stay.
+        # A bridge may drop ids sampled behind the turn's end; sampled ids must stay.
         return pack(ids[len(before) :]) if ids[: len(before)] == before else None
 
     def ends(self, ids: list[int]) -> list[int]:
-        """Return the places behind each stop token."""
+        """Return the place behind each stop token."""
         return [place for place, token in enumerate(ids, 1) if token in self._stops]
 
     def from_last_stop(self, prompt: bytes) -> bytes:
@@ -118,7 +118,7 @@ def offered(tools: Tools | None) -> OfferedTools:
 
 
 class Unrenderable(ValueError):
-    """No text template can render the message; the text names it and the reason."""
+    """No text template can render the message; the error's text names it and the reason."""
 
 
 def template_messages(messages: Sequence[Mapping[str, object]]) -> list[dict[str, object]]:

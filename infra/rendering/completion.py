@@ -1,7 +1,7 @@
 """Completions parsed as assistant messages, whole or while their tokens arrive.
 
-Owns the message types and, with `tagged_stream.py`, the streams of `infra/rendering/renderer.py`.
-The deltas of a stream after n tokens depend on those n tokens alone, never on how they were cut. A
+It owns the message types and, with `tagged_stream.py`, the streams for `rendering/renderer.py`. A
+stream's deltas after n tokens depend only on those n tokens, never on how they were cut. So a
 worker that continues a turn feeds the tokens again, drops their deltas, and goes on. All deltas
 together are the message.
 """
@@ -19,7 +19,7 @@ from seamlessflow.schemas.tokens import unpack
 class ParsedMessage:
     """A completion's assistant message, for the agent.
 
-    `content` and `reasoning` have no white space at their ends, except those of a `PlainStream`.
+    `content` and `reasoning` have no white space at their ends, except from a `PlainStream`.
     `reasoning` is None if the completion has no thinking, and empty if its thinking is empty. A
     malformed tool call stays in `content` word for word, and its reason (`invalid_json`,
     `unclosed_block`, ...) is in `malformed`.
@@ -32,7 +32,7 @@ class ParsedMessage:
     reasoning_closed: bool = True
     """False if the completion ended inside its thinking."""
     reasoning_tokens: int | None = None
-    """Tokens of thinking, with those that begin and end it; None if that is unknown."""
+    """Count of thinking tokens, with those that begin and end it; None if that is unknown."""
 
     @property
     def well_formed(self) -> bool:
@@ -41,7 +41,7 @@ class ParsedMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageDelta:
-    """Part of the message that some tokens add; falsy if that is nothing."""
+    """Part that some tokens add to the message; falsy if they add nothing."""
 
     content: str = ""
     reasoning: str = ""
@@ -55,7 +55,7 @@ NOTHING = MessageDelta()
 
 
 class MessageStream(Protocol):
-    """Parser of one completion: takes its tokens, returns deltas of its message. Never blocks."""
+    """Parser for one completion: takes its tokens, returns its message's deltas. Never blocks."""
 
     def feed(self, ids: bytes) -> MessageDelta:
         """Return what `ids` (int32) add. Text that may still become markup is held back."""

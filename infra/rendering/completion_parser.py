@@ -1,4 +1,4 @@
-"""Parser of one model family's completions, by the `renderers` library or incrementally.
+"""Parser for one model family's completions, by the `renderers` library or incrementally.
 
 The library parses whole completions only. The incremental parser is used if it knows the model's
 markup and gives the library's results for the probes (`streams`).
@@ -23,11 +23,11 @@ from seamlessflow.schemas.tokens import unpack
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 ABSENT = -1
-"""Id of a mark that the tokenizer does not have; no token has it."""
+"""Id for a mark that the tokenizer does not have; no token has this id."""
 
 
 class CompletionParser:
-    """Parser that was tried with `samples`, completions of a prompt that ends with `usual_tail`."""
+    """Parser that was tried with `samples`: completions for a prompt that ends in `usual_tail`."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class CompletionParser:
         self._generation = generation
         self._usual_tail = generation.end_of(unpack(usual_tail))
         self._markup = self._find_markup(stops, samples, probes.TOOLS)
-        # Calls without tokens of their own can be read from whole completions only, text at once.
+        # Only whole completions show calls that have no tokens of their own; text streams at once.
         self._plain_markup = self._markup or self._find_markup(stops, samples, None)
 
     @property
@@ -54,7 +54,7 @@ class CompletionParser:
     def stream(self, tools: OfferedTools, tail: bytes) -> MessageStream:
         """Return a stream for one completion of a prompt whose last turn is `tail`.
 
-        An empty `tail` stands for the usual one. Without `tools` the markup of tool calls is text.
+        An empty `tail` stands for the usual one. Without `tools`, tool call markup is text.
         """
         before = self._generation.end_of(unpack(tail)) if tail else self._usual_tail
         markup = self._markup if tools else self._plain_markup
@@ -116,7 +116,7 @@ class CompletionParser:
     def _sort_calls(
         self, parsed: LibraryMessage, ids: list[int], *, offered: bool
     ) -> tuple[list[ToolCall], list[str], list[str]]:
-        """Return valid calls, a reason for each malformed one, and the texts of those."""
+        """Return the valid calls, the malformed calls' reasons, and the malformed calls' texts."""
         calls = []
         reasons = []
         texts = []
@@ -129,7 +129,7 @@ class CompletionParser:
         return calls, reasons, texts
 
     def _reasoning_tokens(self, parsed: LibraryMessage, ids: list[int]) -> int | None:
-        """Return the tokens of thinking, or None if no single token ends it."""
+        """Return how many tokens are thinking, or None if no single token ends it."""
         if parsed.reasoning_content is None:
             return 0
         end = self._tokenizer.token_id("</think>")

@@ -1,12 +1,12 @@
-"""Parts of prompts as differences of renderings: what a template writes behind messages. Pure.
+"""Parts of prompts, found by comparing renderings: text that a template adds to messages. Pure.
 
-A generation prompt is what it writes behind the last message, before an answer. It alone says if an
-answer begins inside thinking; the same mark in the words of a message does not. Prompts that differ
-in the last message only end with it.
+A generation prompt is what a template writes behind the last message, before an answer. Only it
+says if an answer begins inside thinking; the same mark in a message's words does not. Prompts that
+differ only in the last message have it as their common end.
 
-A template is a function of the whole history. So what messages add behind an answer can follow
-sampled tokens only under two conditions. It is the same behind every history, and leaves what
-stands before as it is. Both are tried for each call, behind the sample histories of `probes.py`.
+A template is a function of the whole history. So the text that messages add behind an answer can
+follow sampled tokens only under two conditions. It is the same behind every history, and it leaves
+earlier text as it is. Both are tried for each call, behind the sample histories in `probes.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,21 +33,21 @@ _BEFORE: tuple[tuple[Sequence[Message], Message], ...] = (
     ((*probes.SHORT, probes.CALL), probes.NEW_MESSAGES[0][0]),
     (probes.LONG[:1], probes.LONG[1]),
 )
-"""Histories, each with the message behind them whose words are exchanged."""
+"""Histories, each with a message behind it whose words are exchanged."""
 
 _Prompt = Callable[[Sequence[Message]], list[int]]
 """Return a prompt's ids. It may raise `RendererError` or `ValueError`."""
 
 
 class GenerationPrompts:
-    """Generation prompts of one template behind messages of each role."""
+    """One template's generation prompts, behind messages with each role."""
 
     def __init__(self, render: _Prompt) -> None:
         endings = {tuple(self._ends(render, *sample)) for sample in _BEFORE} - {()}
         self._known = sorted(map(list, endings), key=len, reverse=True)
 
     def end_of(self, prompt: list[int]) -> list[int]:
-        """Return the generation prompt at a prompt's end; all of it if none is known.
+        """Return the generation prompt at a prompt's end; the whole prompt if none is known.
 
         A prompt may be cut at its beginning.
         """
@@ -58,7 +58,7 @@ class GenerationPrompts:
         return prompt
 
     def _ends(self, render: _Prompt, before: Sequence[Message], last: Message) -> list[int]:
-        """Return what the renderings of a history have in common behind its last message."""
+        """Return the common end of a history's renderings, behind its last message."""
         with suppress(RendererError, ValueError):
             first, second = (render([*before, {**last, "content": words}]) for words in _WORDS)
             shared = 0
@@ -80,9 +80,9 @@ def behind_answer(
 ) -> Rendered | None:
     """Return what the template writes behind an answer's stop token, up to the next answer.
 
-    None if that depends on the history or is nothing. Also None if the new messages change what
-    stands before them. `ends` returns the places behind each stop token. With `thinking_stays` a
-    template that would only remove earlier thinking changes nothing.
+    None if that depends on the history or is empty. Also None if the new messages change earlier
+    text. `ends` returns the place behind each stop token. With `thinking_stays` changes are not
+    looked for: the template would only remove earlier thinking.
     """
     additions: list[Rendered] = []
     history: Sequence[Message]
@@ -103,10 +103,10 @@ def behind_answer(
 
 
 def behind_prompt(prompt: list[int], whole: list[int], tokenizer: Tokenizer) -> list[int] | None:
-    """Return the ids of a rendering behind its prompt, as a model would sample them.
+    """Return a rendering's ids behind its prompt, as a model would sample them.
 
-    A tokenizer may join the end of the prompt with what follows, such as two line ends. The text
-    behind the prompt is then tokenised by itself. None if the rendering does not go on from it.
+    A tokenizer may join the prompt's end with what follows, for example two line ends. Then the
+    text behind the prompt is tokenised by itself. None if the rendering does not begin with it.
     """
     if whole[: len(prompt)] == prompt:
         return whole[len(prompt) :]

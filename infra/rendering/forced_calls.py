@@ -1,10 +1,10 @@
-"""Openings of tool calls, found by rendering a few calls. Pure; used by `renderer.py`.
+"""Tool call openings, found by rendering a few calls. Pure; used by `renderer.py`.
 
-This module knows no template. It renders calls that differ in what is to be left open. The tokens
-that they all begin with are the opening. The opening therefore ends between two tokens, as the
-model spells them. It includes what the template puts before every call (the end of thinking, or
-empty thinking). A tokenizer may join the end of the opening with a tool's own name or arguments.
-Then the opening is shorter, if it still begins a call.
+This module knows no template. It renders calls that differ in the part that is left open. The
+tokens with which all of them begin are the opening. So it ends between two tokens, as the model
+spells them. It includes what the template puts before every call (the end of thinking, or empty
+thinking). A tokenizer may join the opening's end with a tool's own name or arguments. Then a
+shorter opening is used, if it still begins a call.
 """
 
 import json
@@ -17,7 +17,7 @@ from seamlessflow.infra.rendering.probes import Message
 from seamlessflow.infra.rendering.tokenizer import Tokenizer
 
 RenderMessages = Callable[[list[Message], bool], list[int]]
-"""Return the ids of messages, with a generation prompt or without."""
+"""Return the messages' ids, with a generation prompt or without."""
 
 NAMES = ("probe", "_look", "Act")
 """Function names that begin with different tokens."""
@@ -34,9 +34,9 @@ class Opening:
     """Token ids that open a tool call."""
 
     generation_prompt: list[int]
-    """End of a prompt, behind which an answer begins."""
+    """The prompt's end, behind which an answer begins."""
     ids: list[int]
-    """Beginning of a call behind it."""
+    """A call's beginning behind it."""
     calls: dict[str, list[int]]
     """Whole answers by function name, to check that they can be parsed."""
 
@@ -48,9 +48,9 @@ def find_opening(
     name: str | None,
     tools: Sequence[Message] = (),
 ) -> Opening:
-    """Return the opening of a call to the function `name`, or to any function if that is None.
+    """Return the opening for a call to the function `name`, or to any function if that is None.
 
-    It follows `messages`. Raises `NoOpening`.
+    The call follows `messages`. Raises `NoOpening`.
     """
     history = _context(messages)
     asked = render(history, True)
@@ -82,7 +82,7 @@ def common_start(sequences: Sequence[list[int]]) -> list[int]:
 def _unjoined(
     start: list[int], render: RenderMessages, history: list[Message], tool: Message
 ) -> list[int]:
-    """Return `start` without the tokens at its end that a call of this tool does not have."""
+    """Drop last tokens of `start` that a call to this tool lacks, if the rest begins a call."""
     spelt = render([*history, _call_of(tool)], False)
     shorter = common_start([start, spelt])
     if shorter == start:
@@ -93,7 +93,7 @@ def _unjoined(
 
 
 def _call_of(tool: Message) -> Message:
-    """Return a call of the tool with its first argument."""
+    """Return a call to the tool with its first argument."""
     match tool:
         case {"function": {"name": str(name), "parameters": {"properties": dict(properties)}}}:
             first = next(iter(properties), None)
@@ -104,7 +104,7 @@ def _call_of(tool: Message) -> Message:
 
 
 def _context(messages: Sequence[Message]) -> list[Message]:
-    """Return a short history that ends with the same role, which is all that templates look at."""
+    """Return a short history that ends with the same role; templates look at no more."""
     if messages and messages[-1].get("role") == "tool":
         return [*probes.SHORT, probes.CALL, *probes.NEW_MESSAGES[0]]
     return list(probes.SHORT)

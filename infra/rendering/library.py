@@ -1,4 +1,4 @@
-"""Loading of the `renderers` library, and types for its parts in use.
+"""The `renderers` library: its loading, and types for the parts in use.
 
 Only this module imports the library, which takes about a second. The library is not typed; the
 protocols here are what `chat_template.py` and `completion_parser.py` rely on.
@@ -29,14 +29,14 @@ OfferedTools = list[Mapping[str, object]] | None
 
 
 class RenderedTokens(Protocol):
-    """`sampled_mask` marks the tokens that the model would have sampled; empty if unknown."""
+    """Rendered tokens. `sampled_mask` marks those that the model would sample; empty if unknown."""
 
     token_ids: list[int]
     sampled_mask: list[bool]
 
 
 class LibraryCall(Protocol):
-    """One attempt at a tool call; `token_span` is the place of its block in the completion."""
+    """One attempt at a tool call; `token_span` is its block's place in the completion."""
 
     raw: str
     name: object
@@ -56,7 +56,7 @@ class LibraryMessage(Protocol):
 
 
 class LibraryRenderer(Protocol):
-    """Renderer of one model family. It may raise any error for messages that it cannot render."""
+    """Renderer for one model family. It may raise any error for messages it cannot render."""
 
     effective_thinking_retention: str
     """`all` if bridges keep earlier thinking."""
@@ -84,7 +84,7 @@ class LibraryRenderer(Protocol):
 
 
 def families() -> list[str]:
-    """Return the names of the model families that the library knows."""
+    """Return the model families that the library knows, by name."""
     configs = get_args(get_args(renderers.RendererConfig)[0])
     names = [str(config.model_fields["name"].default) for config in configs]
     return [name for name in names if name not in NEEDS_MORE_THAN_SETTINGS]
@@ -120,7 +120,7 @@ def _config(settings: RendererSettings) -> Any:
 
 
 class _RecordingTokenizer:
-    """Tokenizer that records the tokens that a renderer asked for and it does not have."""
+    """Tokenizer that records which tokens it lacks when a renderer asks for them."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.missing: list[str] = []

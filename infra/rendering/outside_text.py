@@ -1,7 +1,7 @@
-"""Text from outside, of users and tools, in which the spelling of a control token is only text.
+"""Text from outside (users and tools), in which a spelt control token is only text.
 
 Templates write messages and control tokens as one text, and a tokenizer cannot tell who wrote what.
-A mark is therefore put into each such spelling before the template sees it. The tokenizer then
+Therefore a mark is put into each such spelling before the template sees it. Then the tokenizer
 finds no token there, and removes the mark before it looks at the letters. Used by
 `chat_template.py` and `tokenizer.py`.
 """
@@ -22,10 +22,10 @@ MARKUP = frozenset(
 
 
 def control_spellings(added_tokens: Mapping[str, bool], template: str) -> list[str]:
-    """Return the spellings of tokens that structure a conversation, of a tokenizer's added ones.
+    """Return the spellings of those added tokens that structure a conversation.
 
-    `added_tokens`: each with True if it is special. Others count if the source of the chat template
-    names them. There are tokens for white space and HTML too, which are ordinary text.
+    `added_tokens` has True for a special token. Others count if they are in `MARKUP`, or if the
+    chat template's source names them. Tokens for white space and HTML are ordinary text.
     """
     return [
         token
@@ -35,7 +35,7 @@ def control_spellings(added_tokens: Mapping[str, bool], template: str) -> list[s
 
 
 class OutsideText:
-    """Guard of text from outside against the given spellings."""
+    """Guard that breaks the given spellings in text from outside."""
 
     def __init__(self, spellings: Iterable[str]) -> None:
         self._by_beginning: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
 """Samples that a renderer is tried with when it is loaded. Pure; used in `infra/rendering` only.
 
-Two shortcuts work for most model families but not for all. They are bridging with only a prompt's
-last turn, and parsing completions incrementally. A renderer uses each only if it gives the
-library's result for all samples here.
+Two shortcuts work for most model families but not for all: bridging with only a prompt's last turn,
+and parsing completions incrementally. A renderer uses each only if it gives the library's result
+for all samples here.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,9 +48,9 @@ LONG: tuple[Message, ...] = (
 
 
 def answered(message: Message, *, thinking: bool) -> tuple[tuple[Message, ...], ...]:
-    """Return histories of different kinds that end with the answer `message`.
+    """Return different histories that end with the answer `message`.
 
-    The last one is for templates that refuse the second: two that differ are enough.
+    The last one is for templates that refuse the second: two different ones are enough.
     """
 
     def thought(message: Message) -> Message:
@@ -81,7 +81,7 @@ COMPLETIONS: tuple[str, ...] = (
 )
 
 BridgeTokens = Callable[[bytes, bytes, Sequence[Message]], object]
-"""Return the result of a bridge from prompt, completion and new messages, to be compared."""
+"""Return a bridge's result from prompt, completion and new messages, to be compared."""
 
 
 def completions(tokenizer: Tokenizer, call: list[int], stop: int) -> Iterator[bytes]:
@@ -100,7 +100,7 @@ def bridge_needs_only_tail(
     tail: Callable[[bytes], bytes],
     samples: list[bytes],
 ) -> bool:
-    """Return whether `bridge` gives the same for all samples with the whole prompt and its tail."""
+    """Return whether `bridge` gives the same for all samples with a whole prompt and its tail."""
     return all(
         bridge(prompt, completion, new) == bridge(tail(prompt), completion, new)
         for prompt in prompts

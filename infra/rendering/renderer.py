@@ -26,7 +26,7 @@ from seamlessflow.schemas.tokens import pack, unpack
 
 
 class Renderer:
-    """Template of one model family on one tokenizer. Not for several threads at once."""
+    """One model family's template on one tokenizer. Not for several threads at once."""
 
     def __init__(self, tokenizer: Tokenizer, settings: RendererSettings, digest: str) -> None:
         """Prefer `Renderer.load`. Raises `RendererError`."""
@@ -66,24 +66,24 @@ class Renderer:
         return cls(tokenizer, settings, digest)
 
     def check(self, published: str, directory: str) -> None:
-        """Raise `RendererError` unless its hash is that which the trainer published, if it did.
+        """Raise `RendererError` if the trainer published another hash than this renderer's.
 
-        The tokens of another tokenizer would mean something else to the model. `directory` is where
-        this one is from.
+        Another tokenizer's tokens would mean something else to the model. `directory` is where this
+        tokenizer is from.
         """
         if published not in ("", self.hash):
             text = f"the tokenizer in {directory} has the hash {self.hash}"
             raise RendererError(self.settings.name, f"{text}, the trainer's {published}")
 
     def put_off(self, longer_than: int) -> None:
-        """Raise `TokensWanted` for texts of more letters, from now on, also in variants.
+        """Raise `TokensWanted` for texts with more letters, from now on, also in variants.
 
         Rendering, bridges and `encode` then raise it until the text was tokenised elsewhere.
         """
         self._tokenizer.put_off(longer_than)
 
     def variant(self, settings: RendererSettings) -> "Renderer":
-        """Return a renderer of other settings on the same tokenizer. Raises `RendererError`."""
+        """Return a renderer with other settings on the same tokenizer. Raises `RendererError`."""
         return Renderer(self._tokenizer, settings, self.hash)
 
     @property
@@ -107,7 +107,7 @@ class Renderer:
     def answer(self, messages: Messages, tools: Tools | None = None) -> bytes:
         """Return the ids with which the policy would have sampled the last message.
 
-        They stand behind the prompt of the messages before it and end with a stop token. Raises
+        They stand behind the earlier messages' prompt and end with a stop token. Raises
         `RendererError`, also if the template writes that answer in another way.
         """
         prompt = self._template.render(messages[:-1], tools, ask=True)
@@ -126,12 +126,12 @@ class Renderer:
     def forced_call(
         self, prompt: bytes, messages: Messages, tools: Tools | None, name: str | None
     ) -> bytes:
-        """Return ids that open a call of function `name`, or of any function if that is None.
+        """Return ids that open a call to function `name`, or to any function if that is None.
 
-        They are to be the last ids of `prompt`, the prompt of `messages` (`GenerateTurn.prefill`):
-        sampling then continues inside the call. Thinking that the prompt opened is closed first.
-        Raises `RendererError` if this template has no such opening, or if `prompt` does not end
-        where an answer begins.
+        They are to be appended to `prompt`, which renders `messages` (`GenerateTurn.prefill`). Then
+        sampling continues inside the call. Thinking that the prompt opened is closed first. Raises
+        `RendererError` if this template has no such opening, or if `prompt` does not end where an
+        answer begins.
         """
 
         def render(messages: Messages, ask: bool) -> list[int]:
@@ -152,7 +152,7 @@ class Renderer:
     def tail(self, prompt: bytes) -> bytes:
         """Return the part of a prompt that `bridge` and `parse` read: from its last stop token on.
 
-        The whole prompt if it has no stop token, or if this renderer's bridge needs the history.
+        It is the whole prompt if that has no stop token, or if this bridge needs the history.
         The cost grows with the tail's length; `tail(tail(prompt)) == tail(prompt)`.
         """
         return self._bridge.tail(prompt)
@@ -165,7 +165,7 @@ class Renderer:
         `prompt` may be its `tail`. The ids begin with what the completion lacks (end of thinking,
         end of turn). New assistant messages are rendered, since the policy did not sample them.
         Without new messages only the next answer is asked for. Returns None if the template would
-        change earlier tokens, as for a new user message if thinking is not retained. Also returns
+        change earlier tokens, for example for a new user message if thinking is not kept. Also
         None after a completion that stopped inside its thinking. Raises `RendererError` for
         messages that cannot be rendered at all.
         """
@@ -176,9 +176,9 @@ class Renderer:
     ) -> ParsedMessage:
         """Return a whole completion's message. Raises nothing, whatever was sampled.
 
-        Without `tools` the markup of tool calls is plain content, which the agent may parse itself.
-        `prompt` (its `tail` is enough) shows whether it opened thinking; without it the usual end
-        of a prompt is assumed.
+        Without `tools`, tool call markup is plain content, which the agent may parse itself.
+        `prompt` (its `tail` is enough) shows whether it opened thinking; without it a prompt's
+        usual end is assumed.
         """
         stream = self.stream(tools, prompt)
         stream.feed(completion)
@@ -188,7 +188,7 @@ class Renderer:
     def stream(self, tools: Tools | None = None, prompt: bytes = b"") -> MessageStream:
         """Return a stream for one completion, with the arguments of `parse`.
 
-        All its deltas together equal the message of `parse`.
+        All its deltas together equal the message that `parse` returns.
         """
         return self._parser.stream(offered(tools), self._template.from_last_stop(prompt))
 
@@ -205,7 +205,7 @@ class Renderer:
         return pack(self._tokenizer.encode(text))
 
     def normalized(self, text: str) -> str:
-        """Return the text as the tokenizer reads it: `decode` may give no other spelling back."""
+        """Return the text as the tokenizer reads it; `decode` may give only this spelling back."""
         return self._tokenizer.normalized(text)
 
     def decode(self, ids: bytes) -> str:

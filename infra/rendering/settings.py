@@ -18,9 +18,9 @@ from seamlessflow.infra.rendering.model_template.files import prompting_bytes
 from seamlessflow.schemas.records import PolicyWeights
 
 FROM_MODEL = "auto"
-"""Name in a configuration that leaves it to the trainer to find the model's renderer."""
+"""Name in a configuration that leaves the trainer to find the model's renderer."""
 CHAT_TEMPLATE = "chat-template"
-"""Name of the renderer of the model's own chat template."""
+"""Name of the renderer for the model's own chat template."""
 
 ThinkingRetention = Literal["tool_cycle", "all"]
 ControlTokens = Literal["text", "tokens"]
@@ -28,7 +28,7 @@ Option = pydantic.StrictBool | pydantic.StrictInt | pydantic.StrictStr
 
 
 class RendererError(SeamlessFlowError):
-    """No renderer can be made of these settings and this tokenizer, or it refuses the messages."""
+    """No renderer can be made from these settings and this tokenizer, or it refuses messages."""
 
     lasting: bool | None = True
 
@@ -41,12 +41,12 @@ class RendererError(SeamlessFlowError):
 
 
 RECORDED_WITHOUT: ControlTokens = "tokens"
-"""Rule of settings that were recorded without one."""
+"""Rule for settings that were recorded without one."""
 
 
 @pydantic.dataclasses.dataclass(frozen=True, slots=True, config={"extra": "forbid"})
 class RendererSettings:
-    """Settings of a policy's renderer."""
+    """A policy's renderer settings."""
 
     name: str
     """Model family in the `renderers` library: `qwen3`, `qwen3.5`, `glm-4.5`, `llama-3`, ...
@@ -66,10 +66,10 @@ class RendererSettings:
     """The chat template's arguments, such as `enable_thinking`; unknown ones are refused."""
 
     control_tokens: ControlTokens = "text"
-    """Rule for control tokens that are spelt in users' words or in results of tools.
+    """Rule for control tokens that are spelt in users' words or in tool results.
 
-    `text`: they are letters like others. `tokens`: they become the tokens, as at vLLM. Such a text
-    may then end its message and begin another one. Records without this field were written by the
+    `text`: they are letters like others. `tokens`: they become the tokens, as in vLLM. Then such a
+    text may end its message and begin another one. Records without this field were written by the
     rule `tokens`.
     """
 
@@ -120,7 +120,7 @@ _FIELDS = pydantic.TypeAdapter(dict[str, object])
 
 
 def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> PolicyWeights:
-    """Return the policy with more arguments of its chat template. Raises `RendererError`."""
+    """Return the policy with more arguments for its chat template. Raises `RendererError`."""
     if template_args is None:
         return policy
     settings = RendererSettings.from_json(policy.renderer).with_options(template_args)
@@ -130,8 +130,8 @@ def with_template_args(policy: PolicyWeights, template_args: bytes | None) -> Po
 def rendering_hash(tokenizer_dir: Path, settings: RendererSettings) -> str:
     """Return the hex SHA-256 of settings and `tokenizer.json`; equal hashes render equal prompts.
 
-    With them of the chat template, if that renders. Raises `OSError`, and `ValueError` if it cannot
-    be read.
+    A chat template that renders is hashed with them. Raises `OSError`, and `ValueError` if it
+    cannot be read.
     """
     digest = hashlib.sha256(settings.to_json())
     digest.update(b"\0")

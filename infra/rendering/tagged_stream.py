@@ -1,4 +1,4 @@
-"""Incremental parser of completions whose thinking and tool calls stand between special tokens."""
+"""Incremental parser for completions whose thinking and tool calls stand between special tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from seamlessflow.infra.rendering.tool_calls import MalformedCall, ToolCall
 from seamlessflow.schemas.tokens import unpack
 
 ParseCalls = Callable[[list[int]], tuple[ToolCall, ...]]
-"""Return the calls of one block of ids with its two delimiters. Raises `MalformedCall`."""
+"""Return the calls in one block of ids, its two delimiters included. Raises `MalformedCall`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class Markup:
     tool_call_end: int
 
     def without_tools(self) -> "Markup":
-        """Return the markup of a completion for which no tools were offered."""
+        """Return the markup for a completion for which no tools were offered."""
         return replace(self, tool_call=None)
 
     def opens_reasoning(self, generation_prompt: list[int]) -> bool:
-        """Return whether a prompt that ends so leaves thinking open."""
+        """Return whether a prompt with this end leaves thinking open."""
         for token in reversed(generation_prompt):
             if token in (self.think, self.think_end):
                 return token == self.think
@@ -51,11 +51,10 @@ class Phase(Enum):
 
 
 class TaggedStream:
-    """Parser for models with a token for each of `<think>`, `</think>`, `<tool_call>` and
-    `</tool_call>`, such as Qwen.
+    """Parser for models with a token for each mark, such as Qwen.
 
-    Returns content and thinking at once, a tool call when its block closes. The first stop token
-    ends the message.
+    The marks are `<think>`, `</think>`, `<tool_call>` and `</tool_call>`. It returns content and
+    thinking at once, a tool call when its block closes. The first stop token ends the message.
     """
 
     def __init__(
@@ -207,7 +206,7 @@ class TaggedStream:
 
 
 class _TrimmedText:
-    """Growing text; drops white space at its start, holds it back at its end until text follows."""
+    """Growing text without white space at its start; trailing space is held until text follows."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []

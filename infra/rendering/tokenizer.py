@@ -1,9 +1,9 @@
-"""Hugging Face tokenizer on the Rust library alone, three times as fast as the transformers class.
+"""Hugging Face tokenizer on only the Rust library, three times as fast as the transformers class.
 
-Turns text into token ids, ids into text, and ids into text while more are sampled.
-`infra/rendering/library.py` gives it to the `renderers` library. A long
-text (three megabytes take seconds) is put off: `TokensWanted` asks for another thread that
-tokenises it, and the caller renders again.
+It turns text into token ids, and ids into text, also while more ids are sampled.
+`infra/rendering/library.py` gives it to the `renderers` library. A long text (three megabytes take
+seconds) is put off: `TokensWanted` asks for another thread that tokenises it, and the caller
+renders again.
 """
 
 import codecs
@@ -22,14 +22,14 @@ from seamlessflow.infra.errors import SeamlessFlowError
 from seamlessflow.infra.rendering.outside_text import MARK, removing_marks
 
 LONG_TEXT = 256_000
-"""Letters of the longest text that is tokenised where it is rendered: about a tenth of a second."""
+"""Most letters that are tokenised where they are rendered: about a tenth of a second."""
 
 TEXTS_KEPT = 16
 """Long texts whose ids are kept until they are rendered again."""
 
 
 class TokensWanted(Exception):
-    """A long text that is to be tokenised before the messages can be rendered."""
+    """A long text that must be tokenised before the messages can be rendered."""
 
     def __init__(self, text: str, tokenise: Callable[[], None]) -> None:
         self.text = text
@@ -39,15 +39,15 @@ class TokensWanted(Exception):
 
 
 class LongTexts:
-    """Ids of long texts, or the errors of their tokenising, by text."""
+    """Ids of long texts, or the errors from tokenising them, by text."""
 
     def __init__(self, tokenise: Callable[[str], list[int]]) -> None:
-        """`tokenise` lets other threads of Python go on while it computes."""
+        """`tokenise` lets other Python threads go on while it computes."""
         self._tokenise = tokenise
         self._known: OrderedDict[str, array[int] | Exception] = OrderedDict()
 
     def ids(self, text: str) -> list[int]:
-        """Return a text's ids. Raises `TokensWanted`, and the error of its tokenising."""
+        """Return a text's ids. Raises `TokensWanted`, and the error from tokenising it."""
         remembered = self._known.get(text)
         if remembered is None:
             raise TokensWanted(text, lambda: self._learn(text))
@@ -58,14 +58,14 @@ class LongTexts:
     def _learn(self, text: str) -> None:
         try:
             self._known[text] = array("i", self._tokenise(text))
-        except Exception as error:  # raised again where the text is rendered, which has a plan
+        except Exception as error:  # raised again at rendering, by code that has a plan
             self._known[text] = error
         while len(self._known) > TEXTS_KEPT:
             self._known.popitem(last=False)
 
 
 ENCODED_TEXTS_KEPT = 128
-"""Number of texts whose ids are cached. Templates encode the same few again and again, among them a
+"""Most texts whose ids are cached. Templates encode the same few again and again, among them a
 session's whole tool block."""
 
 LONGEST_TEXT_KEPT = 32_768
@@ -76,7 +76,7 @@ class TokenizerError(SeamlessFlowError):
     """The directory has no tokenizer that can be loaded."""
 
     def __init__(self, directory: str, reason: str, lasting: bool | None = None) -> None:
-        """`lasting`: True for an existing file that is no tokenizer; None for an unseen file."""
+        """`lasting`: True for a file that is no tokenizer, None if it could not be read."""
         self.lasting = lasting
         self.directory = directory
         self.reason = reason
@@ -84,7 +84,7 @@ class TokenizerError(SeamlessFlowError):
 
 
 class TextStream(Protocol):
-    """Text of ids that arrive one after the other.
+    """Stream that turns ids into text while they arrive.
 
     The text returned so far depends only on the ids fed so far, not on how they were cut.
     """
@@ -97,9 +97,9 @@ class TextStream(Protocol):
 
 
 class Tokenizer:
-    """Implementation of the `Tokenizer` protocol of `renderers`, without offsets.
+    """Implementation of the `renderers` protocol `Tokenizer`, without offsets.
 
-    Offsets attribute tokens to messages, which this project does not use.
+    Offsets attribute tokens to messages, and this project does not use that.
     """
 
     def __init__(
@@ -148,8 +148,8 @@ class Tokenizer:
     def encode(self, text: str, **_: object) -> list[int]:
         """Return the ids of `text`; spelt-out special tokens become their ids, none are added.
 
-        Those that `outside_text.py` marked are text. Raises `TokensWanted` for a text that is put
-        off.
+        Spellings that `outside_text.py` marked are text. Raises `TokensWanted` for a text that is
+        put off.
         """
         if len(text) <= LONGEST_TEXT_KEPT:
             return list(self._remembered(text))
@@ -158,13 +158,13 @@ class Tokenizer:
         return list(self._encode(text))
 
     def put_off(self, longer_than: int) -> None:
-        """Let `encode` raise `TokensWanted` for texts of more letters, until they are tokenised."""
+        """Let `encode` raise `TokensWanted` for texts with more letters, until tokenised."""
         self._put_off = longer_than
 
     def decode(
         self, ids: int | Sequence[int], skip_special_tokens: bool = False, **_: object
     ) -> str:
-        """Return the text of `ids`, with U+FFFD for invalid bytes, without unknown ids."""
+        """Return the text of `ids`, with U+FFFD for invalid bytes; unknown ids are left out."""
         whole = [ids] if isinstance(ids, int) else list(ids)
         return self._inner.decode(whole, skip_special_tokens=skip_special_tokens)
 
@@ -181,7 +181,7 @@ class Tokenizer:
 
     @property
     def vocabulary_size(self) -> int:
-        """Number of tokens with added ones: one more than the largest id, if ids have no gaps."""
+        """Count of tokens, added ones included: the largest id plus one, if ids have no gaps."""
         return self._inner.get_vocab_size(with_added_tokens=True)
 
     def token_id(self, token: str) -> int | None:
@@ -200,7 +200,7 @@ class Tokenizer:
         return token is not None and _BYTE_TOKEN.fullmatch(token) is not None
 
     def token_bytes(self, token_id: int) -> bytes:
-        """Return the bytes of a token of a byte-level tokenizer; empty for unknown ids."""
+        """Return a token's bytes in a byte-level tokenizer; empty for unknown ids."""
         spelt = self._bytes_of.get(token_id)
         if spelt is None:
             spelt = self._bytes_of[token_id] = _spelling(self._inner.id_to_token(token_id))
@@ -241,7 +241,7 @@ class _ByteStream:
 
 
 class _DecodedStream:
-    """Text stream of other tokenizers: decodes everything since the last flush at each step.
+    """Text stream for other tokenizers: at each step it decodes everything since the last flush.
 
     A run of byte tokens is held back to its end, because one invalid byte spoils the whole run.
     """

@@ -1,4 +1,4 @@
-"""Tool calls of completions, checked. Pure; used by `completion_parser.py` and the streams."""
+"""Checked tool calls from completions. Pure; used by `completion_parser.py` and the streams."""
 
 import json
 import re
@@ -21,7 +21,7 @@ class ToolCall:
 
 
 class MalformedCall(Exception):
-    """A block of tool-call markup is no valid call; its text stays in the content."""
+    """A block with tool call markup is no valid call; its text stays in the content."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
@@ -50,15 +50,15 @@ def read_call(name: object, arguments: object, raw: str, call_id: str | None) ->
 def leaves_out_arguments(block: Mapping[Any, object]) -> bool:
     """Return whether a call without `arguments` has other members that may be meant as them.
 
-    Models that know several formats write `parameters`, or the arguments beside the name. Read as a
-    call without arguments, the agent would execute something else.
+    Models that know several formats write `parameters`, or the arguments beside the name. If that
+    were read as a call without arguments, the agent would execute something else.
     """
     others = [value for member, value in block.items() if member not in _OF_ANY_CALL]
     return "arguments" not in block and any(value not in (None, "", {}) for value in others)
 
 
 def _object(raw: str) -> Mapping[str, object]:
-    """Return a block's JSON object; an empty one if it is none."""
+    """Return a block's JSON object, or an empty one if the block is none."""
     try:
         block = json.loads(raw)
     except (ValueError, RecursionError):
@@ -67,16 +67,16 @@ def _object(raw: str) -> Mapping[str, object]:
 
 
 def _spelling(raw: str, block: Mapping[str, object], arguments: object) -> str | None:
-    """Return the text of the member `arguments` in `raw`, or None if its value is another one."""
+    """Return the member `arguments` as `raw` spells it, or None if its value is another one."""
     if "arguments" not in block or block["arguments"] != arguments:
         return None
     return _member(raw, "arguments")
 
 
 def _member(text: str, wanted: str) -> str | None:
-    """Return the text of a top-level member's value in a valid JSON object.
+    """Return a top-level member's value as a valid JSON object spells it.
 
-    The last of two members of that name counts, as in `json.loads`.
+    If two members have the name, the last one counts, as in `json.loads`.
     """
     decoder = json.JSONDecoder()
     place = text.index("{") + 1

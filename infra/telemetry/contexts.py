@@ -1,6 +1,6 @@
-"""W3C trace contexts as headers of HTTP requests and of Kafka's records, and links to them.
+"""W3C trace contexts as headers on HTTP requests and Kafka records, and links to them.
 
-Also the choice of the requests that are traced, and the ids of spans.
+This module also chooses which requests are traced, and makes span ids.
 """
 
 import os
@@ -47,12 +47,12 @@ def context_of(headers: Headers) -> Context:
 
 
 def is_sampled(context: Context) -> bool:
-    """Return True if the span of the context is exported by its process."""
+    """Return True if the context's span is exported by its process."""
     return get_current_span(context).get_span_context().trace_flags.sampled
 
 
 def links_to(causes: Iterable[Headers]) -> tuple[list[Link], int]:
-    """Return links to the spans that are exported, and the number of those left out.
+    """Return links to the exported spans, and how many links the limit leaves out.
 
     The limit is OpenTelemetry's: `OTEL_SPAN_LINK_COUNT_LIMIT`, 128 by default.
     """
@@ -81,11 +81,11 @@ class RandomIds(IdGenerator):
 
 
 class BySession(Sampler):
-    """Sampler of a share of traces.
+    """Sampler that keeps a share of traces.
 
-    A span with a parent is kept if its parent is, so that no trace has holes. The first span of a
-    trace is kept if it links to a span that is kept. Otherwise the hash of its session's id
-    decides, so that all traces of a session are kept or none.
+    A span with a parent is kept if its parent is, so that no trace has holes. A trace's first span
+    that has links is kept if one of them leads to a kept span. Without links its session id's hash
+    decides, so that a session's traces are all kept or none.
     """
 
     def __init__(self, ratio: float) -> None:

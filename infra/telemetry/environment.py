@@ -1,4 +1,4 @@
-"""An exporter's settings: those of this project, else OpenTelemetry's own variables.
+"""An exporter's settings: this project's, else OpenTelemetry's own variables.
 
 The SDK itself reads the variables that are not named here, such as `OTEL_EXPORTER_OTLP_HEADERS`,
 `OTEL_RESOURCE_ATTRIBUTES` and `OTEL_BSP_SCHEDULE_DELAY`. An empty variable counts as one that is
@@ -25,7 +25,7 @@ _TEMPORALITIES = {"cumulative": False, "delta": True, "lowmemory": True}
 
 
 def forget_empty(environment: MutableMapping[str, str] = os.environ) -> None:
-    """Remove empty variables of OpenTelemetry: its SDK fails at some of them."""
+    """Remove empty OpenTelemetry variables: its SDK fails at some of them."""
     for name in [name for name, value in environment.items() if not value]:
         if name.startswith("OTEL_"):
             del environment[name]
@@ -50,7 +50,7 @@ def endpoint(
     _check_protocol(signal, environment)
     if signal == "traces":
         _check_propagators(environment)
-    # The variable of one signal is a whole URL; that for all signals is what their paths follow.
+    # A signal's own variable is a whole URL, the common one a base to which a path is added.
     if of_signal and settings.otlp_endpoint is None:
         return of_signal
     return f"{(base or '').rstrip('/')}/v1/{signal}"
@@ -72,7 +72,7 @@ def sample_ratio(settings: TelemetrySettings, environment: Mapping[str, str] = o
 
 
 def export_interval_s(environment: Mapping[str, str] = os.environ) -> float:
-    """Return the time between two exports of metrics. Raises `SettingsRejected`."""
+    """Return the time between two metrics exports. Raises `SettingsRejected`."""
     name = "OTEL_METRIC_EXPORT_INTERVAL"
     text = environment.get(name) or _EXPORT_INTERVAL_MS
     if not text.isdecimal() or not int(text):
@@ -81,7 +81,7 @@ def export_interval_s(environment: Mapping[str, str] = os.environ) -> float:
 
 
 def wants_deltas(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return True if counts are exported as of the last export, False if as of the start.
+    """Return True if counts are exported since the last export, False if since the start.
 
     Raises `SettingsRejected`.
     """

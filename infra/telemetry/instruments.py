@@ -1,7 +1,7 @@
-"""The instruments of a process: its traces and metrics, and where they go until it ends.
+"""A process's instruments: its traces and metrics, and where they go until it ends.
 
-Made once a process, by its bootstrap, and given to all parts that are observed. A process that
-begins no spans has its metrics alone.
+Each process's bootstrap makes them once, and gives them to all observed parts. A process that
+begins no spans has only metrics.
 """
 
 import json
@@ -32,14 +32,14 @@ from seamlessflow.infra.telemetry.tracing import Telemetry, telemetry
 
 _log = logging.getLogger(__name__)
 TARGETS = "metrics"
-"""Directory with the addresses of processes, as Prometheus reads them (`file_sd_configs`)."""
+"""Directory with process addresses, as Prometheus reads them (`file_sd_configs`)."""
 
 _TIMEOUT_MS = 5_000
 _SeriesKey = tuple[str, tuple[tuple[str, str], ...]]
 
 
 class MetricsOutput:
-    """Server of `/metrics` and export of a process, as far as the settings ask for them."""
+    """A process's `/metrics` server and metrics export, as far as the settings ask for them."""
 
     def __init__(
         self, settings: ProcessSettings, metrics: Metrics, service: str, instance: str
@@ -64,7 +64,7 @@ class MetricsOutput:
         self._export = metrics_export(settings.telemetry, metrics, service, instance)
 
     def close(self) -> None:
-        """Stop to serve, and export once more."""
+        """Stop serving, and export once more."""
         if self._end_serving is not None:
             self._target.unlink(missing_ok=True)
             self._end_serving()
@@ -73,7 +73,7 @@ class MetricsOutput:
 
 
 class MetricsExport:
-    """Thread that sends a process's metrics to the collector now and then.
+    """Thread that sends a process's metrics to the collector at intervals.
 
     Raises `SettingsRejected` for an interval or a temporality that cannot be obeyed.
     """
@@ -120,7 +120,7 @@ class MetricsExport:
 def metrics_export(
     settings: TelemetrySettings, metrics: Metrics, service: str, instance: str
 ) -> MetricsExport | None:
-    """Return the export by the settings, or None without an endpoint."""
+    """Return the export that the settings ask for, or None without an endpoint."""
     forget_empty()
     url = endpoint(settings, "metrics")
     return (
@@ -129,14 +129,14 @@ def metrics_export(
 
 
 class Changes:
-    """Counts of counters and histograms between two exports."""
+    """Counter and histogram counts between two exports."""
 
     def __init__(self) -> None:
         self._counted: dict[_SeriesKey, float] = {}
         self._distributed: dict[_SeriesKey, Distribution] = {}
 
     def since_last(self, family: Family) -> Family:
-        """Return a family with what was counted since it was last given; a gauge as it is."""
+        """Return a family with the counts since the last call; a gauge as it is."""
         if family.kind == "counter":
             values = [(labels, self._count(family, labels, n)) for labels, n in family.values]
             return replace(family, values=values)
@@ -196,7 +196,7 @@ _NO_GROUPS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Instruments:
-    """Traces and metrics of a process."""
+    """A process's traces and metrics."""
 
     traces: Telemetry
     metrics: Metrics = field(default_factory=Metrics)
@@ -208,8 +208,8 @@ def instruments(
 ) -> Iterator[Instruments]:
     """Yield instruments whose traces and metrics go where the settings say.
 
-    `groups`: the Kafka consumer group of each topic that is read by one. Raises `SettingsRejected`
-    if the port for metrics is taken.
+    `groups`: by topic, the Kafka consumer group that reads it, if one does. Raises
+    `SettingsRejected` if the port for metrics is taken.
     """
     prefix = settings.kafka.topic_prefix
     with (

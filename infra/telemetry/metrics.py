@@ -1,8 +1,8 @@
-"""Counters, gauges and histograms of a process: the only file that imports `prometheus_client`.
+"""A process's counters, gauges and histograms: the only file that imports `prometheus_client`.
 
-The metrics are those of `infra/telemetry/names.py`; any other name is a `KeyError`. Callers keep
-the instruments that `counter`, `gauge` and `histogram` return. Adding to one takes a third of a
-microsecond. Looking it up takes twice as much. Safe in any thread.
+The metrics are in `infra/telemetry/names.py`; any other name is a `KeyError`. Callers keep the
+instruments that `counter`, `gauge` and `histogram` return. Adding to one takes a third of a
+microsecond. Looking one up takes twice as long. Safe in any thread.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -32,7 +32,7 @@ _PROCESS_UNITS = {"seconds": "s", "bytes": "By", "fds": "{descriptor}"}
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Counts of a histogram below each bound and above the last, with the sum of all values."""
+    """A histogram's count in each bucket and above the last bound, with the sum of all values."""
 
     bounds: tuple[float, ...]
     counts: tuple[int, ...]
@@ -41,7 +41,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """All values of one metric, one row for each set of labels."""
+    """One metric's values, with a row for each set of labels."""
 
     name: str
     meaning: str
@@ -54,15 +54,15 @@ class ReadState(Protocol):
     """A Kafka reader's state, for any thread."""
 
     def lags(self) -> Mapping[tuple[str, int], int]:
-        """Return the number of records that are not read yet, by topic and partition."""
+        """Return how many records are not read yet, by topic and partition."""
 
     @property
     def unreadable(self) -> Mapping[str, int]:
-        """Number of records that could not be decoded, by topic."""
+        """Count of records that could not be decoded, by topic."""
 
 
 class Metrics:
-    """All metrics of one process."""
+    """One process's metrics."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -94,7 +94,7 @@ class Metrics:
         return generate_latest(self._registry)
 
     def serve(self, host: str, port: int) -> tuple[int, Callable[[], None]]:
-        """Serve the text over HTTP, at a free port for 0; return the port and what ends it.
+        """Serve the text over HTTP, at a free port if 0; return the port and how to end it.
 
         Raises `OSError`.
         """
@@ -127,7 +127,7 @@ class Metrics:
 
 
 class _ReaderMetrics(Collector):
-    """Metrics of all readers of a process, as they are when they are asked for."""
+    """Metrics from all readers in a process, read anew whenever they are asked for."""
 
     def __init__(self, readers: list[ReadState]) -> None:
         self._readers = readers
@@ -146,7 +146,7 @@ class _ReaderMetrics(Collector):
 
 
 def unit(family: str) -> str:
-    """Return a metric's unit, by the name of its family."""
+    """Return a metric's unit, by its family's name."""
     spec = METRICS.get(family) or METRICS.get(f"{family}_total")
     if spec is not None:
         return spec.unit
@@ -181,7 +181,7 @@ def _family(metric: Metric) -> Family:
 
 
 def _distributions(metric: Metric) -> Iterable[tuple[Labels, Distribution]]:
-    """Yield labels and counts by bucket, from Prometheus' counts of all values up to each bound."""
+    """Yield labels and counts by bucket, from Prometheus' counts up to each bound."""
     bounds: list[float] = []
     upto: list[int] = []
     for sample in metric.samples:

@@ -14,15 +14,16 @@ SpanName = Literal[
     "publish weights",  # trainer: manifest written, event appended
     "run task",  # agents: one session of a task
 ]
-"""Work within one process. Other spans are named by OpenTelemetry's rules. `POST /v1/messages` is a
-call of the gateway's route. `send requests` writes a record to this topic, and `process requests`
-acts on such a record. The trainer's `process trajectories` acts on those of one optimizer step.
+"""Names for work within one process. Other spans are named by OpenTelemetry's rules: for example,
+`POST /v1/messages` is a call to the gateway's route. `send requests` writes a record to the topic
+`requests`, and `process requests` acts on such a record. The trainer's `process trajectories` acts
+on one optimizer step's records.
 """
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
-"""Version of OpenTelemetry's conventions that the names are of; collectors translate by it."""
+"""Version of OpenTelemetry's conventions that the names follow; collectors translate by it."""
 PROVIDER = "seamlessflow"
-"""Provider of the models, for spans that are calls or work for calls."""
+"""The models' provider, for spans that are calls or work for calls."""
 
 ATTRIBUTES: Mapping[str, str] = {
     "session_id": "gen_ai.conversation.id",
@@ -58,12 +59,12 @@ ATTRIBUTES: Mapping[str, str] = {
     "status": "http.response.status_code",
     "error": "error.type",
 }
-"""Attribute names of OpenTelemetry's conventions; all others get the prefix `seamlessflow.`."""
+"""Attribute names in OpenTelemetry's conventions; all others get the prefix `seamlessflow.`."""
 
 
 @dataclass(frozen=True, slots=True)
 class MetricSpec:
-    """Kind, unit (UCUM, as OpenTelemetry has it), meaning and labels of a metric."""
+    """A metric's kind, unit (UCUM, as in OpenTelemetry), meaning and labels."""
 
     kind: Literal["counter", "gauge", "histogram"]
     unit: str

@@ -1,8 +1,8 @@
-"""Traces of a process, named as OpenTelemetry's semantic conventions ask.
+"""A process's traces, named as OpenTelemetry's semantic conventions ask.
 
 A trace follows an agent's request through every process. If this project runs a task, the task's
-calls are part of the task's trace. From there links lead on. A trajectory's span links to its
-turns' spans, a step's span to its trajectories' spans. The context travels as W3C headers, over
+calls are part of the task's trace. From there links lead on: a trajectory's span links to its
+turns' spans, and a step's span to its trajectories' spans. The context travels as W3C headers, over
 HTTP and with Kafka's records. Spans are passed as arguments, never by ambient context, so that they
 work across threads and awaits. Without an endpoint no span is made, and a request costs almost
 nothing.
@@ -38,7 +38,7 @@ _KAFKA = "kafka"
 
 
 class ReceivedRecord(Protocol):
-    """The place of a record in the log, and its headers."""
+    """A record's place in the log, and its headers."""
 
     @property
     def topic(self) -> str: ...
@@ -60,11 +60,11 @@ class Span:
     def __init__(self, span: OtelSpan | None) -> None:
         self._span = span
         self.headers: Headers = () if span is None else headers_of(span)
-        """Headers for a record: the span of the process that reads it becomes a child of this."""
+        """Headers for a record: the span in which it is read becomes a child of this one."""
 
     @property
     def recording(self) -> bool:
-        """True if attributes are kept: others need not be computed."""
+        """True if attributes are kept; otherwise they need not be computed."""
         return self._span is not None
 
     def set(self, **attributes: AttributeValue) -> None:
@@ -102,7 +102,7 @@ _NOTHING = Span(None)
 
 
 class Telemetry:
-    """Factory of spans. Thread-safe."""
+    """Factory for spans. Thread-safe."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Telemetry:
     ) -> Span:
         """Begin to serve an HTTP request, in the trace that its own `headers` name, or a new one.
 
-        It carries the attributes of the sampled answer too: no other span sees the client.
+        It carries the sampled answer's attributes too: no other span sees the client.
         """
         if self._provider is None:
             return _NOTHING
@@ -160,7 +160,7 @@ class Telemetry:
     ) -> Span:
         """Begin to send a record to a topic, within the trace that `headers` name, if any.
 
-        It links to the spans that `causes` name: those of the records that it was made from.
+        It links to the spans that `causes` name: the spans of its source records.
         """
         if self._provider is None or not (headers or causes):
             return _NOTHING
@@ -186,7 +186,7 @@ class Telemetry:
     def process_batch(
         self, topic: str, causes: Collection[Headers], messages: int, **more: AttributeValue
     ) -> Span:
-        """Begin to act on this number of records of a topic at once.
+        """Begin to act on so many records from a topic at once.
 
         It is a trace's first span, with links to the spans that `causes` name.
         """
@@ -214,7 +214,7 @@ class Telemetry:
         context = context_of(headers)
         links, left_out = links_to(causes) if causes else ([], 0)
         if links and not is_sampled(context):
-            context = Context()  # a parent that is not exported hides nothing of what is
+            context = Context()  # a parent that is not exported must not hide this span
         elif not context and (headers or kind is SpanKind.PRODUCER) and kind is not SpanKind.SERVER:
             return _NOTHING
         if left_out:
@@ -230,10 +230,10 @@ def telemetry(
     prefix: str = "",
     groups: Mapping[str, str] | None = None,
 ) -> Telemetry:
-    """Return the telemetry of a process by its settings. Raises `SettingsRejected`.
+    """Return a process's telemetry by its settings. Raises `SettingsRejected`.
 
-    `prefix` stands before the names of topics and groups on the cluster. `groups` has the Kafka
-    consumer groups that the process is a member of, by topic.
+    `prefix` stands before topic and group names on the cluster. `groups` has, by topic, the Kafka
+    consumer groups that the process belongs to.
     """
     forget_empty()
     url = endpoint(settings, "traces")

@@ -1,4 +1,4 @@
-"""Directories of an adapter in peft's format: two files, to which a base model belongs.
+"""Adapter directories in peft's format: two files, to which a base model belongs.
 
 The trainer writes them, engines and merging read them. A base model is a Hugging Face directory
 that never changes. The manifest beside an adapter names it, with the hash of its tensors. Imports
@@ -17,7 +17,7 @@ from seamlessflow.infra.weights.tensors import tensors_hash
 TENSORS = "adapter_model.safetensors"
 CONFIG = "adapter_config.json"
 Shapes = Mapping[str, Sequence[int]]
-"""Shapes of tensors, by their names."""
+"""Tensor shapes, by tensor name."""
 
 _PREFIX = "base_model.model."
 _UNSUPPORTED = {
@@ -29,7 +29,7 @@ _UNSUPPORTED = {
     "modules_to_save": None,
     "fan_in_fan_out": False,
 }
-"""Members of the configuration that change what an adapter computes, with the value for nothing."""
+"""Configuration members that change what an adapter computes, with values that change nothing."""
 
 
 class AdapterInvalid(SeamlessFlowError):
@@ -47,7 +47,7 @@ class BaseModel:
 
     directory: str
     hash: str
-    """`seamlessflow.infra.weights.tensors.tensors_hash` of it."""
+    """Its `seamlessflow.infra.weights.tensors.tensors_hash`."""
 
     @classmethod
     def from_directory(cls, directory: Path) -> Self:
@@ -58,9 +58,9 @@ class BaseModel:
             raise AdapterInvalid(str(directory), f"its base cannot be read: {error}") from error
 
     def verify(self, adapter: Path) -> None:
-        """Raise `AdapterInvalid` if the directory does not hold the model, for this adapter.
+        """Raise `AdapterInvalid` for this adapter if the directory does not hold the model.
 
-        Reads all of it.
+        Reads the whole model.
         """
         base = BaseModel.from_directory(Path(self.directory))
         if base.hash != self.hash:
@@ -80,7 +80,7 @@ class AdapterConfig:
 
     @property
     def scale(self) -> float:
-        """Return the factor of B @ A in what is added to a layer."""
+        """Factor by which B @ A is multiplied before it is added to a layer."""
         return self.alpha / self.rank
 
     @classmethod
@@ -105,9 +105,9 @@ def tensor_name(layer: str, half: Literal["A", "B"]) -> str:
 
 
 def layers(directory: Path, names: set[str]) -> list[str]:
-    """Return the layers that have an adapter, by the names of its tensors, sorted.
+    """Return the layers that have an adapter, sorted, from the names of its tensors.
 
-    Raise `AdapterInvalid` for a tensor of another kind, and for a half without the other.
+    Raise `AdapterInvalid` for another kind of tensor, and for a half without the other.
     """
     adapted = sorted({name.removeprefix(_PREFIX).rpartition(".lora_")[0] for name in names})
     wanted = {name for layer in adapted for name in _halves(layer)}
@@ -119,9 +119,9 @@ def layers(directory: Path, names: set[str]) -> list[str]:
 
 
 def fitting(directory: Path, adapter: Shapes, model: Shapes) -> AdapterConfig:
-    """Return the configuration of an adapter whose tensors have these shapes, by name.
+    """Return an adapter's configuration; `adapter` has its tensors' shapes.
 
-    Raise `AdapterInvalid` if it does not fit a model with those shapes.
+    Raise `AdapterInvalid` if it does not fit the model whose tensors have the shapes in `model`.
     """
     config = AdapterConfig.read(directory)
     for layer in layers(directory, set(adapter)):

@@ -1,9 +1,9 @@
 """A safetensors file's changed elements, against an earlier one with the same header.
 
-The tensors' bytes are written part by part. Each part has the positions of its changed elements as
-gaps, a byte each (255: none among the next 255). Then come their new values. If 2 % of all two-byte
-elements change, that is 3 % of the bytes. This is near the entropy of the positions (7.1 bits
-each). Nothing is computed with the values, so the result has every bit. Called by
+The tensors' bytes are written part by part. Each part has its changed elements' positions as gaps,
+a byte each (255: none among the next 255). Then come their new values. If 2 % of all two-byte
+elements change, that is 3 % of the bytes, near the positions' entropy (7.1 bits each). Nothing is
+computed with the values, so the result has every bit. Called by
 `infra/weights/delta.py`.
 """
 
@@ -31,7 +31,7 @@ Elements = NDArray[Any]
 
 
 class ChangesInvalid(SeamlessFlowError):
-    """A file of changed elements, or one that it is applied to, that is not what it should be."""
+    """A file with changed elements, or the file that they apply to, is not what it should be."""
 
     def __init__(self, file: str, reason: str) -> None:
         self.file = file
@@ -41,7 +41,7 @@ class ChangesInvalid(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Elements of one size in a row, in a file; `begin` and `end` in bytes."""
+    """A run of elements in a file that have the same size; `begin` and `end` in bytes."""
 
     begin: int
     end: int
@@ -79,7 +79,7 @@ def write_changes(base: Path, new: Path, target: Path) -> bool:
 def apply_changes(base: Path, changes: Sequence[Path], target: Path) -> None:
     """Write `base` with all changes, the oldest first, to `target`, one part after the other.
 
-    Raises `OSError`, and `ChangesInvalid` for changes that are not of such a file.
+    Raises `OSError`, and `ChangesInvalid` for changes that do not belong to such a file.
     """
     header = _header(base)
     size = base.stat().st_size
@@ -96,7 +96,7 @@ def apply_changes(base: Path, changes: Sequence[Path], target: Path) -> None:
 
 
 def _changed(old: Elements, now: Elements, parts: Sequence[_Part]) -> Iterator[tuple[bytes, bytes]]:
-    """Yield each part's gaps and values, some of them computed at once."""
+    """Yield each part's gaps and values; a few parts are computed at once."""
     waiting = iter(parts)
     with ThreadPoolExecutor(_AT_ONCE, "changes") as threads:
         while some := list(islice(waiting, _AT_ONCE)):  # a few: all together may take much memory
@@ -144,7 +144,7 @@ def _read_changes(path: Path, size: int, parts: Sequence[_Part]) -> Iterator[tup
 
 
 def _parts(path: Path, header: bytes) -> list[_Part]:
-    """Return a safetensors file's parts, in order; together they are all of its tensors."""
+    """Return a safetensors file's parts, in order; together they hold all its tensors."""
     begin = _LENGTH.size + len(header)
     runs: list[_Part] = []
     for start, end, item in sorted(_ranges(path, header)):

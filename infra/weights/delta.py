@@ -1,9 +1,9 @@
-"""Weight deltas: directories with the changes of one version from another, its base.
+"""Weight deltas: directories with one version's changes against another version, its base.
 
-A delta has the changed elements of each safetensors file (`infra/weights/changes.py`). It has other
-files as a whole if they changed, and else not at all. Its own manifest, of kind delta, names the
-base by the hash of the base's manifest. Beside it is the manifest of the version that the delta
-leads to. What a base and deltas make is compared with that manifest, file by file. Wrong bytes
+A delta has each safetensors file's changed elements (`infra/weights/changes.py`). It has another
+file as a whole if that changed, and else not at all. The delta's own manifest, of kind delta, names
+the base by its manifest's hash. Beside it is the manifest of the version to which the delta leads.
+The files that a base and deltas make are compared with that manifest one by one. So wrong bytes
 cannot pass, whatever a delta holds.
 """
 
@@ -25,13 +25,13 @@ from seamlessflow.infra.weights.manifest import (
 )
 
 FULL = "full.manifest.json"
-"""Manifest of the version that a delta leads to."""
+"""Manifest of the version to which a delta leads."""
 
 _CHANGES = ".changes"
 
 
 def write_delta(base: Path, new: Path, draft: Path) -> int:
-    """Fill an empty directory with the delta between two versions; return its bytes.
+    """Fill an empty directory with the delta between two versions; return its size in bytes.
 
     Raises `WeightsInvalid` for a version whose manifest or safetensors cannot be read, `OSError`.
     """
@@ -48,7 +48,7 @@ def write_delta(base: Path, new: Path, draft: Path) -> int:
 
 
 def read_delta(directory: Path, version: int, manifest_sha256: str) -> Manifest:
-    """Return the manifest of a delta that leads to a version, all its files compared.
+    """Return the manifest of a delta that leads to a version, after comparing all its files.
 
     Raises `WeightsInvalid`.
     """
@@ -62,10 +62,10 @@ def read_delta(directory: Path, version: int, manifest_sha256: str) -> Manifest:
 
 
 def make_version(root: Path, base: Path, deltas: Sequence[Path]) -> Path:
-    """Make the directory of a version below `root` from another one; return it.
+    """Make a version's directory below `root` from the version in `base`; return it.
 
-    `deltas`, one at least, lead from `base` to it, the oldest first. Raises `WeightsInvalid` if
-    one of them is against another version, or the result is not what was published.
+    `deltas`, at least one, lead from `base` to it, the oldest first. Raises `WeightsInvalid` if one
+    of them is against another version, or the result is not what was published.
     """
     at = sha256(base / MANIFEST)
     for delta in deltas:
@@ -84,7 +84,7 @@ def make_version(root: Path, base: Path, deltas: Sequence[Path]) -> Path:
 
 
 def _changed(base: Path, new: Path, name: str, draft: Path) -> bool:
-    """Write a file's changed elements; return False if they are not to be had."""
+    """Write a file's changed elements; return False if that is not possible."""
     if not name.endswith(".safetensors") or not (base / name).is_file():
         return False
     try:

@@ -1,15 +1,15 @@
-"""Hashes of a weights directory's files, and marks for those that this host has compared.
+"""Hashes of a weights directory's files, and marks for files that this host has compared.
 
-The hash is one that manifests may name. BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs) is a
-tree hash as strong as SHA-256: the parts of a file are hashed by all cores. Files are read, not
-mapped: one that is cut short meanwhile has another hash and does not kill the process.
+A manifest names its hash function. BLAKE3 (https://github.com/BLAKE3-team/BLAKE3-specs) is a tree
+hash as strong as SHA-256: all cores hash parts of a file. Files are read, not mapped: if one is cut
+short meanwhile, it has another hash and does not kill the process.
 
-The first process of a user that checks a version leaves a mark until the host boots. The others
-then read nothing again. A mark names the manifest's hash and each file's stamp. So a file that was
-written, replaced or cut since is hashed again. It does not show a change behind the file system's
-back. Such are a bit that flips in memory, or a write through a mapping of a file on tmpfs. Marks
-are in a directory that only this user may write to, and not beside the weights. There, any host
-that writes weights could vouch for altered ones.
+A user's first process that checks a version leaves a mark, which counts until the host boots. Then
+the user's other processes read nothing again. A mark names the manifest's hash and each file's
+stamp. So a file that was written, replaced or cut since is hashed again. A mark does not show a
+change behind the file system's back, such as a bit that flips in memory, or a write through a
+mapped file on tmpfs. Marks are in a directory that only this user may write to, and not beside the
+weights. There, any host that writes weights could vouch for altered ones.
 """
 
 import fcntl
@@ -35,10 +35,10 @@ HashName = Literal["sha256", "blake3"]
 Stamp = tuple[int, ...]
 """Device, inode and size; the times at which content and facts last changed, in nanoseconds."""
 
-_PART_BYTES = 1024 * 1024  # fits the cache of a core, where a second hash finds it again
+_PART_BYTES = 1024 * 1024  # fits a core's cache, where a second hash finds it again
 _AT_ONCE = 4
 _SETTLED_NS = 100_000_000
-"""Age of a change from which a later one has another time: file systems count coarsely."""
+"""Age of a change after which a later one has another time: file systems count coarsely."""
 
 _PREFIX = "seamlessflow-verified-"
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -48,10 +48,10 @@ _log = logging.getLogger(__name__)
 
 
 class ByteTaker(Protocol):
-    """A taker of a file's bytes, in order."""
+    """Receiver for a file's bytes, in order."""
 
     def update(self, part: memoryview, /) -> object:
-        """Take the next bytes, which are others after the call."""
+        """Take the next bytes. After the call the same memory has other bytes."""
 
 
 class _Hash(ByteTaker, Protocol):
@@ -66,20 +66,20 @@ _MADE: Mapping[HashName, Callable[[], _Hash]] = {
 
 @dataclass(frozen=True, slots=True)
 class HashedFile:
-    """The hash of a file's content."""
+    """A file's content hash."""
 
     hexdigest: str
     stamp: Stamp | None
-    """Stamp of the file with this content; None if a change may not show in it."""
+    """The file's stamp with this content; None if a change might not show in it."""
 
 
 def hash_files(
     paths: Sequence[Path], name: HashName, beside: Mapping[Path, ByteTaker] = MappingProxyType({})
 ) -> list[HashedFile]:
-    """Return the hashes of files, several read at once.
+    """Return the files' hashes; several files are read at once.
 
-    `beside`: what also takes a file's bytes, so that they are read once. Raises `OSError` and
-    what that raises.
+    `beside` has, by path, what else takes a file's bytes, so that they are read once. Raises
+    `OSError`, and what `beside` raises.
     """
     with ThreadPoolExecutor(_AT_ONCE, "hash") as threads:
         return list(threads.map(lambda path: _hash_file(path, name, beside.get(path)), paths))
@@ -104,17 +104,17 @@ def stamp(path: Path) -> Stamp:
 
 
 class HostMarks:
-    """The marks in one directory of weights."""
+    """The marks for one weights directory."""
 
     def __init__(self, directory: Path) -> None:
         resolved = directory.resolve()
         self._directory = str(resolved)
         place = _place()
-        # By the directory of all versions: other runs' marks, however many, are not looked at.
+        # A folder for each directory of versions: other runs' marks need not be looked at.
         self._file = place and place / _name(resolved.parent) / f"{_name(resolved)}.json"
 
     def read(self, manifest_sha256: str) -> Mapping[str, Stamp]:
-        """Return the stamps of files that were equal to what this manifest says, by name."""
+        """Return the stamps, by name, of files that were equal to what this manifest says."""
         if self._file is None:
             return {}
         try:
@@ -143,9 +143,9 @@ class HostMarks:
 
     @contextmanager
     def turn(self) -> Iterator[None]:
-        """Let one process of this host at a time check the directory, or make it.
+        """Let only one process on this host at a time check or make the directory.
 
-        One that has waited for ten minutes goes on: the other one may stand still.
+        After ten minutes a waiting process goes on: the other one may stand still.
         """
         if self._file is None:
             yield
@@ -174,7 +174,7 @@ def _locked(descriptor: int) -> bool:
 
 
 def _place() -> Path | None:
-    """Return the directory of marks, made if it is missing; None if others may write there."""
+    """Return the marks' directory, made if it is missing; None if others may write there."""
     path = Path(tempfile.gettempdir()) / f"{_PREFIX}{os.getuid()}"
     try:
         _boot()  # without it, marks from before a loss of power would count

@@ -1,6 +1,6 @@
-"""The cache of a host for published versions of one policy that its workers took from elsewhere.
+"""A host's cache for one policy's published versions, which its workers took from elsewhere.
 
-One worker of a host makes a version for all; an engine loads it like any other directory.
+One worker makes a version for the whole host; an engine loads it like any other directory.
 """
 
 import logging
@@ -37,13 +37,13 @@ class CacheUnusable(SeamlessFlowError):
 
 
 class HostCache:
-    """Versions and tokenizers of one policy. All that makes one raises `CacheUnusable`."""
+    """One policy's versions and tokenizers. All methods that make one raise `CacheUnusable`."""
 
     def __init__(self, cache: Path, policy: str) -> None:
         self.root = cache.resolve() / policy_folder(policy)
 
     def version(self, version: int, manifest_sha256: str, make: Callable[[], Path]) -> Path:
-        """Return a version's directory, made if it is not there. Raises what `make` does."""
+        """Return a version's directory, made if it is not there. Raises what `make` raises."""
         with self._turn():
             directory = self.find(version, manifest_sha256) or make()
             # By age: versions of an earlier run may have higher numbers.
@@ -51,7 +51,7 @@ class HostCache:
         return directory
 
     def find(self, version: int, manifest_sha256: str) -> Path | None:
-        """Return the directory of a version that is here whole, or None; a broken one goes."""
+        """Return a version's directory if it is whole, or None; a broken one is removed."""
         directory = version_directory(self.root, version)
         if not directory.is_dir():
             return None
@@ -64,7 +64,7 @@ class HostCache:
         return directory
 
     def tokenizer(self, tokenizer_hash: str, fill: Callable[[Path], None]) -> Path:
-        """Return a tokenizer's directory; `fill` fills an empty one, if it is not there."""
+        """Return a tokenizer's directory; if it is not there, `fill` fills an empty one."""
         target = self.root / f"tokenizer-{quote(tokenizer_hash, safe='')}"
         with self._turn(), self.draft() as draft:
             if not target.is_dir():
@@ -74,7 +74,7 @@ class HostCache:
 
     @contextmanager
     def _turn(self) -> Iterator[None]:
-        """Let one process of this host at a time fill the cache, which is made if it is missing."""
+        """Let only one process on this host at a time fill the cache; make it if missing."""
         try:
             self.root.mkdir(parents=True, exist_ok=True)
             with HostMarks(self.root).turn():
@@ -84,7 +84,7 @@ class HostCache:
 
     @contextmanager
     def draft(self) -> Iterator[Path]:
-        """Yield an empty directory, which goes at the end. Raises `DiskFull`."""
+        """Yield an empty directory, which is removed at the end. Raises `DiskFull`."""
         with TemporaryDirectory(prefix=_DRAFT, dir=self.root) as scratch:
             draft = Path(scratch, "draft")
             draft.mkdir()
@@ -92,9 +92,9 @@ class HostCache:
                 yield draft
 
     def adopt(self, draft: Path, manifest_sha256: str, source: str) -> Path:
-        """Make a version of the files in `draft`, which go; return its directory.
+        """Make a version by moving the files out of `draft`; return its directory.
 
-        Raises `WeightsInvalid` if they are not what was published; `source` is named then.
+        Raises `WeightsInvalid`, which names `source`, if they are not what was published.
         """
         digest = sha256(draft / MANIFEST) if (draft / MANIFEST).exists() else "none"
         if digest != manifest_sha256:
@@ -109,5 +109,5 @@ class HostCache:
 
 
 def policy_folder(policy: str) -> str:
-    """Return the name of a policy's folder in the cache, and in a storage."""
+    """Return the name of a policy's folder, in the cache and in a storage."""
     return f"policy-{quote(policy, safe='')}"

@@ -1,4 +1,4 @@
-"""Weights on disk: the directory of one policy version, with a manifest of its files' hashes.
+"""Weights on disk: one policy version's directory, with a manifest of its files' hashes.
 
 The trainer writes it (`publish`), rollout processes read it (`verify`), each file once a host
 (`infra/weights/hashing.py`). A directory appears under its name complete and on disk, or not at
@@ -44,8 +44,8 @@ ManifestKind = Literal["full", "delta", "adapter"]
 class WeightsInvalid(SeamlessFlowError):
     """A weights directory is not what its manifest says; `file` is the first one that differs.
 
-    A running process may see the whole directory at its next start, or newer weights. The files may
-    still be on the way to this host. So it lasts only before the process is ready.
+    At its next start a running process may see the whole directory, or newer weights: files may
+    still be on the way to this host. So the error lasts only before the process is ready.
     """
 
     def __init__(self, directory: str, file: str, reason: str) -> None:
@@ -56,7 +56,7 @@ class WeightsInvalid(SeamlessFlowError):
 
 
 class ManifestUnknown(WeightsInvalid):
-    """A manifest that a newer release wrote; `reason` is what this one does not know of it."""
+    """A manifest that a newer release wrote; `reason` says what this release does not know."""
 
     lasting = True
 
@@ -71,11 +71,11 @@ class Manifest:
     policy: str
     version: int
     optimizer_step: int
-    """Number of optimizer steps that led to the weights."""
+    """Count of optimizer steps that led to the weights."""
 
     lineage: str
     dtype: str
-    """Element type of the tensors, such as float32 or bfloat16."""
+    """The tensors' element type, such as float32 or bfloat16."""
 
     kind: ManifestKind = "full"
     base_version: int | None = None
@@ -88,19 +88,19 @@ class Manifest:
     """Hash of that model's tensors, as `tensors_hash` has it."""
 
     base_manifest_sha256: str | None = None
-    """For a delta, hex SHA-256 of that version's manifest."""
+    """For a delta, the hex SHA-256 of the base version's manifest."""
 
     files: Mapping[str, str] = field(default_factory=dict)
     """Hex hash of every file in the directory but the manifest, by name."""
 
     hash: HashName = "sha256"
-    """Function of these hashes; releases before this field know SHA-256 alone."""
+    """Hash function for `files`; releases before this field know only SHA-256."""
 
     def to_json(self) -> bytes:
         """Return canonical JSON.
 
         Some fields are only for an adapter or a delta, or for another hash than SHA-256. Other
-        manifests leave them out, so that they read like those of earlier releases.
+        manifests leave them out, so that they read like earlier releases' manifests.
         """
         values = asdict(self)
         if self.base is None:
@@ -113,7 +113,7 @@ class Manifest:
 
     @property
     def base(self) -> BaseModel | None:
-        """Return the model that an adapter belongs to; None of other kinds."""
+        """The model that an adapter belongs to, or None for other kinds."""
         if self.base_model is None or self.base_hash is None:
             return None
         return BaseModel(self.base_model, self.base_hash)
@@ -132,7 +132,7 @@ class NewVersion:
 
     @property
     def tensors_hash(self) -> str:
-        """See `tensors_hash` of `infra/weights/tensors.py`; raises `ValueError` as that does."""
+        """Hash as by `tensors_hash` in `infra/weights/tensors.py`. Raises `ValueError`."""
         return hash_of(
             {name: digest for file in self.tensors for name, digest in file.hexdigests().items()}
         )
@@ -144,8 +144,8 @@ def publish(
     """Make the directory of `facts.version` below `root`.
 
     `fill` writes the files into the directory it is given; `facts.files` is computed here. A
-    directory of the same version is replaced. `sync` False: not forced to disk (for tests). It
-    counts as checked on this host: the files were read back from where others read them.
+    directory for the same version is replaced. `sync` False: not forced to disk (for tests). The
+    version counts as checked on this host: its files were read back from where others read them.
     """
     target = version_directory(root, facts.version)
     with whole_directory(target, sync) as draft:
@@ -162,8 +162,8 @@ def publish(
 def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
     """Make the directory of a version from elsewhere, whose manifest is in the file; return it.
 
-    `fill` writes the files into the directory it is given. It is not forced to disk: after a loss
-    of power it fails `verify`. Raises `WeightsInvalid` if a file is not what the manifest says.
+    `fill` writes the files into the directory it is given. It is not forced to disk: after a power
+    loss it fails `verify`. Raises `WeightsInvalid` if a file is not what the manifest says.
     """
     target = version_directory(root, read_manifest(manifest.parent, manifest.name).version)
     with whole_directory(target, sync=False) as draft:
@@ -179,9 +179,9 @@ def adopt(root: Path, manifest: Path, fill: Callable[[Path], None]) -> Path:
 def write_manifest(
     directory: Path, facts: Manifest, beside: Mapping[Path, ByteTaker] = MappingProxyType({})
 ) -> tuple[str, Mapping[str, HashedFile]]:
-    """Write the manifest of all files in `directory`; return its hex SHA-256 and the hashes.
+    """Write a manifest for all files in `directory`; return its hex SHA-256 and their hashes.
 
-    `beside`: as of `hash_files`.
+    `beside`: as in `hash_files`.
     """
     names = sorted(path.name for path in directory.iterdir() if path.name != MANIFEST)
     hashed = hash_files([directory / name for name in names], facts.hash, beside)
@@ -230,7 +230,7 @@ def base_of(directory: Path) -> BaseModel | None:
 def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
     """Return the manifest, after comparing every file with it.
 
-    `manifest_sha256` is the hash of the manifest itself, from `WeightsPublished`. A file that this
+    `manifest_sha256` is the manifest's own hash, from `WeightsPublished`. A file that this
     host has compared, and that has not been written since, is not read again. Raises
     `WeightsInvalid` for a missing, different or misplaced file, and for a safetensors file that the
     manifest does not name.
@@ -253,8 +253,9 @@ def verify(directory: Path, manifest_sha256: str | None = None) -> Manifest:
 
 
 def present(root: Path) -> PublishedWeights | None:
-    """Return the first version below a directory, or None if it has none. Raises
-    `WeightsInvalid`.
+    """Return version 0 below a directory, or None if it is not there.
+
+    Raises `WeightsInvalid`.
     """
     directory = version_directory(root, 0)
     if not (directory / MANIFEST).is_file():
@@ -264,9 +265,9 @@ def present(root: Path) -> PublishedWeights | None:
 
 
 def other_file(directory: Path, published: Path) -> str:
-    """Return the first file in which a directory differs from the version that was made of it.
+    """Return the first file that differs between a directory and the version made from it.
 
-    Empty if none does. Raises `WeightsInvalid`.
+    Empty if no file differs. Raises `WeightsInvalid`.
     """
     manifest = read_manifest(published)
     names = sorted(path.name for path in directory.iterdir() if path.is_file())

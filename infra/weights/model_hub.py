@@ -1,11 +1,11 @@
 """Models by a hub's names: `owner/name`, with `@revision` for a branch, a tag or a commit.
 
 Only `huggingface_hub` speaks with the hub; its cache, its token and its variables (HF_*) count. A
-snapshot is a directory of that cache. It has safetensors and texts, never code: `FILES`. Files are
+snapshot is a directory in that cache. It has safetensors and texts, never code: `FILES`. Files are
 fetched one after the other, in the calling thread, so that Ctrl-C ends a download at once. The
-weights come behind all other files, their index last: a snapshot that has them is whole.
+weights come after all other files, their index last: a snapshot that has them is whole.
 
-The library takes part of a second to import, and is imported when a name is met.
+The library's import takes part of a second, so it waits until a name is met.
 """
 
 import json
@@ -22,7 +22,7 @@ from seamlessflow.infra.disk import free_bytes, is_full
 from seamlessflow.infra.errors import SeamlessFlowError
 
 FILES = ("*.json", "*.txt", "*.jinja", "*.model", "*.tiktoken", "*.safetensors")
-"""Files that are fetched, of a repository's root alone."""
+"""Files that are fetched, only from a repository's root."""
 _NOT = ("*/*", "consolidated*")
 """Folders, and weights in another program's form."""
 _INDEX = "model.safetensors.index.json"
@@ -30,21 +30,21 @@ _WEIGHTS = (".safetensors", _INDEX)
 _NAME = re.compile(r"(?P<name>\w[\w.-]*/\w[\w.-]*)(@(?P<revision>\w[\w./-]*))?", re.ASCII)
 _SNAPSHOT = re.compile(r"/models--(?P<owner>[^/]+?)--(?P<name>[^/]+)/snapshots/(?P<commit>\w{40})")
 _SHOWN = 5
-"""Most files that are named of a repository that is no such model."""
+"""Most files that an error names from a repository that is no such model."""
 _ANSWER_S = 15.0
 """Seconds in which a hub must have listed a model's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class HubModel:
-    """A model of a hub by its name, at a revision."""
+    """A hub's model by its name, at a revision."""
 
     name: str
     revision: str = "main"
 
     @classmethod
     def named(cls, text: str) -> "HubModel | None":
-        """Return the model that a text names, None if it has another form."""
+        """Return the model that a text names, or None if it has another form."""
         matched = _NAME.fullmatch(text)
         if matched is None or "--" in matched["name"] or ".." in text:
             return None
@@ -52,7 +52,7 @@ class HubModel:
 
     @classmethod
     def of_snapshot(cls, directory: Path) -> "HubModel | None":
-        """Return the model of a snapshot with its commit as the revision, None for other places."""
+        """Return a snapshot's model with its commit as the revision, or None for other places."""
         matched = _SNAPSHOT.search(directory.as_posix())
         if matched is None or not directory.as_posix().endswith(matched[0]):
             return None
@@ -63,7 +63,7 @@ class HubModel:
 
 
 class ModelNotFetched(SeamlessFlowError):
-    """A model of a hub that cannot be had, and the remedy."""
+    """A hub's model that cannot be had, and the remedy."""
 
     lasting = True
 
@@ -75,7 +75,7 @@ class ModelNotFetched(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The files of a model that a run reads, as the hub lists them."""
+    """A model's files that a run reads, as the hub lists them."""
 
     model: HubModel
     commit: str
@@ -83,11 +83,11 @@ class Listing:
     """Each file's bytes, in the order in which they are fetched."""
 
     def files(self, with_weights: bool) -> list[str]:
-        """Return all files' names, or only of those that are no weights."""
+        """Return all files' names, or only the names of files that are no weights."""
         return [file for file in self.sizes if with_weights or not file.endswith(_WEIGHTS)]
 
     def lacking(self, with_weights: bool = True) -> Mapping[str, int]:
-        """Return the bytes of each file that is not in the cache."""
+        """Return the bytes of each file that the cache lacks."""
         from huggingface_hub import try_to_load_from_cache
 
         places = {
@@ -97,7 +97,7 @@ class Listing:
         return {file: self.sizes[file] for file in places if not isinstance(places[file], str)}
 
     def require_room(self, with_weights: bool = True) -> None:
-        """Raise `ModelNotFetched` if the disk of the cache has no room for what is lacking."""
+        """Raise `ModelNotFetched` if the cache's disk has no room for the lacking files."""
         cache = cache_directory()
         disk = next(path for path in (cache, *cache.parents) if path.exists())
         needed = sum(self.lacking(with_weights).values())
@@ -120,9 +120,9 @@ class Listing:
 
 
 def cached(model: HubModel, with_weights: bool = True) -> Path | None:
-    """Return the directory of a model whose files are all in the cache, without any network.
+    """Return a model's directory if the cache has all its files, without any network.
 
-    None if some are lacking. A branch is what it was when it was last asked for.
+    None if some are lacking. A branch stands for the commit that it had when it was last asked for.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -182,7 +182,7 @@ def hub_address() -> str:
 
 
 def _in_order(files: Mapping[str, int]) -> list[str]:
-    """Return the files that are fetched: weights behind all others, and their index last."""
+    """Return the files that are fetched: weights after all others, and their index last."""
     chosen = [file for file in files if _matches(file, FILES) and not _matches(file, _NOT)]
     return sorted(chosen, key=lambda file: (file == _INDEX, file.endswith(".safetensors"), file))
 
@@ -203,7 +203,7 @@ def _is_whole(directory: Path, with_weights: bool) -> bool:
 
 @contextmanager
 def _explained(model: HubModel) -> Iterator[None]:
-    """Raise `ModelNotFetched` for each error of the library, with what to do about it."""
+    """Raise `ModelNotFetched` for each library error, with what to do about it."""
     import httpx2
     from huggingface_hub.errors import RevisionResolutionError, XetDownloadError
 
@@ -252,7 +252,7 @@ def _reason(model: HubModel, error: BaseException) -> str:
 
 
 def _local_reason(error: BaseException) -> str:
-    """Return what is wrong with the cache, empty if the error is another."""
+    """Return what is wrong with the cache; empty for any other error."""
     cache = cache_directory()
     if not isinstance(error, OSError):
         return ""
@@ -265,5 +265,5 @@ def _local_reason(error: BaseException) -> str:
 
 
 def _in_line(error: BaseException) -> str:
-    cause = error.__cause__ or error  # the library names a file first, and why it lacks it behind
+    cause = error.__cause__ or error  # the library's error names a file, its cause the reason
     return f"{type(cause).__name__}: {' '.join(str(cause).split())[:300]}"

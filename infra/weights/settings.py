@@ -1,4 +1,4 @@
-"""Settings for the way that weights take from the trainer to workers, the same for both."""
+"""Settings for the transport of weights from the trainer to workers, the same for both."""
 
 from pathlib import Path
 from typing import Literal, Self
@@ -10,7 +10,7 @@ from seamlessflow.infra.settings import Section
 
 
 class WeightsSection(Section):
-    """The way of published weights to hosts that do not share the trainer's directory."""
+    """Transport of published weights to hosts that do not share the trainer's directory."""
 
     url: StorageUrl | None = Field(
         None,
@@ -50,5 +50,5 @@ class WeightsSection(Section):
         return self
 
     def cache(self, data_dir: Path) -> Path:
-        """Return the directory of versions that were taken from elsewhere."""
+        """Return the directory for versions that were taken from elsewhere."""
         return self.cache_dir or data_dir / "weights-cache"

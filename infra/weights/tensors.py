@@ -1,4 +1,4 @@
-"""A weights directory's tensors, hashed from the bytes of its safetensors files without torch."""
+"""A weights directory's tensors, hashed from its safetensors files' bytes without torch."""
 
 import json
 import struct
@@ -11,7 +11,7 @@ import xxhash
 
 _LENGTH = struct.Struct("<Q")
 _PART_BYTES = 1024 * 1024
-_LONGEST_HEADER = 100_000_000  # as the library of the format has it
+_LONGEST_HEADER = 100_000_000  # as in the safetensors library
 
 
 def tensors_hash(directory: Path) -> str:
@@ -45,7 +45,7 @@ def tensor_hashes(directory: Path) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class _Tensor:
-    """A tensor whose bytes, from `begin` to `end` behind the header, were not all seen yet."""
+    """A tensor with bytes not seen yet; they go from `begin` to `end` behind the header."""
 
     name: str
     begin: int
@@ -54,8 +54,9 @@ class _Tensor:
 
 
 class TensorHasher:
-    """The hashes of a file's tensors, from its bytes in order: a length, a JSON header that long,
-    the tensors.
+    """The hashes of a file's tensors, from its bytes in order.
+
+    The bytes are a length, a JSON header that long, and the tensors.
     """
 
     def __init__(self) -> None:
@@ -99,7 +100,7 @@ class TensorHasher:
         self._found[tensor.name] = tensor.digest.hexdigest()
 
     def _behind_header(self) -> memoryview:
-        """Return what was read behind the header; nothing while that is not whole."""
+        """Return what was read behind the header; nothing while the header is incomplete."""
         head = memoryview(bytes(self._head))
         size = _LENGTH.size + (_LENGTH.unpack(head[:8])[0] if len(head) >= 8 else 0)
         if size > _LONGEST_HEADER:
@@ -107,7 +108,7 @@ class TensorHasher:
         if len(head) < max(size, _LENGTH.size):
             return head[:0]
         tensors = _tensors(head[_LENGTH.size : size])
-        # The next one last, and one without bytes before the one that begins where it does.
+        # The next one is last. An empty tensor is before another one that begins at its place.
         self._waiting = sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end), reverse=True)
         self._place = 0
         self._head.clear()

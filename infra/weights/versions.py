@@ -1,9 +1,9 @@
-"""A policy's versions: as they are published, on disk, how long they stay, the files in them.
+"""A policy's versions: as records name them, on disk, how long they stay, the files in them.
 
 The trainer calls `retain` after each publication; readers hold a `lease` while they verify and
-load. One that may not write here relies on `FEWEST_KEPT`. Past versions that another policy shows
-have a lease without an end (`keep`). Files that manifests and checkpoints name must stand in the
-same directory.
+load. A reader that may not write here relies on `FEWEST_KEPT`. Past versions that another policy
+shows have a lease without an end (`keep`). Files that manifests and checkpoints name must stand in
+the same directory.
 """
 
 import logging
@@ -28,13 +28,13 @@ LEASE_MAX_AGE_S = 900.0
 
 _LEASES = ".leases"
 _KEPT = ".kept"
-"""Ends the name of a lease without an end."""
+"""Suffix in the name of a lease without an end."""
 _PREFIX = "version-"
 _log = logging.getLogger(__name__)
 
 
 class WeightsGone(SeamlessFlowError):
-    """The directory of a version was deleted before a reader had read it."""
+    """A version's directory was deleted before a reader had read it."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
@@ -42,7 +42,7 @@ class WeightsGone(SeamlessFlowError):
 
 
 class PathOutside(SeamlessFlowError):
-    """A path that leads out of the directory that it must stay in."""
+    """A path that leads out of the directory in which it must stay."""
 
     def __init__(self, root: str, path: str) -> None:
         self.root = root
@@ -52,13 +52,13 @@ class PathOutside(SeamlessFlowError):
 
 @dataclass(frozen=True, slots=True)
 class PublishedWeights:
-    """A published version of a policy; equal to another one of the same content, wherever it is."""
+    """A policy's published version; equal to one with the same content, wherever that is."""
 
     version: int
     step: int = field(compare=False)
-    """Number of optimizer steps that made the weights."""
+    """Count of optimizer steps that made the weights."""
     directory: str = field(compare=False)
-    """The one that was published, or its copy on this host."""
+    """The published directory, or its copy on this host."""
     manifest_sha256: str
 
     @classmethod
@@ -68,7 +68,7 @@ class PublishedWeights:
 
     @property
     def path(self) -> Path:
-        """Return the directory as a path."""
+        """The directory as a path."""
         return Path(self.directory)
 
 
@@ -91,8 +91,8 @@ def retain(root: Path, keep: int, by_age: bool = False) -> list[int]:
     """Delete all but the newest `keep` (at least `FEWEST_KEPT`) versions; return the deleted ones.
 
     A version under a lease stays until a later call. Also deletes drafts of publications that
-    failed, so only the one publisher of `root` may call it. `by_age`: the newest are those that
-    were made last, whatever their numbers.
+    failed, so only the one publisher of `root` may call it. `by_age`: the newest are those made
+    last, whatever their numbers.
     """
     for draft in root.glob(f".{_PREFIX}*"):
         shutil.rmtree(draft)
@@ -111,7 +111,7 @@ def retain(root: Path, keep: int, by_age: bool = False) -> list[int]:
 def lease(directory: Path) -> Iterator[None]:
     """Keep a version from being deleted while the body runs, for at most `LEASE_MAX_AGE_S`.
 
-    The body finds out if it was deleted before. Any other directory is left alone.
+    The body finds out if it was deleted before. A directory that is no version is left alone.
     """
     mark = _mark(directory)
     try:
@@ -123,17 +123,17 @@ def lease(directory: Path) -> Iterator[None]:
 
 
 def keep(directory: Path) -> None:
-    """Keep a version from being deleted for good. Raises `OSError`."""
+    """Keep a version from ever being deleted. Raises `OSError`."""
     mark = directory.parent / _LEASES / f"{directory.name}{_KEPT}"
     mark.parent.mkdir(exist_ok=True)
     mark.touch()
 
 
 def is_past(step: int, before: int | None, every: int) -> bool:
-    """Return whether a version is one that stays, of one every so many optimizer steps.
+    """Return whether a version stays: one every `every` optimizer steps does.
 
-    `step`: of the version; `before`: of the version before it, None for the first one. A skipped
-    step has no version: then it is the next one that stays.
+    `step` is the version's, `before` the previous version's, or None for the first one. A skipped
+    step has no version: then the next version stays.
     """
     return before is None or step // every > before // every
 
@@ -152,7 +152,7 @@ def inside(root: Path, name: str) -> Path:
 
 
 def _mark(directory: Path) -> Path | None:
-    """Make the file that stands for a lease, where there is a version and it can be made."""
+    """Make a lease's file, or return None if there is no version or it cannot be made."""
     if not (directory.name.startswith(_PREFIX) and directory.is_dir()):
         return None
     mark = directory.parent / _LEASES / f"{directory.name}.{uuid.uuid4().hex}"

@@ -1,7 +1,7 @@
 """Accounts of a worker's time: what its processes do with it, and a move's phases.
 
-`ActivityAccount` has the figures of `WorkerUsage`, `PhaseTimes` those that `RoleAcquired` and
-`RoleReleased` report.
+`ActivityAccount` has the figures for `WorkerUsage`, `PhaseTimes` those for `RoleAcquired` and
+`RoleReleased`.
 """
 
 import threading
@@ -17,7 +17,7 @@ Activity = Literal["decoding", "training", "waiting", "loading", "idle", "none"]
 
 - `training`: computing its own part of a step
 - `waiting`: in a step, for the gang's others or for the trainer
-- `none`: without a role, which is no idle time
+- `none`: without a role, which does not count as idle
 """
 
 
@@ -46,7 +46,7 @@ class ActivityAccount:
             self._tokens += tokens
 
     def add_passes(self, full_batch_s: float, recomputing_s: float) -> None:
-        """Count seconds of passes: what they would have taken in full batches, and spent again."""
+        """Count seconds that passes would take in full batches, and those for KV computed again."""
         with self._lock:
             full_s, again_s = self._passes_s
             self._passes_s = full_s + full_batch_s, again_s + recomputing_s
@@ -66,7 +66,7 @@ class ActivityAccount:
         del spent["none"]
         if not spent.total():
             return None
-        # Passes and activity are timed by two threads: parts are never more than the whole.
+        # Two threads time passes and activity, so parts are kept from exceeding the whole.
         again_ms = min(round(1000 * again_s), spent["decoding"])
         return WorkerUsage(
             at_ms=now_ms,
@@ -85,15 +85,15 @@ class ActivityAccount:
         )
 
     def _advance(self, now_ms: int) -> None:
-        # The clock of the day may be set back.
+        # The wall clock may be set back.
         self._spent_ms[self._activity] += max(0, now_ms - self._changed_ms)
         self._changed_ms = max(self._changed_ms, now_ms)
 
 
 class PhaseTimes:
-    """A watch that runs from its making: each phase ends where the next one begins.
+    """A stopwatch that runs from its creation: each phase ends where the next one begins.
 
-    For one thread at a time, which may be another one for each phase.
+    For one thread at a time; each phase may have another thread.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -102,7 +102,7 @@ class PhaseTimes:
         self._ms: dict[str, float] = {}
 
     def end(self, phase: str) -> None:
-        """Count the time since the last phase, or since the making, as this one."""
+        """Count the time since the last phase, or since the creation, as this phase."""
         now_s = self._clock()
         passed_ms = 1000 * (now_s - self._ended_s)
         self._ms[phase] = round(self._ms.get(phase, 0.0) + passed_ms, 3)
@@ -110,10 +110,10 @@ class PhaseTimes:
 
     @property
     def by_name(self) -> dict[str, float]:
-        """Milliseconds of each phase that has ended."""
+        """Milliseconds that each ended phase took."""
         return dict(self._ms)
 
     @property
     def total_ms(self) -> int:
-        """Milliseconds of all phases that have ended."""
+        """Milliseconds that all ended phases took."""
         return round(1000 * (self._ended_s - self._began_s))

@@ -1,6 +1,6 @@
-"""The share of the running turns that a worker should have. Pure.
+"""A worker's share of the running turns. Pure.
 
-Applied when a worker begins to serve: by the trajectory manager, and by the simulator's router.
+The trajectory manager and the simulator's router apply it when a worker begins to serve.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,16 +12,16 @@ from seamlessflow.infra.worker.tags import wishes_of
 
 T = TypeVar("T")
 KEEPS = 4
-"""Turns that no worker gives up. A pass over fewer rows is hardly shorter, and a turn that moves
-has its KV computed again.
+"""Turns that no worker gives up. A pass over fewer rows is hardly shorter, and a moved turn's KV is
+computed again.
 """
 
 
 def surplus(loads: Mapping[str, int], fixed: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return how many turns each worker has too many, by the turns that each has.
+    """Return how many surplus turns each worker has; `loads` says how many turns each has.
 
-    `fixed`: how many of them cannot move. Suppose the surplus goes to the least loaded workers.
-    Loads then differ by one at most, but for workers whose fixed turns are more than that.
+    `fixed`: how many of them cannot move. If the surplus goes to the least loaded workers, loads
+    then differ by one at most, except for workers whose fixed turns are more than that.
     """
     least = fixed or dict.fromkeys(loads, 0)
     sharing = sorted(loads, key=lambda name: (-least[name], -loads[name], name))
@@ -42,11 +42,11 @@ def given_up(
     tags: Mapping[str, frozenset[str]],
     wishes: Callable[[T], tuple[str, ...]],
 ) -> list[T]:
-    """Return the turns that other workers should have: the first ones of each worker.
+    """Return the turns that other workers should have: each worker's first ones.
 
-    A turn may go to workers that have the tags it requires. They must also have no fewer preferred
-    tags than its own worker. Turns that the fewest workers may have are shared out first. The
-    others can make up for what these leave uneven.
+    A turn may go to workers that have the tags it requires, and no fewer preferred tags than its
+    own worker. Turns that the fewest workers may have are shared out first. Later ones can even out
+    what these leave uneven.
     """
     as_good = cache(lambda worker, asked: _as_good(worker, asked, tags, turns))
     kinds: dict[frozenset[str], dict[str, list[T]]] = {}
@@ -63,7 +63,7 @@ def given_up(
 def _as_good(
     worker: str, asked: tuple[str, ...], tags: Mapping[str, frozenset[str]], among: Iterable[str]
 ) -> frozenset[str]:
-    """Return the workers that meet the wishes of a turn no worse than its own one."""
+    """Return the workers that meet a turn's wishes at least as well as its own worker."""
     wishes = wishes_of(asked)
     met = len(tags[worker] & wishes.prefers)
     able = (name for name in among if tags[name] >= wishes.requires)

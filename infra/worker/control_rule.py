@@ -1,4 +1,4 @@
-"""Settings of the rule that ends turns early, which manager and rollout worker share.
+"""Settings for the rule that ends turns early, which manager and rollout worker share.
 
 The rules themselves are in `producers/rollout/control`. Importable without torch.
 """
@@ -50,7 +50,7 @@ class ControlSection(Section):
 
 
 class SharedRolloutSection(Section):
-    """Settings of rollout that the manager needs too; the worker adds its own."""
+    """Rollout settings that the manager needs too; the worker adds its own."""
 
     model_config = ConfigDict(extra="ignore")
 

@@ -1,4 +1,4 @@
-"""Settings of rewards that judges of the run give, which several processes share.
+"""Settings for rewards from a run's judges, which several processes share.
 
 The manager holds a session until each judge gave its reward, and the scheduler counts that time as
 the session's. The judges themselves are in `recorded/judging`.
@@ -11,17 +11,17 @@ from pydantic import ConfigDict, Field
 from seamlessflow.infra.settings import Section
 
 JUDGE = "judge"
-"""Source of a judge's rewards, and cause of a session's end if one gave none."""
+"""Source of judges' rewards, and cause of a session's end if a judge gave none."""
 JUDGING = "judge"
-"""Purpose of a session in which a policy of the run judges another one."""
+"""Purpose of a session in which one of a run's policies judges another one."""
 JUDGED = "judged"
-"""Metadata of such a session: the session that is judged, whose text it holds."""
+"""Metadata in such a session that names the judged session, whose text it holds."""
 JUDGE_FAILED = "judge_failed"
-"""Reason of what ends without a judge's reward: its session, and its group."""
+"""Reason with which a session and its group end without a judge's reward."""
 
 
 class SharedRewardsSection(Section):
-    """Settings of judges that manager and scheduler need too; reward workers add their own."""
+    """Judge settings that manager and scheduler need too; reward workers add their own."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -37,5 +37,5 @@ class SharedRewardsSection(Section):
 
     @property
     def longest_wait_s(self) -> float:
-        """Return how long a session may wait for judges; 0 without any."""
+        """Longest time that a session may wait for judges; 0 without judges."""
         return self.wait_s if self.judges else 0.0

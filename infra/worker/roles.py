@@ -1,8 +1,8 @@
-"""Records of `fleet` that a worker's processes read, and their rule for assignments. Pure.
+"""Records on `fleet` that a worker's processes read, and their rule for assignments. Pure.
 
 The rule is the same for rollout and training. Each of a thousand workers sends two heartbeats a
-second: the others' are not even decoded. The heartbeats of training processes say where published
-weights are sent from.
+second, so other workers' heartbeats are not even decoded. Training processes' heartbeats say from
+where published weights are sent.
 """
 
 import uuid
@@ -13,12 +13,12 @@ from typing import Final
 from seamlessflow.schemas.records import Record, RoleAssigned, WorkerHeartbeat
 
 ENDED: Final = "ended"
-"""State in the last heartbeat of a process that ends in order, and the reason of its loss."""
+"""State in the last heartbeat of a process that ends normally, and the reason of its loss."""
 
 
 @dataclass(slots=True)
 class WorkerRoles:
-    """Role of a worker's process, as far as both kinds of process have it.
+    """The role of a worker's process: the part that rollout and training share.
 
     A process obeys only assignments that are newer than the last one it obeyed, by scheduler epoch
     and number. It never obeys a scheduler older than the newest one it has read about.
@@ -27,7 +27,7 @@ class WorkerRoles:
     worker: str
     incarnation: str
     epoch: int = -1
-    """Newest scheduler read of."""
+    """Newest scheduler epoch that was read."""
     obeyed: tuple[int, int] = (-1, -1)
     """Newest (epoch, assignment) obeyed."""
     wanted: RoleAssigned | None = None
@@ -41,11 +41,11 @@ class WorkerRoles:
 
     @property
     def assignment(self) -> int:
-        """Newest assignment obeyed, -1 at first."""
+        """Newest obeyed assignment, or -1 at first."""
         return self.obeyed[1]
 
     def is_newer(self, record: RoleAssigned) -> bool:
-        """Return whether the assignment is one to obey."""
+        """Return whether the assignment must be obeyed."""
         return record.epoch >= self.epoch and (record.epoch, record.assignment) > self.obeyed
 
     def obey(self, record: RoleAssigned) -> None:
@@ -55,7 +55,7 @@ class WorkerRoles:
 
 
 def new_incarnation() -> str:
-    """Return the name of one life of a process, which no other life has."""
+    """Return a name for one life of a process; no other life has it."""
     return uuid.uuid4().hex[:12]
 
 
@@ -66,7 +66,7 @@ _OF_OTHERS = (b"GatewayHeartbeat/", b"ManagerStarted/")
 
 
 def of_worker(worker: str) -> Callable[[bytes], bool]:
-    """Return a function that says if the processes of the worker read a record with this key."""
+    """Return a function that says if the worker's processes read a record with this key."""
     beats = f"WorkerHeartbeat/{worker}/".encode()
     assignment = f"WorkerAssignment/{worker}".encode()
 
@@ -85,13 +85,13 @@ def is_training_beat(key: bytes) -> bool:
 
 @dataclass(eq=False)
 class Senders:
-    """Addresses by worker. `apply` and `addresses` may be called from different threads."""
+    """Addresses that send weights, by worker. Two threads may call `apply` and `addresses`."""
 
     _known: dict[str, tuple[str, str]] = field(default_factory=dict)
     """Policy and address by worker."""
 
     def apply(self, record: Record) -> None:
-        """Fold a record in: heartbeats of training processes count."""
+        """Fold a record in; only training processes' heartbeats count."""
         if not isinstance(record, WorkerHeartbeat) or record.process != PROCESS:
             return
         if record.weights_address and record.state not in (ENDED, "failed"):
@@ -100,7 +100,7 @@ class Senders:
             self._known.pop(record.worker, None)
 
     def addresses(self, policy: str) -> list[str]:
-        """Return the addresses, host:port, of those that train the policy, by worker.
+        """Return the addresses, host:port, that train the policy, ordered by worker.
 
         A process that was killed is among them until another takes its place.
         """

@@ -1,4 +1,4 @@
-"""Tags of workers, and wishes of turns for them. Pure.
+"""Workers' tags, and turns' wishes for them. Pure.
 
 A tag is a word (`decode`), or a kind and a name (`hw:H20`). `rollout` and `train` are roles that a
 worker can take; all others describe it. A wish is a tag that a turn prefers (`decode`), or that it
@@ -15,15 +15,15 @@ from pydantic import AfterValidator
 
 ROLES = ("rollout", "train")
 SHARED = "shared"
-"""Tag of a rollout worker that the scheduler gives to the policies of a run in turns."""
+"""Tag for a rollout worker that the scheduler gives to a run's policies in turns."""
 CHEAP = "cheap"
-"""Tag of a rollout worker that explores (`pacing.sampler.name: explore`)."""
+"""Tag for a rollout worker that explores (`pacing.sampler.name: explore`)."""
 EXACT = "exact"
-"""Tag of a rollout worker that samples again what is trained of an exploration."""
+"""Tag for a rollout worker that samples again the part of an exploration that is trained."""
 KNOWN = (*ROLES, "prefill", "decode", "reward", "env", SHARED)
 KINDS = ("precision", "hw")
 WISHES = "worker_tags"
-"""Entry of a session's metadata with the wishes of all its turns."""
+"""Entry in a session's metadata with the wishes of all its turns."""
 
 MOST_WISHES = 16
 _FORM = re.compile(r"([a-z][a-z0-9_-]{0,62})(:[A-Za-z0-9][A-Za-z0-9._-]{0,62})?")
@@ -63,7 +63,7 @@ W = TypeVar("W", bound=Tagged)
 
 
 def check_tag(tag: str) -> str:
-    """Return a tag. Raises `ValueError` for one of another form, or one that is nearly a known."""
+    """Return a tag. Raises `ValueError` if it has another form, or nearly spells a known tag."""
     matched = _FORM.fullmatch(tag)
     if matched is None:
         raise ValueError(f"{tag!r} is no tag: write a word as decode, or kind:name as hw:H20")
@@ -88,11 +88,11 @@ def check_worker(tags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 WorkerTags = Annotated[tuple[str, ...], AfterValidator(check_worker)]
-"""The tags of a worker in settings."""
+"""A worker's tags in settings."""
 
 
 def read_wishes(text: str) -> tuple[str, ...]:
-    """Return the wishes of a list with commas. Raises `ValueError` for a wrong one."""
+    """Return the wishes in a list with commas. Raises `ValueError` for a wrong one."""
     wishes = tuple(dict.fromkeys(filter(None, (part.strip() for part in text.split(",")))))
     if len(wishes) > MOST_WISHES:
         raise ValueError(f"names more than {MOST_WISHES} tags")
@@ -113,9 +113,9 @@ def wishes_of(wishes: Iterable[str]) -> Wishes:
 def wished(workers: Sequence[W], wishes: Wishes) -> Sequence[W]:
     """Return the workers among which one is chosen.
 
-    They have all required tags. If some tags are preferred, they also have a place. Among the
-    workers with a place, they have most of these tags. Without any place, all that have the
-    required tags are returned.
+    They have all required tags. If tags are preferred, they are the workers with a free place that
+    have the most preferred tags. If no worker has a place, all with the required tags are
+    returned.
     """
     able = [worker for worker in workers if worker.tags >= wishes.requires]
     if not wishes.prefers:

@@ -1,10 +1,9 @@
-"""Order in which a policy's rollout workers load new weights: together, a few at a time, or when
-idle. Pure.
+"""Order in which rollout workers load new weights: together, a few at a time, or when idle. Pure.
 
-Each worker follows the rule for itself, from `control` alone. Workers that serve stand in a line:
-the oldest version first, then in the order in which they acquired their role. A worker in front
-only loads or leaves. So all read the same line, however late they read it. Used by rollout
-processes and the simulator.
+Each worker follows the rule for itself, only from `control`. Serving workers stand in a line: the
+oldest version first, then in the order in which they acquired their role. A worker in front can
+only load or leave. So all read the same line, however late they read it. Used by rollout processes
+and the simulator.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ UNKNOWN = -1
 
 
 class UpdateSection(Section):
-    """Weight updates of the workers that roll out."""
+    """Weight updates on workers that roll out."""
 
     mode: Literal["together", "rolling", "idle"] = Field(
         "together",
@@ -39,18 +38,18 @@ class UpdateSection(Section):
 
 @dataclass(slots=True)
 class _Member:
-    """A worker that serves: its version, and its place among those of one version."""
+    """A serving worker: its version, and its place among workers with the same version."""
 
     incarnation: str
     version: int
     place: int
     passed: bool = False
-    """True for a worker that was heard of, but not of its role, when weights were published."""
+    """True if weights were published while this worker's version was unknown."""
 
 
 @dataclass(slots=True)
 class UpdateLine:
-    """The workers that serve a policy, in the order in which they load: a fold of `control`."""
+    """A policy's serving workers, in the order in which they load: a fold of `control`."""
 
     policy: str
     newest: int = UNKNOWN
@@ -58,11 +57,11 @@ class UpdateLine:
     """Grows with each change of the line."""
     members: dict[str, _Member] = field(default_factory=dict)
     _others: set[str] = field(default_factory=set)
-    """Workers that were heard of and do not serve the policy."""
+    """Workers that have been seen and do not serve the policy."""
     _places: int = 0
 
     def apply(self, record: Record) -> None:
-        """Fold one record of `control` in."""
+        """Fold one record from `control` in."""
         match record:
             case r.WeightsPublished(policy=self.policy):
                 self._publish(record.version)
@@ -82,7 +81,7 @@ class UpdateLine:
                 self._hear(record.worker)
 
     def ahead(self, worker: str) -> int:
-        """Return the number of workers that load before this one."""
+        """Return how many workers load before this one."""
         mine = self.members.get(worker)
         key = (self.newest, self._places) if mine is None else (mine.version, mine.place)
         return sum(
@@ -97,7 +96,7 @@ class UpdateLine:
         for name, member in list(self.members.items()):
             if member.version != UNKNOWN:
                 continue
-            if member.passed:  # since the weights before these: it serves another policy
+            if member.passed:  # since the previous weights: it serves another policy
                 del self.members[name]
                 self._others.add(name)
             member.passed = True
@@ -123,14 +122,14 @@ class UpdateLine:
             self.changes += 1
 
     def _hear(self, worker: str) -> None:
-        """Count with a worker that took its role before this fold began."""
+        """Count in a worker that took its role before this fold began."""
         if worker not in self.members and worker not in self._others:
             self.members[worker] = _Member("", UNKNOWN, 0)
 
 
 @dataclass(slots=True)
 class UpdateRule:
-    """The rule of one worker."""
+    """One worker's rule."""
 
     settings: UpdateSection
     lag: int
@@ -143,7 +142,7 @@ class UpdateRule:
     ) -> bool:
         """Return True if a worker may load the weights of `version` now.
 
-        `behind` is the number of versions that it lacks; `needed`: a turn waits for newer weights.
+        `behind`: how many versions it lacks; `needed`: a turn waits for newer weights.
         """
         if self._changes != self.line.changes:
             self._changes = self.line.changes
@@ -154,7 +153,7 @@ class UpdateRule:
             return idle or needed
         waited = (now_ms - self._since_ms) // round(1000 * self.settings.wait_s)
         if version > self.line.newest:
-            # Heard of from `fleet` first: who stands in the line by now, `control` will tell.
+            # `fleet` named it first: `control` will say which workers stand in the line by now.
             return waited > 0
         return self.line.ahead(worker) < self.settings.at_most * (1 + waited)
 

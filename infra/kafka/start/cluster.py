@@ -1,7 +1,7 @@
-"""The Kafka cluster as a process finds it at start: its id and the partitions of its topics.
+"""The Kafka cluster as a process finds it at start: its id and its topics' partitions.
 
-Every process asks for it before anything else. So it waits for a Kafka that is away or recovering,
-as long as `kafka.wait_s` says.
+Every process asks for it before anything else. So it waits, as long as `kafka.wait_s` says, for a
+Kafka that is away or recovering.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ from seamlessflow.infra.settings import KafkaSettings
 from seamlessflow.schemas.topics import SAME_PARTITIONS, Topic
 
 _TOPIC_PATIENCE_S = 4.0
-"""Time in which a missing topic may be one that was created a moment ago."""
+"""Time for which a missing topic may be one that was created a moment ago."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +33,10 @@ class Cluster:
     id: str
     brokers: int
     partitions: Mapping[str, int]
-    """Number of partitions of each topic that was asked for, by name without prefix."""
+    """Partition count of each topic that was asked for, by name without prefix."""
 
     def numbers(self, topic: Topic) -> range:
-        """Return the numbers of the topic's partitions."""
+        """Return the topic's partition numbers."""
         return range(self.partitions[topic.name])
 
 
@@ -50,7 +50,7 @@ def find_cluster(
 
     Raises `KafkaUnavailable` after `limit_s` (None: `kafka.wait_s`) or once `stopping`. Raises
     `KafkaRefused` for wrong credentials or missing permissions, and `TopicMissing`. Raises
-    `TopicMismatch` or `PartitionsDiffer` for partition counts that do not go together.
+    `TopicMismatch` or `PartitionsDiffer` for partition counts that do not fit together.
     """
     inquiry = _Inquiry(settings, list(topics))
     outage = Outage(settings, stopping, limit_s)
@@ -73,7 +73,7 @@ def find_cluster(
 
 @dataclass
 class _Inquiry:
-    """The question that is repeated, and why the brokers refuse the connection if they do."""
+    """The question that is repeated, and the brokers' reason if they refuse the connection."""
 
     settings: KafkaSettings
     topics: Sequence[Topic]
@@ -118,7 +118,7 @@ def _about(topic: str, error: KafkaError) -> KafkaError:
 
 
 def _check_partitions(counts: Mapping[str, int], prefix: str) -> None:
-    """Raise `TopicMismatch` or `PartitionsDiffer` for counts that do not go together."""
+    """Raise `TopicMismatch` or `PartitionsDiffer` for counts that do not fit together."""
     for group in SAME_PARTITIONS:
         present = {prefix + t.name: counts[t.name] for t in group if t.name in counts}
         if len(set(present.values())) > 1:

@@ -1,8 +1,8 @@
-"""Options of a member of a Kafka consumer group: the protocol by which it joins.
+"""Options for a Kafka consumer group's member: the protocol by which it joins.
 
-Kafka 4 has a protocol of its own for groups (KIP-848), whose session time-out is the broker's. On a
-cluster without that, a member joins by the classic protocol. It also does where members that died
-must be replaced sooner. Readers that do not join need none of this.
+Kafka 4 has a new group protocol (KIP-848), in which the broker sets the session time-out. On a
+cluster without it, a member joins by the classic protocol. It also does so where dead members must
+be replaced sooner. Readers that do not join need none of this.
 """
 
 import logging
@@ -21,7 +21,7 @@ from seamlessflow.schemas.topics import Topic
 _POLL_S = 0.1
 _HEARTBEATS = 4
 _UNSUPPORTED = KafkaError.UNSUPPORTED_VERSION
-"""Answer of a broker that knows the new protocol but is configured without it."""
+"""Answer from a broker that knows the new protocol but is configured without it."""
 _MENDS = {
     KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session_timeout_s (SEAMLESSFLOW_KAFKA__"
     "SESSION_TIMEOUT_S) must be within the brokers' group.min.session.timeout.ms and "
@@ -32,7 +32,7 @@ _MENDS = {
     KafkaError.GROUP_MAX_SIZE_REACHED: "run fewer members, or raise the brokers' group.max.size "
     "or group.consumer.max.size",
 }
-"""Errors of members that stay however long they wait, and what mends them."""
+"""Errors that stay however long a member waits, and what mends them."""
 _log = logging.getLogger(__name__)
 
 
@@ -41,7 +41,7 @@ def membership(
 ) -> dict[str, Any]:
     """Return the options with which a reader joins `group` to read `topic`; log the protocol.
 
-    Waits for an answer of the coordinator as `find_cluster` does. A classic member with an
+    Waits for the coordinator's answer as `find_cluster` does. A classic member with an
     `instance`, a name that outlives a restart, gets its partitions back without a rebalance.
     """
     if settings.group_protocol == "auto":
@@ -63,7 +63,7 @@ def membership(
 
 
 def lasting(error: KafkaError, group: str, instance: str) -> SeamlessFlowError | None:
-    """Return the error to end with, for what a member of `group` cannot wait out; else None."""
+    """Return the error with which a member of `group` must end, or None if it may wait."""
     if _means(error, KafkaError.FENCED_INSTANCE_ID):
         return MemberReplaced(group, instance)
     for code, mend in _MENDS.items():
@@ -75,9 +75,9 @@ def lasting(error: KafkaError, group: str, instance: str) -> SeamlessFlowError |
 def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stopping) -> str:
     """Return why the new protocol cannot be used, or "" if it can.
 
-    It joins a group of its own. librdkafka does not say which requests a broker knows, and a member
-    of `group` would take partitions. Raises what `Outage.endure` raises: a coordinator that is slow
-    says nothing about the protocol.
+    It joins a separate group: librdkafka does not say which requests a broker knows, and a member
+    of `group` would take partitions. Raises what `Outage.endure` raises: a slow coordinator says
+    nothing about the protocol.
     """
     assigned: list[TopicPartition] = []
     lines = _CoordinatorLines()
@@ -116,7 +116,7 @@ def _missing(settings: KafkaSettings, group: str, topic: Topic, stopping: Stoppi
 
 
 class _CoordinatorLines(logging.Handler):
-    """A consumer's log, which alone shows that a broker does not know its request to join."""
+    """A consumer's log: it alone shows that a broker does not know the request to join."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -131,6 +131,6 @@ class _CoordinatorLines(logging.Handler):
 
 
 def _means(error: KafkaError, code: int) -> bool:
-    """Return whether the error has this code; of a fatal one, librdkafka gives only the text."""
+    """Return whether the error has this code; for a fatal one, librdkafka gives only the text."""
     text = KafkaError(code).str()
     return error.code() == code or (error.code() == KafkaError._FATAL and text in error.str())

@@ -1,7 +1,7 @@
-"""Members of a Kafka consumer group: who they are now, and a process that is one of them.
+"""Kafka consumer group members: the present ones, and a process that is one of them.
 
-A process may join a group of its own and read nothing there. Others then see it by its client id.
-Its membership ends with the process: in order at once, and by a kill once the session time-out has
+A process may join a separate group and read nothing there. Others then see it by its client id. Its
+membership ends at once when it leaves. If it is killed, it ends once the session time-out has
 passed. Called by `seamlessflow/processes/` and `seamlessflow/upgrade/`.
 """
 
@@ -49,7 +49,7 @@ class Presence:
     """A member of a group, with a thread that keeps it there."""
 
     def __init__(self, settings: KafkaSettings, group: str, topic: Topic, client_id: str) -> None:
-        """Begin to join; `topic` is any that exists: a member must name one."""
+        """Begin to join; `topic` may be any that exists, because a member must name one."""
         # The session time-out of the protocol consumer is the broker's, 45 s by default.
         options: dict[str, Any] = {
             **consumer_options(settings, client_id, settings.topic_prefix + group),

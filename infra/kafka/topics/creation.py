@@ -36,12 +36,12 @@ _PREFIX = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*[._-]")
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """Wishes for new topics; by default those of the contract, kept on up to three brokers."""
+    """Wishes for new topics; by default they follow the contract and have up to three copies."""
 
     replication: int | None = None
     """Each partition's copies; -1: the cluster's own default."""
     min_insync: int | None = None
-    """Copies that must have a record before it is acknowledged; one less than there are."""
+    """Copies that must have a record before it is acknowledged; by default all but one."""
     partitions: Mapping[str, int] = field(default_factory=dict)
     """A topic's partitions, by its name without prefix."""
     retention_ms: Mapping[str, int] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class TopicOptions:
 
 
 def check_prefix(option: str, prefix: str) -> None:
-    """Raise `SettingsRejected` for a prefix without a name, or that runs into those of topics."""
+    """Raise `SettingsRejected` for a prefix without a name, or without a separator at its end."""
     if not _PREFIX.fullmatch(prefix):
         reason = "is no prefix, such as again. with letters or digits and a dot, - or _ at its end"
         raise SettingsRejected(option, f"{prefix!r} {reason}")
@@ -84,7 +84,7 @@ def create_topics(
 
 
 def create_dead_letters(settings: KafkaSettings, topic: Topic, partitions: int) -> None:
-    """Create the dead-letter topic alone, if it is missing, of a topic that is elsewhere."""
+    """Create only the dead-letter topic, if it is missing, for a topic that is elsewhere."""
     brokers = find_cluster(settings).brokers
     (_, letters) = _new_topics(settings, topic, partitions, min(_COPIES, brokers), TopicOptions())
     _create_missing(settings, [letters], brokers)
@@ -118,7 +118,7 @@ def _create(settings: KafkaSettings, topics: Sequence[Any], brokers: int) -> Non
 
 
 def create_copy(settings: KafkaSettings, source: str, target: str) -> int:
-    """Create a topic like another one, if it is missing; return its number of partitions.
+    """Create a topic like another one, if it is missing; return its partition count.
 
     Both names are without prefix. Raises `TopicMissing` if there is no `source`.
     """
@@ -159,10 +159,10 @@ def _new_topics(
 
 
 def _created(settings: KafkaSettings, topic: Any, future: Any, brokers: int, left_s: float) -> bool:
-    """Return True if the topic is there now, False if it is to be asked for again.
+    """Return True if the topic is there now, False if the request must be repeated.
 
-    `brokers`: those that the cluster has; 0 if there is no time to wait for one that is fenced.
-    `left_s`: seconds for which a Kafka that does not answer is still waited for.
+    `brokers`: how many the cluster has; 0 if there is no time to wait for a fenced one.
+    `left_s`: how long to go on waiting for a Kafka that does not answer.
     """
     try:
         future.result()
@@ -185,7 +185,7 @@ def _created(settings: KafkaSettings, topic: Any, future: Any, brokers: int, lef
 
 
 def is_fenced_broker(code: int, copies: int, brokers: int) -> bool:
-    """Return whether a refusal passes: there are brokers enough, but not all may take partitions.
+    """Return whether a refusal passes: there are enough brokers, but one may be fenced.
 
     Kafka fences a broker that sent no heartbeat for some seconds, such as one on a busy machine.
     """

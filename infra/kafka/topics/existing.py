@@ -1,4 +1,4 @@
-"""Topics as they are on the cluster, and their deletion, or that of their first records."""
+"""Topics as they are on the cluster, and the deletion of topics or of their first records."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class FoundTopic:
 
 
 def found_topics(settings: KafkaSettings, names: Sequence[str]) -> dict[str, FoundTopic]:
-    """Return those of the topics that exist, by full name.
+    """Return the topics that exist, by full name.
 
     Raises `KafkaUnavailable`, and `KafkaRefused` for a topic that the user may not describe.
     """
@@ -62,9 +62,9 @@ def joined_answers(
 
 
 def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str, int]:
-    """Return the partition count of every topic of the cluster, by full name.
+    """Return the partition count of every topic on the cluster, by full name.
 
-    Without topics that the user may not see. Raises `KafkaUnavailable` and `KafkaRefused`.
+    Topics that the user may not see are left out. Raises `KafkaUnavailable` and `KafkaRefused`.
     """
     try:
         listed = client(AdminClient, client_options(settings)).list_topics(timeout=timeout_s)
@@ -74,7 +74,7 @@ def partition_counts(settings: KafkaSettings, timeout_s: float = 10) -> dict[str
 
 
 def delete_topics(settings: KafkaSettings, names: Collection[str]) -> None:
-    """Delete topics, by name without prefix; those that are gone already are no error.
+    """Delete topics, by name without prefix; a topic that is gone already is no error.
 
     Raises `KafkaRefused` and `KafkaUnavailable`.
     """
@@ -87,7 +87,7 @@ def delete_topics(settings: KafkaSettings, names: Collection[str]) -> None:
 
 
 def delete_before(settings: KafkaSettings, offsets: Mapping[LogPartition, int]) -> None:
-    """Delete the records in front of these offsets. Raises `KafkaRefused`, `KafkaUnavailable`."""
+    """Delete the records before these offsets. Raises `KafkaRefused`, `KafkaUnavailable`."""
     if not offsets:
         return
     places = [
@@ -112,7 +112,7 @@ def _answer(settings: KafkaSettings, topic: str, future: Any) -> Any:
 
 
 def _failed(settings: KafkaSettings, error: KafkaError, timeout_s: float) -> SeamlessFlowError:
-    """Return the error of a request that was not answered."""
+    """Return the error for a request that was not answered."""
     servers = settings.bootstrap_servers
     if error.code() in REFUSALS:
         return KafkaRefused(servers, error.str())

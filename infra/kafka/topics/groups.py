@@ -26,7 +26,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class FoundGroup:
-    """A group as its coordinator describes it; one that never was has no members."""
+    """A group as its coordinator describes it; a group that never existed has no members."""
 
     state: str
     members: Sequence[GroupMember]
@@ -56,7 +56,7 @@ class GroupLookup:
         return FoundGroup(description.state.name.lower().replace("_", " "), members)
 
     def committed(self, group: str, limit_s: float) -> Mapping[LogPartition, int]:
-        """Return the offsets that a group has committed, without partitions that have none.
+        """Return a group's committed offsets; partitions without one are left out.
 
         Raises what `find` raises.
         """

@@ -1,4 +1,4 @@
-"""Lag of Kafka consumer groups: offsets behind those that a group has committed. Pure."""
+"""Kafka consumer groups' lag: offsets behind those that a group has committed. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,12 +7,12 @@ from seamlessflow.infra.kafka.client import LogPartition
 from seamlessflow.infra.kafka.topics.groups import FoundGroup, GroupMember
 
 ABSENT = ("unknown", "dead")
-"""States of a group that never was."""
+"""States of a group that never existed."""
 
 
 @dataclass(frozen=True)
 class PartitionLag:
-    """A partition as a group reads it; without an owner no member does."""
+    """A partition as a group reads it; if it has no owner, no member reads it."""
 
     number: int
     lag: int
@@ -30,8 +30,8 @@ class GroupState:
     members: int = 0
     partitions: Sequence[PartitionLag] = ()
     waits_since_ms: int | None = None
-    """Time of the oldest record that waits for a group without members. None if none waits, or if
-    it did not come in time."""
+    """Time of the oldest record that waits for a group without members. None if no record waits, or
+    if the time was not found soon enough."""
     refused: str = ""
     """Reason if the user may not see the group; the rest is then unknown."""
 
@@ -44,7 +44,7 @@ class GroupState:
 def behind(
     kept: Mapping[LogPartition, range], committed: Mapping[LogPartition, int]
 ) -> Mapping[LogPartition, int]:
-    """Return each partition's lag: the offsets that it keeps behind the committed one."""
+    """Return each partition's lag: how many offsets it keeps behind the committed one."""
     # A partition without a commit has a negative offset: all that it keeps is behind.
     return {
         place: offsets.stop - max(offsets.start, committed[place])
@@ -55,7 +55,7 @@ def behind(
 def group_state(
     name: str, topic: str, group: FoundGroup, lags: Mapping[LogPartition, int]
 ) -> GroupState:
-    """Return the owner and the lag of each partition in `lags`."""
+    """Return the group, with owner and lag for each partition in `lags`."""
     shown = _labels(group.members)
     owners = {
         place: (shown[member.id], member.host)
@@ -70,7 +70,7 @@ def group_state(
 
 
 def _labels(members: Sequence[GroupMember]) -> Mapping[str, str]:
-    """Return a name for each member's id that no other member has."""
+    """Return a name for each member's id; no two members have the same name."""
     names = [member.name for member in members]
     return {
         member.id: member.name if names.count(member.name) == 1 else f"{member.name} {member.id}"

@@ -1,6 +1,6 @@
-"""Partitions and copies of topics: how many new topics get, and a key's partition. Pure.
+"""Partition and copy counts for new topics, and a key's partition. Pure.
 
-A key's partition is that of Kafka's own partitioner (`murmur2_random`).
+A key's partition is the one that Kafka's own partitioner chooses (`murmur2_random`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,7 +9,7 @@ from seamlessflow.infra.errors import PartitionsDiffer, SeamlessFlowError, Topic
 from seamlessflow.schemas.topics import PROMPTS, SAME_PARTITIONS, Topic
 
 _SPARE = 4
-"""For so many workers one slot more, for those that join while the run goes on."""
+"""So many workers get one spare slot, for workers that join while the run goes on."""
 
 _M = 0x5BD1E995
 _SEED = 0x9747B28C
@@ -17,7 +17,7 @@ _WORD = 0xFFFFFFFF
 
 
 class TooFewSlots(SeamlessFlowError):
-    """More workers roll out than `prompts` has partitions, and each needs one of its own."""
+    """More workers roll out than `prompts` has partitions, and each needs its own."""
 
     lasting = True
 
@@ -34,16 +34,16 @@ class TooFewSlots(SeamlessFlowError):
 
 
 def partition_of(key: str, partitions: int) -> int:
-    """Return the partition to which producers of this project send records with this key."""
+    """Return the partition to which this project's producers send records with this key."""
     return (_murmur2(key.encode()) & 0x7FFFFFFF) % partitions
 
 
 def topic_counts(
     specs: Iterable[Topic], asked: Mapping[str, int], existing: Mapping[str, int], prefix: str = ""
 ) -> dict[str, int]:
-    """Return the number of partitions by topic: as it exists, as asked for, else the contract's.
+    """Return each topic's partition count: as it exists, as asked for, else the contract's.
 
-    A topic of `SAME_PARTITIONS` has as many as those that must be equal to it. `existing` has full
+    A topic in `SAME_PARTITIONS` has as many as those that must be equal to it. `existing` has full
     names. Pure. Raises `TopicMismatch` and `PartitionsDiffer`.
     """
     counts = {}
@@ -66,10 +66,10 @@ def topic_counts(
 
 
 def slots_asked(workers: int, existing: Mapping[str, int], prefix: str = "") -> dict[str, int]:
-    """Return the partitions of a new `prompts` for so many workers that roll out, by topic.
+    """Return, by topic, how many partitions a new `prompts` needs for workers that roll out.
 
-    Empty where those of the contract are enough, and for one that exists. Raises `TooFewSlots` if
-    that has fewer than there are workers.
+    Empty if the contract's count is enough, or if the topic exists. Raises `TooFewSlots` if an
+    existing topic has fewer partitions than there are workers.
     """
     topic = prefix + PROMPTS.name
     wanted = workers + workers // _SPARE
@@ -80,12 +80,12 @@ def slots_asked(workers: int, existing: Mapping[str, int], prefix: str = "") -> 
 
 
 def least_insync(copies: int) -> int:
-    """Return the copies to wait for: a broker may be away, and no record is on one alone."""
+    """Return how many copies to wait for: all but one, so that a broker may be away."""
     return max(1, copies - 1)
 
 
 def _must_be_equal(spec: Topic) -> list[str]:
-    """Return the names of the topics, this one included, that `SAME_PARTITIONS` has it among."""
+    """Return the names in this topic's group of `SAME_PARTITIONS`, or none if it has no group."""
     groups = [[topic.name for topic in group] for group in SAME_PARTITIONS]
     return next((names for names in groups if spec.name in names), [])
 

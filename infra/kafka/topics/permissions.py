@@ -1,4 +1,4 @@
-"""Permissions of Kafka users (ACLs): what one allows, and its creation on a cluster.
+"""Kafka users' permissions (ACLs): what each allows, and their creation on a cluster.
 
 The permissions that each kind of process needs are in `seamlessflow/access.py`.
 """
@@ -40,17 +40,17 @@ class Operation(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """Operation on one resource, or on all whose names begin with `name`."""
+    """A permitted operation on one resource, or on all whose names begin with `name`."""
 
     resource: Resource
     name: str
     operation: Operation
     begins: bool = False
-    """True if `name` is the beginning of the resources' names."""
+    """True if `name` is only the beginning of resource names."""
 
 
 def grant(settings: KafkaSettings, user: str, permissions: Iterable[Permission]) -> None:
-    """Give permissions to a user, from any host; those that it has stay.
+    """Give permissions to a user, from any host; its other permissions stay.
 
     `settings` are those of an administrator. Raises what `find_cluster` raises, and
     `SettingsRejected` for a cluster without an authorizer.

@@ -1,6 +1,6 @@
 """Connection to one broker for requests that librdkafka does not have.
 
-It logs in as the clients do, by those of their options that `Connection` reads.
+It logs in as the clients do, with those client options that `Connection` reads.
 """
 
 import base64
@@ -27,10 +27,10 @@ _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Connection:
-    """A socket to a broker, a context manager. Every request has 5 s.
+    """A socket to a broker; a context manager. Every request may take 5 s.
 
-    Raises `KafkaUnavailable`, `KafkaRefused` and `SettingsRejected`, the last for a way of logging
-    in that only librdkafka has.
+    Raises `KafkaUnavailable`, `KafkaRefused` and `SettingsRejected`, the last for a login that only
+    librdkafka can do.
     """
 
     def __init__(self, kafka: KafkaSettings, host: str, port: int) -> None:

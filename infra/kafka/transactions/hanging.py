@@ -1,9 +1,9 @@
-"""Transactions that are open in a partition: which of them hang, and their end.
+"""Open transactions in a partition: which of them hang, and their end.
 
 A restart of Kafka may leave out the marker that ends a transaction in a partition (KAFKA-20734).
 Readers of committed records then stop there for ever. If it is a partition of `__consumer_offsets`,
-managers get no offsets. Kafka's own record of transactions is read from its beginning to its
-present end. `history.py` says which end Kafka had decided.
+managers get no offsets. Kafka's own transaction topic is read from its beginning to its present
+end. From that, `verdicts.py` says which end Kafka had decided.
 """
 
 import logging
@@ -48,7 +48,7 @@ _log = logging.getLogger(__name__)
 
 
 def transactional_id(member: str) -> str:
-    """Return the id of a manager's transactions, without prefix, by its name in the group."""
+    """Return a manager's transactional id, without prefix, from its name in the group."""
     return f"{TRAJECTORIES.name}-{member}"
 
 
@@ -76,15 +76,15 @@ class OpenTransaction:
 
 
 class TransactionLookup:
-    """A client that looks for transactions open in the partitions that managers write to.
+    """A client that looks for open transactions in the partitions that managers write to.
 
-    Cheap while there is none: two requests to each leader.
+    This is cheap while there is none: two requests to each leader.
     """
 
     def __init__(
         self, kafka: KafkaSettings, stopping: Stopping = never, all_prefixes: bool = False
     ) -> None:
-        """Connect; `all_prefixes`: the cluster is this project's alone, and every topic counts."""
+        """Connect; `all_prefixes`: only this project uses the cluster, and every topic counts."""
         self._kafka = kafka
         self._stopping = stopping
         self._all_prefixes = all_prefixes
@@ -102,7 +102,7 @@ class TransactionLookup:
         """Return the open transactions, also those under way.
 
         Other programs' transactions, which may also be open in `__consumer_offsets`, are left out.
-        Kafka is asked again for so long: one that has just started leads its partitions later.
+        Kafka is asked again for up to `limit_s`: after a start, it leads its partitions later.
         Raises `KafkaUnavailable`, `KafkaRefused`, and what `Connection` raises.
         """
         deadline_s = time.monotonic() + limit_s
@@ -119,7 +119,7 @@ class TransactionLookup:
         places = self._unstable(metadata)
         if not places:
             return []
-        # The order matters: a transaction that began behind the history would look as if it hung.
+        # The order matters: a transaction that began after the history would look as if it hung.
         before = self._producers(metadata, places)
         states = read_states(self._kafka, self._stopping) if before else []
         still_open = set(self._producers(metadata, places)) if before else set()
@@ -158,10 +158,10 @@ class TransactionLookup:
         return ours or topic == OFFSETS
 
     def _unstable(self, metadata: Any) -> list[TopicPartition]:
-        """Return the partitions that hold records of open transactions."""
+        """Return the partitions with records in open transactions."""
         topics = {name: topic for name, topic in metadata.topics.items() if self._written(name)}
         places = [(name, number) for name, topic in topics.items() for number in topic.partitions]
-        # In this order: a transaction that ends between the two is none that is open.
+        # In this order: a transaction that ends between the two requests must not look open.
         ends = self._ends.ends(places, _ASK_S)
         stable = self._stable.ends(places, _ASK_S)
         if places and not stable:
@@ -208,7 +208,7 @@ def warn_of_hanging(kafka: KafkaSettings, stopping: Stopping) -> None:
 def _leaders(
     metadata: Any, places: Iterable[TopicPartition]
 ) -> Mapping[TopicPartition, tuple[str, int]]:
-    """Return the address of each partition's leader, without partitions that have none."""
+    """Return the address of each partition's leader; partitions without a leader are left out."""
     addresses = {}
     for topic, number in places:
         topics = metadata.topics.get(topic)
@@ -219,7 +219,7 @@ def _leaders(
 
 
 def read_states(kafka: KafkaSettings, stopping: Stopping) -> list[StateRecord]:
-    """Return the states of all transactional ids that the topic still has.
+    """Return the states that the topic still has, for all transactional ids.
 
     Raises `KafkaRefused` without the permission to read it, and `KafkaUnavailable`, also once
     `stopping` or if nothing comes for 30 s.
@@ -257,7 +257,7 @@ def read_states(kafka: KafkaSettings, stopping: Stopping) -> list[StateRecord]:
 
 
 def _refused(kafka: KafkaSettings, error: KafkaError, what: str) -> KafkaRefused | KafkaUnavailable:
-    """Return the error of a request that was not answered."""
+    """Return the error for a request that was not answered."""
     servers = kafka.bootstrap_servers
     reason = f"{what}: {error.str()}"
     if error.code() in REFUSALS:

@@ -1,9 +1,9 @@
-"""Kafka's own record of transactions, the topic `__transaction_state`, and its verdicts. Pure.
+"""Verdicts from Kafka's own record of transactions, the topic `__transaction_state`. Pure.
 
 A transaction is decided once a marker for its end is prepared for certain partitions. If its id has
 moved on but the transaction is open in one of these partitions, it hangs there. The coordinator
 counts it as ended, so no marker will come (KAFKA-20734). The decision says which end is right.
-Layouts: `TransactionLogKey` and `TransactionLogValue` of Apache Kafka 4.3.
+Layouts: `TransactionLogKey` and `TransactionLogValue` in Apache Kafka 4.3.
 """
 
 import struct
@@ -19,7 +19,7 @@ _FLEXIBLE = 1
 
 
 class IdState(IntEnum):
-    """A transactional id's states, numbered as Kafka does."""
+    """A transactional id's states, numbered as in Kafka."""
 
     EMPTY = 0
     ONGOING = 1
@@ -46,7 +46,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StateRecord:
-    """A state of a transactional id, with the partitions that its transaction has then."""
+    """One state of a transactional id, with its transaction's partitions at that time."""
 
     transactional_id: str
     producer_id: int
@@ -66,9 +66,9 @@ _DECIDED = {IdState.PREPARE_COMMIT: Verdict.COMMITTED, IdState.PREPARE_ABORT: Ve
 
 
 def judge(history: Sequence[StateRecord], producer_id: int, place: TopicPartition) -> Judgement:
-    """Return the verdict on the open transaction of a producer in a partition.
+    """Return the verdict on a producer's open transaction in a partition.
 
-    `history`: the records of all ids, each id's in its partition's order.
+    `history`: all ids' records, each id's in log order.
     """
     owned = [record for record in history if record.producer_id == producer_id]
     if not owned:
@@ -85,7 +85,7 @@ def judge(history: Sequence[StateRecord], producer_id: int, place: TopicPartitio
 
 
 def state_records(records: Iterable[tuple[bytes | None, bytes | None]]) -> list[StateRecord]:
-    """Return the states in keys and values of the topic, without deletions of ids."""
+    """Return the states in the topic's keys and values; deleted ids are left out."""
     return [
         _state_record(key, value)
         for key, value in records

@@ -1,8 +1,8 @@
-"""Requests of Kafka's binary protocol that librdkafka does not have, and their answers. Pure.
+"""Requests in Kafka's binary protocol that librdkafka lacks, and their answers. Pure.
 
-`DescribeProducers` names the producers with an open transaction in a partition, `WriteTxnMarkers`
-ends one of them there. Layouts: the message definitions of Apache Kafka 4.3 (KIP-664, KIP-98).
-Called by `hanging.py`; `connection.py` sends the bytes.
+`DescribeProducers` names the producers with an open transaction in a partition. `WriteTxnMarkers`
+ends such a transaction there. Layouts: the message definitions in Apache Kafka 4.3 (KIP-664,
+KIP-98). Called by `hanging.py`; `connection.py` sends the bytes.
 """
 
 import struct
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 TopicPartition = tuple[str, int]
-"""A topic's full name, with prefix, and number of a partition."""
+"""A topic's full name, with prefix, and a partition number."""
 DESCRIBE_PRODUCERS = (61, 0)
 WRITE_MARKERS = (27, 1)
 """Key and version of each request."""
@@ -37,13 +37,13 @@ class BrokerAnswer:
         self._at = 0
 
     def number(self, form: str) -> int:
-        """Return the number of a `struct` form."""
+        """Return the next number, which has this `struct` format."""
         size = struct.calcsize(f">{form}")
         (value,) = struct.unpack(f">{form}", self.raw(size))
         return int(value)
 
     def raw(self, size: int) -> bytes:
-        """Return the next bytes."""
+        """Return the next `size` bytes."""
         begin = self._at
         self._at = self._at + size
         if size < 0 or self._at > len(self._content):
@@ -51,7 +51,7 @@ class BrokerAnswer:
         return self._content[begin : self._at]
 
     def varint(self) -> int:
-        """Return an unsigned number of variable length."""
+        """Return an unsigned variable-length number."""
         value = shift = 0
         while (byte := self.number("B")) & 0x80:
             value = value | (byte & 0x7F) << shift
@@ -59,7 +59,7 @@ class BrokerAnswer:
         return value | byte << shift
 
     def items(self) -> range:
-        """Return the numbers of a compact array's items; none of a missing one."""
+        """Return a compact array's item numbers; none for a missing array."""
         return range(self.varint() - 1)
 
     def text(self) -> str:
@@ -67,19 +67,19 @@ class BrokerAnswer:
         return self.raw(max(0, self.varint() - 1)).decode()
 
     def tags(self) -> None:
-        """Pass over tagged fields."""
+        """Skip tagged fields."""
         for _ in range(self.varint()):
             self.varint()
             self.raw(self.varint())
 
 
 def describe_producers(places: Iterable[TopicPartition]) -> bytes:
-    """Return the body of a request for the producers of partitions."""
+    """Return a request's body that asks for the partitions' producers."""
     return _topics(places) + _NO_TAGS
 
 
 def open_producers(answer: BrokerAnswer) -> tuple[list[OpenProducer], dict[TopicPartition, int]]:
-    """Return the producers with an open transaction, and the error code of other partitions."""
+    """Return the producers with an open transaction, and the other partitions' error codes."""
     producers: list[OpenProducer] = []
     errors: dict[TopicPartition, int] = {}
     answer.number("i")  # time for which the broker held the request back
@@ -101,14 +101,14 @@ def open_producers(answer: BrokerAnswer) -> tuple[list[OpenProducer], dict[Topic
 
 
 def write_marker(producer: OpenProducer, commit: bool) -> bytes:
-    """Return the body of a request that ends a producer's transaction in its partition."""
+    """Return a request's body that ends a producer's transaction in its partition."""
     marker = struct.pack(">qh?", producer.producer_id, producer.epoch, commit)
     epoch = struct.pack(">i", max(0, producer.coordinator_epoch))
     return _count(1) + marker + _topics([producer.place]) + epoch + _NO_TAGS + _NO_TAGS
 
 
 def marker_errors(answer: BrokerAnswer) -> Sequence[int]:
-    """Return the error codes of the partitions whose marker was not written."""
+    """Return the error codes for partitions whose marker was not written."""
     codes = []
     for _ in answer.items():
         answer.number("q")
@@ -135,7 +135,7 @@ def _producer(answer: BrokerAnswer, place: TopicPartition) -> OpenProducer:
 
 
 def _topics(places: Iterable[TopicPartition]) -> bytes:
-    """Return partitions by topic."""
+    """Return the partitions by topic, encoded."""
     numbers: dict[str, list[int]] = {}
     for topic, number in places:
         numbers.setdefault(topic, []).append(number)
@@ -147,7 +147,7 @@ def _topics(places: Iterable[TopicPartition]) -> bytes:
 
 
 def _count(number: int) -> bytes:
-    """Return the length of a compact string or array."""
+    """Return the encoded length of a compact string or array."""
     left = number + 1
     encoded = b""
     while left > 0x7F:

@@ -15,7 +15,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(slots=True)
 class Attempt:
-    """Attempt at a call, as `library.LibraryCall` has it; of a malformed one `raw` is all text."""
+    """Attempt at a call, as `library.LibraryCall` has it; if malformed, `raw` is all its text."""
 
     raw: str
     name: object = None
@@ -27,9 +27,9 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class CallFormat:
-    """Spelling of calls: `before`, a JSON object or a list of them, `after`.
+    """Spelling for calls: `before`, a JSON object or a list of them, `after`.
 
-    Without `before` an answer is a call only if all of it is one.
+    Without `before`, an answer is a call only if the whole answer is one.
     """
 
     before: str
@@ -50,7 +50,7 @@ class CallFormat:
         return None
 
     def read(self, text: str) -> tuple[str, list[Attempt]]:
-        """Return the text before the first call, and all attempts. Text between calls is left."""
+        """Return the text before the first call, and all attempts. Later text is left out."""
         if self.before:
             content, mark, _ = text.partition(self.before)
             return content, list(self._marked(text)) if mark else []
@@ -94,7 +94,7 @@ class CallFormat:
 
 
 def _decoded(text: str, start: int) -> tuple[object, int]:
-    """Return the JSON value at a place and where it ends; None if there is none."""
+    """Return the JSON value at a place, or None, and where it ends."""
     try:
         return _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
 """A model directory's renderer, found by comparing prompts with the model's own template.
 
-Used where a configuration names no renderer. A family of the `renderers` library counts if it
-writes the same prompts as the directory's chat template. Without such a family the template itself
+Used if a configuration names no renderer. A family in the `renderers` library counts if it writes
+the same prompts as the directory's chat template. Without such a family the template itself
 renders.
 """
 
@@ -33,11 +33,11 @@ CONVERSATIONS: tuple[tuple[Messages, Tools | None], ...] = (
     (({"role": "system", "content": "be brief"}, *probes.LONG), None),
     (with_short_ids((*probes.SHORT, probes.CALL, *probes.NEW_MESSAGES[0])), probes.TOOLS),
 )
-"""Prompts that are compared, each with the tools that it offers; ids as all templates take them."""
+"""Compared prompts, each with the tools that it offers; all templates take these call ids."""
 
 
 def named_for(directory: Path, settings: RendererSettings) -> RendererSettings:
-    """Return the settings with the name that is found for the directory, if they have none.
+    """Return the settings; if they name no renderer, with the one found for the directory.
 
     Raises `RendererError`.
     """
@@ -47,10 +47,10 @@ def named_for(directory: Path, settings: RendererSettings) -> RendererSettings:
 
 
 def found_for(directory: Path) -> RendererSettings:
-    """Return the settings of a model directory's renderer.
+    """Return the settings for a model directory's renderer.
 
-    Takes a second or two, most of it to import the library. Raises `RendererError` with the reason
-    why there is none; `policy.renderer` must then name one.
+    Takes a second or two, most of it for the library's import. Raises `RendererError` with the
+    reason if there is none; then `policy.renderer` must name one.
     """
     try:
         return _found(directory)

@@ -1,7 +1,7 @@
-"""Files of a Hugging Face directory that say how a model is prompted.
+"""Files in a Hugging Face directory that say how a model is prompted.
 
-They have its chat template, its special tokens, and the tokens that end an answer. Imports nothing
-heavy; `settings.py` hashes the files.
+They hold its chat template, its special tokens, and the tokens that end an answer. This module
+imports nothing heavy; `settings.py` hashes the files.
 """
 
 import json
@@ -17,7 +17,7 @@ _SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_toke
 
 
 def template_source(directory: Path) -> str | None:
-    """Return the source of a directory's chat template, or None if it has none.
+    """Return a directory's chat template source, or None if it has none.
 
     If the configuration has several templates, `default` counts. Raises `OSError`, and `ValueError`
     for a file that is no JSON.
@@ -45,14 +45,14 @@ def special_tokens(directory: Path) -> dict[str, str]:
 
 
 def end_token_ids(directory: Path) -> list[int]:
-    """Return the ids of the tokens that end an answer, as far as the model names them."""
+    """Return the token ids that end an answer, as far as the model names them."""
     named = _read(directory / GENERATION_FILE).get("eos_token_id")
     listed = named if isinstance(named, list) else [named]
     return [token_id for token_id in listed if type(token_id) is int]
 
 
 def prompting_bytes(directory: Path) -> bytes:
-    """Return all that this module reads of a directory, in one spelling; equal files are equal."""
+    """Return all that this module reads from a directory; equal content gives equal bytes."""
     read = [template_source(directory), special_tokens(directory), end_token_ids(directory)]
     return json.dumps(read, sort_keys=True).encode()
 

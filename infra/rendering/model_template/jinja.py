@@ -30,7 +30,7 @@ _GIVEN = {"messages", "tools", "add_generation_prompt"}
 
 
 class TemplateRefusal(ValueError):
-    """The template cannot render the messages; the text is the template's own where it has one."""
+    """The template cannot render the messages; the text is the template's own if it has one."""
 
 
 class JinjaTemplate:
@@ -39,7 +39,7 @@ class JinjaTemplate:
     def __init__(
         self, source: str, special_tokens: Mapping[str, str], options: Mapping[str, object]
     ) -> None:
-        """Compile `source`. Raises `TemplateRefusal` for no template, and for unknown options."""
+        """Compile `source`. Raises `TemplateRefusal` if it is no template or lacks an option."""
         self._arguments = {**special_tokens, **options}
         environment = _environment()
         try:
@@ -85,7 +85,7 @@ class JinjaTemplate:
 
 
 def plain_message(message: Mapping[str, object]) -> dict[str, object]:
-    """Return a message with arguments of tool calls as objects, which templates write as JSON."""
+    """Return a message with tool call arguments as objects, which templates write as JSON."""
     calls: Any = message.get("tool_calls")
     return (
         {**message, "tool_calls": [_with_object(call) for call in calls]} if calls else {**message}
@@ -111,7 +111,7 @@ def _environment() -> ImmutableSandboxedEnvironment:
 
 
 class _Generation(jinja2.ext.Extension):
-    """Tag `generation`, which marks an answer in some templates: rendered as what it encloses."""
+    """Tag `generation`, which marks an answer in some templates; it renders what it encloses."""
 
     tags = {"generation"}  # noqa: RUF012, as Jinja declares it
 

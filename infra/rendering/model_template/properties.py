@@ -1,7 +1,7 @@
 """A chat template's properties, found by rendering a few messages. Pure.
 
-A template drops what it does not know without a word. So each property is tried once. What a
-template lacks is refused later instead of being left out of prompts.
+A template silently drops what it does not know. So each property is tried once. What a template
+lacks is refused later instead of being left out of prompts.
 """
 
 from collections.abc import Sequence
@@ -19,23 +19,23 @@ _MUSING = "<think>\nmusing\n</think>\n\n"
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """Properties of a template on a tokenizer."""
+    """A template's properties on a tokenizer."""
 
     close: str
     """Special token that the template writes behind an answer."""
     close_id: int
     writes_system: bool
     short_ids: bool
-    """True if ids of tool calls must have nine letters."""
+    """True if tool call ids must have nine letters."""
     calls: CallFormat | None
     no_tools: str
     """Reason why tools are refused; empty if they are not."""
     forgets: frozenset[str]
-    """Roles of new messages that make the template leave out earlier thinking."""
+    """Roles whose new messages make the template leave out earlier thinking."""
 
 
 def properties_of(template: JinjaTemplate, tokenizer: Tokenizer) -> Properties:
-    """Return the properties. Raises `TemplateRefusal` with the one that nothing can do without."""
+    """Return the properties. Raises `TemplateRefusal` if an indispensable one is missing."""
     close, close_id = _close(template, tokenizer)
     short_ids = _needs_short_ids(template)
     calls, no_tools = _tools(template, close, short_ids)
@@ -51,12 +51,12 @@ def properties_of(template: JinjaTemplate, tokenizer: Tokenizer) -> Properties:
 
 
 def with_short_ids(messages: Sequence[Message]) -> list[Message]:
-    """Return messages whose ids of calls have nine letters: the last nine, or zeros before them."""
+    """Return messages with nine letters in each call id: its last nine, or zeros before them."""
     return [_shortened(message) for message in messages]
 
 
 def short_id(call_id: object) -> str:
-    """Return nine letters and digits of an id."""
+    """Return an id's last nine letters and digits, with zeros before a shorter id."""
     letters = "".join(letter for letter in str(call_id) if letter.isalnum())
     return letters[-9:].rjust(9, "0")
 
@@ -81,7 +81,7 @@ def _close(template: JinjaTemplate, tokenizer: Tokenizer) -> tuple[str, int]:
         _first_special(text[text.rindex(answer) + len(answer) :], tokenizer) for text in texts
     }
     close = firsts.pop()
-    # One that only the generation prompt has begins the next answer.
+    # A token that stands only in the generation prompt begins the next answer.
     if firsts or close is None:
         raise TemplateRefusal("it writes no special token behind an answer, so turns have no end")
     text = texts[0]
@@ -111,7 +111,7 @@ def _needs_short_ids(template: JinjaTemplate) -> bool:
 
 
 def _tools(template: JinjaTemplate, close: str, short_ids: bool) -> tuple[CallFormat | None, str]:
-    """Return the spelling of calls, and the reason why tools are refused."""
+    """Return the calls' spelling, or None and the reason why tools are refused."""
     messages = [*probes.SHORT, probes.CALL, *probes.NEW_MESSAGES[0]]
     asked, *rest = with_short_ids(messages) if short_ids else messages
     try:

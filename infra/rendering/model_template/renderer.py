@@ -1,8 +1,8 @@
-"""Renderer of any model's own chat template, with the interface of the library's renderers.
+"""Renderer for any model's own chat template, with the library renderers' interface.
 
-A template says how a whole conversation is written, and nothing of how to go on from sampled
-tokens. That is found by trying (`properties.py`, `differences.py`). Thinking in completions is
-known where the tokenizer has a token for each of its two marks.
+A template says how a whole conversation is written. How to go on from sampled tokens is found by
+trying (`properties.py`, `differences.py`). Thinking in completions is known if the tokenizer has a
+token for each of its two marks.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ class ReadAnswer:
 
 
 def renderer_for(tokenizer: Tokenizer, settings: RendererSettings) -> LibraryRenderer:
-    """Return the library's renderer of a family, or that of the model's own template.
+    """Return the library's renderer for a family, or one for the model's own template.
 
     Raises `RendererError`.
     """
@@ -85,7 +85,7 @@ class TemplateRenderer:
         self._check_bridges()
 
     def get_stop_token_ids(self) -> list[int]:
-        """Return the token that the template writes behind an answer, then others of the model."""
+        """Return the token that the template writes behind an answer, then the model's others."""
         return self._stops
 
     def render_ids(
@@ -146,7 +146,7 @@ class TemplateRenderer:
         return completion if stops else [*completion, self._has.close_id]
 
     def _added(self, new_messages: Sequence[Message], tools: OfferedTools) -> str | None:
-        """Return what the template writes for new messages; None if that is not to be appended."""
+        """Return what the template writes for new messages; None if it must not be appended."""
         roles = [str(message["role"]) for message in new_messages]
         keeps = self.effective_thinking_retention == "all"
         if not keeps and ("user" if "user" in roles else "tool") in self._has.forgets:
@@ -174,7 +174,7 @@ class TemplateRenderer:
         return ends
 
     def _histories(self, answer: Message) -> list[Sequence[Message]]:
-        """Return the sample histories that the template does not refuse."""
+        """Return the first two sample histories that the template does not refuse."""
         rendered: list[Sequence[Message]] = []
         keeps = self.effective_thinking_retention == "all"
         for history in probes.answered(answer, thinking=self._thinking.has_marks and not keeps):
@@ -221,7 +221,7 @@ class TemplateRenderer:
 def _with_sampled_ids(
     new_messages: Sequence[Message], calls: Sequence[LibraryCall]
 ) -> Sequence[Message]:
-    """Return results of tools under the ids that the model sampled, where it samples ids."""
+    """Return tool results under the ids that the model sampled, if it samples ids."""
     sampled = [call.id for call in calls]
     ready = []
     for message in new_messages:
@@ -242,7 +242,7 @@ class _Split:
 
 
 class _Thinking:
-    """Marks of thinking; without them no completion has any."""
+    """Marks around thinking; without them no completion has any."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._begin = tokenizer.token_id("<think>")
@@ -255,7 +255,7 @@ class _Thinking:
         return None not in (self._begin, self._end)
 
     def split(self, completion: list[int], generation_prompt: list[int]) -> _Split:
-        """Return thinking and the rest of a completion.
+        """Return a completion's thinking and its rest.
 
         The generation prompt may have opened the thinking.
         """

@@ -1,4 +1,4 @@
-"""The two sides of weights from the trainer, as the settings choose them; torch comes with them."""
+"""Both sides of the weight transfer from the trainer, as the settings choose; they import torch."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def weights_receiver(
 
 
 def weights_service(settings: WeightsSection, root: Path, host: str) -> WeightsService | None:
-    """Return the running service of versions below `root`, or None if none is configured.
+    """Return the running service for versions below `root`, or None if it is turned off.
 
     Raises `SettingsRejected` without torch, and `OSError` if it cannot listen on `host`.
     """

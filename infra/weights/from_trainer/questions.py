@@ -1,13 +1,13 @@
-"""Questions of rollout processes to those that send weights, and the answers; sent as JSON. Pure.
+"""Questions from rollout processes to processes that send weights, and the answers, as JSON. Pure.
 
-A question is for a share of a directory's bytes, one for each process that sends it.
+A question asks for a share of a directory's bytes; each process that sends it gets one.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 TOKENIZER = "tokenizer"
-"""Name that a policy's tokenizer has as a directory, beside its versions."""
+"""Name of a policy's tokenizer directory, beside its versions."""
 
 ANSWER_S = 180.0
 """Limit for an answer: another transfer may be under way."""
@@ -18,7 +18,7 @@ PIECE_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsQuestion:
-    """A share of a directory that is asked for."""
+    """A question for a share of a directory."""
 
     directory: str
     """Name of a version's directory, or `tokenizer`."""
@@ -30,7 +30,7 @@ class WeightsQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsAnswer:
-    """The transfer that brings it, or the reason why there is none."""
+    """The transfer that brings the share, or the reason why there is none."""
 
     reason: str = ""
     store: str = ""
@@ -39,7 +39,7 @@ class WeightsAnswer:
     """Rank of the process that asked."""
     ranks: int = 0
     sizes: Mapping[str, int]
-    """Bytes of each file in the directory."""
+    """Each file's bytes in the directory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +52,9 @@ class Piece:
 
 
 def pieces(sizes: Mapping[str, int], share: int, shares: int) -> Iterator[Piece]:
-    """Yield a share's pieces, by names and offsets.
+    """Yield a share's pieces, ordered by file name and offset.
 
-    `sizes` has each file's bytes. The `shares` are equal, and together have every byte once.
+    `sizes` has each file's bytes. All shares are equal, and together they have every byte once.
     """
     total = sum(sizes.values())
     before = 0

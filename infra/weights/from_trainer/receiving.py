@@ -1,8 +1,8 @@
 """The receiving side: a rollout process takes a version from the training processes.
 
-Each of them sends a share of its bytes into files in the host's cache. The cache lies in memory if
-`weights.cache_dir` is on tmpfs. The engine samples on meanwhile. It loads the directory once all
-files have been compared with the announced manifest.
+Each training process sends a share of the version's bytes into files in the host's cache. The cache
+lies in memory if `weights.cache_dir` is on tmpfs. Meanwhile the engine goes on sampling. It loads
+the directory once all files have been compared with the announced manifest.
 """
 
 import logging
@@ -30,12 +30,12 @@ from seamlessflow.infra.weights.versions import inside, version_directory
 
 _CONNECT_S = 5.0
 _ATTEMPTS = 2
-"""The second is for the loss of a sender, or of another process that received the same."""
+"""The second is for a lost sender, or a lost process that received the same."""
 _log = logging.getLogger(__name__)
 
 
 class WeightsNotSent(SeamlessFlowError):
-    """Weights that the training processes of a policy did not send."""
+    """Weights that a policy's training processes did not send."""
 
     def __init__(self, policy: str, directory: str, reason: str) -> None:
         self.policy = policy
@@ -45,7 +45,7 @@ class WeightsNotSent(SeamlessFlowError):
 
 
 class WeightsReceiver:
-    """The versions of one policy, from its training processes into this host's cache."""
+    """One policy's versions, from its training processes into this host's cache."""
 
     def __init__(self, senders: Callable[[str], Sequence[str]], policy: str, cache: Path) -> None:
         """`senders` returns the addresses of a policy's training processes."""
@@ -54,9 +54,9 @@ class WeightsReceiver:
         self._cache = HostCache(cache, policy)
 
     def version(self, version: int, manifest_sha256: str) -> Path:
-        """Return a version's directory, taken if it is not there.
+        """Return a version's directory; first take the version if it is not there.
 
-        Raises `WeightsNotSent`, `WeightsInvalid`, `DiskFull`; nothing is left then.
+        Raises `WeightsNotSent`, `WeightsInvalid`, `DiskFull`; then nothing is left.
         """
         name = version_directory(self._cache.root, version).name
 
@@ -68,9 +68,9 @@ class WeightsReceiver:
         return self._cache.version(version, manifest_sha256, make)
 
     def tokenizer(self, tokenizer_hash: str) -> Path:
-        """Return the tokenizer's directory, taken if it is not there. Raises as `version`.
+        """Return the tokenizer's directory; first take it if it is not there. Raises as `version`.
 
-        Its hash is for the caller to compare.
+        The caller compares its hash.
         """
         return self._cache.tokenizer(
             tokenizer_hash, lambda draft: self._receive(TOKENIZER, "", draft)
@@ -101,7 +101,7 @@ class WeightsReceiver:
 
 
 def _opened(addresses: Sequence[str]) -> tuple[list[Line], str]:
-    """Return lines to those that can be reached, and the reason for the last that cannot."""
+    """Return lines to the addresses that can be reached, and why the last other one cannot."""
     lines = []
     reason = ""
     for address in addresses:
@@ -113,7 +113,7 @@ def _opened(addresses: Sequence[str]) -> tuple[list[Line], str]:
 
 
 def _taken(lines: Sequence[Line], name: str, manifest_sha256: str, draft: Path) -> int:
-    """Take a share over each line; return the bytes of all. Raises `LineLost`, `RuntimeError`."""
+    """Take a share over each line; return all bytes taken. Raises `LineLost`, `RuntimeError`."""
 
     def take(share: int) -> int:
         question = WeightsQuestion(
@@ -126,7 +126,7 @@ def _taken(lines: Sequence[Line], name: str, manifest_sha256: str, draft: Path) 
         files = {inside(draft, file): size for file, size in answer.sizes.items()}
         store = store_of(answer.store, STILL)
         taken = 0
-        # Before there is room for it: a sender notices at once the end of one that it has met.
+        # Before room is made: a sender that a process has met notices at once if that one ends.
         with Transfer(store, answer.rank, answer.ranks, lines[share].here) as transfer:
             for path, size in files.items():
                 _reserve(path, size)
@@ -140,9 +140,9 @@ def _taken(lines: Sequence[Line], name: str, manifest_sha256: str, draft: Path) 
 
 
 def _reserve(path: Path, size: int) -> None:
-    """Make a file of this size, if it is not there. Raises an `OSError` of a full disk.
+    """Make a file with this size, if it is not there. Raises an `OSError` for a full disk.
 
-    A write to a mapping that finds no room would end the process.
+    Otherwise a write to the mapping that finds no room would end the process.
     """
     descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o644)
     try:

@@ -28,21 +28,21 @@ from seamlessflow.infra.weights.manifest import MANIFEST, sha256
 from seamlessflow.infra.weights.versions import lease
 
 _GATHER_S = 0.05
-"""Time in which those that heard of a new version at once come with their questions."""
+"""Time in which processes that learned of a new version together come with their questions."""
 _QUESTION_S = 5.0
 _KNOWN = re.compile(rf"version-\d+|{TOKENIZER}")
 _log = logging.getLogger(__name__)
 
 
 class NotThere(SeamlessFlowError):
-    """A directory that is asked for and that this process does not have."""
+    """A directory that was asked for and that this process does not have."""
 
     def __init__(self, directory: Path, reason: str) -> None:
         super().__init__(f"{directory}: {reason}")
 
 
 class WeightsService:
-    """The thread and the address at which it is asked."""
+    """The sending thread, and the address that takes questions."""
 
     def __init__(self, root: Path, host: str) -> None:
         """Listen on a free port of `host`, for versions below `root`. Raises `OSError`."""
@@ -55,7 +55,7 @@ class WeightsService:
         self._thread.start()
 
     def close(self) -> None:
-        """Answer no more. A transfer under way goes on until the process ends."""
+        """Stop answering. A transfer under way goes on until the process ends."""
         self._ending.set()
         self._listener.close()
 
@@ -65,14 +65,14 @@ class WeightsService:
                 try:
                     self._send(question, lines)
                 except (OSError, RuntimeError, SeamlessFlowError) as error:
-                    # Those that asked notice it, ask again or take the weights elsewhere.
+                    # The processes that asked notice it, ask again or take the weights elsewhere.
                     _log.warning("%s was not sent: %s", question.directory, error)
                 finally:
                     for line in lines:
                         line.close()
 
     def _asked(self) -> Mapping[WeightsQuestion, Sequence[Line]]:
-        """Return the lines of those that ask the same within a short time."""
+        """Return lines by question, from processes that ask within a short time."""
         asked: dict[WeightsQuestion, list[Line]] = {}
         deadline = time.monotonic() + LOOK_S
         while (left_s := deadline - time.monotonic()) > 0:
@@ -117,7 +117,7 @@ class WeightsService:
                     transfer.send(directory, piece)
 
     def _found(self, question: WeightsQuestion) -> Path:
-        """Return the directory that is asked for. Raises `NotThere`."""
+        """Return the directory that was asked for. Raises `NotThere`."""
         directory = self._root / question.directory
         if not _KNOWN.fullmatch(question.directory) or not directory.is_dir():
             raise NotThere(directory, "is not there")

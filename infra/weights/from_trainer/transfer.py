@@ -1,7 +1,7 @@
 """One transfer of bytes from a training process to rollout processes, over gloo.
 
-Each transfer has a group of its own, with a store of the sender on a free port. The group ends with
-the transfer. A process that ends or stands still costs that transfer alone. Needs torch.
+Each transfer has its own group, with the sender's store on a free port. The group ends with the
+transfer. So a process that ends or stands still costs only that transfer. Needs torch.
 """
 
 from datetime import timedelta
@@ -38,7 +38,7 @@ class Transfer:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Leave the group, whose connections an error in flight would keep."""
+        """Leave the group; otherwise an error in flight would keep its connections."""
         del self._group
 
     def send(self, directory: Path, piece: Piece) -> None:
@@ -47,7 +47,7 @@ class Transfer:
         self._broadcast(np.memmap(directory / piece.file, np.uint8, mode="c"), piece)
 
     def receive(self, directory: Path, piece: Piece) -> None:
-        """Write a piece that comes to its place in a file, which has its length already."""
+        """Write an arriving piece to its place in a file, which has its length already."""
         self._broadcast(np.memmap(directory / piece.file, np.uint8, mode="r+"), piece)
 
     def _broadcast(self, mapped: "np.memmap[tuple[int], np.dtype[np.uint8]]", piece: Piece) -> None:

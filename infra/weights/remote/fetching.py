@@ -1,7 +1,7 @@
 """Published weights from a storage, for a host that does not see the trainer's directory.
 
-One worker makes a version in the host's cache, for all workers there. It uses the version before it
-and a delta, else the newest anchor and the deltas behind it. An engine loads it like any other
+One worker makes a version in the host's cache, for all workers there. It uses the previous version
+and a delta, else the newest anchor and the deltas after it. An engine loads it like any other
 directory. Called by rollout processes.
 """
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 
 class WeightsFetcher:
-    """The versions of one policy in this host's cache."""
+    """One policy's versions in this host's cache."""
 
     def __init__(self, storage: WeightsStorage, policy: str, cache: Path) -> None:
         self._storage = storage
@@ -37,8 +37,8 @@ class WeightsFetcher:
     def version(self, version: int, manifest_sha256: str) -> Path:
         """Return a version's directory, made if it is not there.
 
-        Raises `WeightsGone`, `WeightsInvalid`, `StorageUnavailable`, `DiskFull`; nothing is left
-        then.
+        Raises `WeightsGone`, `WeightsInvalid`, `StorageUnavailable`, `DiskFull`; then nothing is
+        left.
         """
 
         def make() -> Path:
@@ -68,7 +68,7 @@ class WeightsFetcher:
     def _chain(
         self, version: int, manifest_sha256: str, cached: bool, scratch: Path
     ) -> tuple[Path, Sequence[Path]]:
-        """Return a directory here and the deltas that lead from it to a version, oldest first."""
+        """Return a local directory and the deltas from it to a version, oldest first."""
         deltas: list[Path] = []
         for _ in range(_LONGEST_CHAIN):
             delta = self._part("deltas", version, manifest_sha256)

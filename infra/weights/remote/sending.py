@@ -1,7 +1,7 @@
 """Published weights on their way to a storage that other hosts reach. Called by the trainer.
 
-Each version goes there as the delta against the one before it. Every `anchor_every` versions, and
-where a delta would be no gain, it goes as an anchor, which needs no other. Adapters are all
+Each version goes there as a delta against the previous version. Every `anchor_every` versions, and
+if a delta would be no gain, an anchor is sent, which needs no other version. Adapters are all
 anchors.
 """
 
@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 
 
 class WeightsSender:
-    """The versions of one policy, sent one after the other."""
+    """One policy's versions, sent one after the other."""
 
     def __init__(self, storage: WeightsStorage, policy: str, anchor_every: int, kept: int) -> None:
-        """`kept`: newest versions that can be had from the storage, `FEWEST_KEPT` at least."""
+        """`kept`: count of newest versions that stay in the storage, at least `FEWEST_KEPT`."""
         self._storage = storage
         self._policy = policy
         self._anchor_every = anchor_every
@@ -52,11 +52,11 @@ class WeightsSender:
         return self._storage.url
 
     def newest(self) -> int:
-        """Return the highest version that is there, 0 for none. Raises `StorageUnavailable`."""
+        """Return the storage's highest version, or 0. Raises `StorageUnavailable`."""
         return max((*self._there("anchors"), *self._there("deltas")), default=0)
 
     def send(self, directory: Path) -> int:
-        """Send a version; return the bytes sent, 0 if it is there. Older ones are removed.
+        """Send a version and remove older ones; return the bytes sent, 0 if it is there already.
 
         Raises `StorageUnavailable`, and `WeightsInvalid` for files that are no safetensors.
         """
@@ -67,7 +67,7 @@ class WeightsSender:
             place_of(self._policy, form, version, digest) for form in ("anchors", "deltas")
         )
         if self._storage.has(anchor) or self._storage.has(delta):
-            if self._last != directory:  # of an earlier life: the age of its anchor is not known
+            if self._last != directory:  # from an earlier life: its anchor's age is not known
                 self._last = directory
                 self._since_anchor = self._anchor_every
             return 0
@@ -84,7 +84,7 @@ class WeightsSender:
         return sent
 
     def send_tokenizer(self, directory: Path, tokenizer_hash: str) -> None:
-        """Send the files of the policy's tokenizer, once. Raises `StorageUnavailable`."""
+        """Send the policy's tokenizer files, once. Raises `StorageUnavailable`."""
         place = tokenizer_place(self._policy, tokenizer_hash)
         if self._storage.has(place):
             return
@@ -98,10 +98,10 @@ class WeightsSender:
             self._storage.send(Path(scratch), place)
 
     def _send_delta(self, directory: Path, place: str) -> int:
-        """Send what changed since the version before; return its bytes, 0 if nothing was sent."""
+        """Send the changes since the previous version; return their bytes, 0 if none were sent."""
         if self._last is None or not self._last.is_dir():
             return 0
-        # Prefix of a draft's name; the next publication removes a draft that a kill left.
+        # Named like a draft, so that the next publication removes it if a kill left it.
         with TemporaryDirectory(prefix=".version-", dir=directory.parent) as scratch:
             size = write_delta(self._last, directory, Path(scratch))
             if size > _SMALL_ENOUGH * _bytes(directory):
@@ -110,7 +110,7 @@ class WeightsSender:
         return size
 
     def _remove_old(self) -> None:
-        """Remove what the newest versions do not need: all before an anchor that they build on."""
+        """Remove what the newest versions do not need: all before an anchor they build on."""
         anchors = self._there("anchors")
         deltas = self._there("deltas")
         oldest = sorted({*anchors, *deltas})[-self._kept :][0]

@@ -1,9 +1,9 @@
-"""Storage of published weights that several hosts reach: any that fsspec does.
+"""Storage for published weights that several hosts reach: any that fsspec supports.
 
 Below the URL each policy has `anchors/` with whole versions, `deltas/` with weight deltas, and
 `tokenizers/`, by their hash. Each anchor or delta is a directory. Its name has its version and that
-version's manifest hash. So two runs do not take each other's. A directory's manifest is
-written last. A directory without one is not complete.
+version's manifest hash, so that runs do not take each other's. A directory's manifest is written
+last. A directory without one is not complete.
 """
 
 import time
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class StorageUnavailable(SeamlessFlowError):
-    """A storage of weights that did not answer for half a minute."""
+    """A weights storage that did not answer for half a minute."""
 
     def __init__(self, url: str, reason: str) -> None:
         self.url = url
@@ -57,7 +57,7 @@ class WeightsStorage:
     def has(self, place: str) -> bool:
         """Return whether a directory is there, complete. Raises `StorageUnavailable`."""
         try:
-            # Not `exists`: of some file systems it is False for any error.
+            # Not `exists`: in some file systems it is False for any error.
             self._asked(lambda: self._files.info(self._path(place, MANIFEST)))
         except FileNotFoundError:
             return False
@@ -80,7 +80,7 @@ class WeightsStorage:
         put(MANIFEST)
 
     def fetch(self, place: str, directory: Path) -> None:
-        """Copy a directory from there into an empty one; nothing of it is compared.
+        """Copy a directory from there into an empty one, without comparing its files.
 
         Raises `WeightsGone` if it is not there, or no longer. Raises `StorageUnavailable`, an
         `OSError` if the disk is full, and `WeightsInvalid` for a manifest that cannot be read.
@@ -113,7 +113,7 @@ class WeightsStorage:
         return dict(sorted(places.items()))
 
     def remove(self, place: str) -> None:
-        """Delete a directory, its manifest first; one that was not complete has none.
+        """Delete a directory, its manifest first; an incomplete one has no manifest.
 
         Raises `StorageUnavailable`.
         """
@@ -127,7 +127,7 @@ class WeightsStorage:
             list(threads.map(work, names))
 
     def _asked(self, call: Callable[[], T]) -> T:
-        """Return what the call returns, tried again while the storage does not answer."""
+        """Return the call's result; try again while the storage does not answer."""
         deadline = time.monotonic() + self._patience_s
         while True:
             try:
@@ -149,7 +149,7 @@ class WeightsStorage:
 
 
 def place_of(policy: str, form: WeightsForm, version: int, manifest_sha256: str) -> str:
-    """Return the place of a version, or of the delta that leads to it."""
+    """Return the place of a version's anchor, or of the delta that leads to it."""
     name = f"version-{version:08d}.{manifest_sha256[:_HASH_DIGITS]}"
     return f"{policy_folder(policy)}/{form}/{name}"
 
